@@ -26,6 +26,7 @@ import msgspec
 
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter
+from antrea.ipfix.template import Contents
 from antrea.lab import cache
 from antrea.lab.go_build import SETTINGS, toolchain
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -135,7 +136,10 @@ def halves() -> tuple[list[FlowRecord], list[FlowRecord]]:
 
 async def send(rate: int, seconds: float) -> int:
     """So many a second, of both Nodes; one that is late is sent at once. Returns how many."""
-    sides, sessions = halves(), [CollectorSession(MessageWriter(domain, requests=True)) for domain in (1, 2)]
+    sides, sessions = (
+        halves(),
+        [CollectorSession(MessageWriter(domain, contents=Contents(requests=True))) for domain in (1, 2)],
+    )
     for session in sessions:
         await session.open(HOST, RECORDS, "tcp")
     begun, sent, most = time.monotonic(), 0, int(rate * SLICE / 2)

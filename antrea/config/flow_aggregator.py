@@ -47,6 +47,10 @@ class FlowCollector(Section, frozen=True):
     """Observation domain of the messages; 0: made of clusterID."""
     template_refresh_timeout: Duration = "600s"
     """Between templates over UDP."""
+    include_k8s_names: bool = msgspec.field(default=True, name="includeK8sNames")
+    """With names of Pods, Nodes, Services, policies and Egresses."""
+    include_k8s_uids: bool = msgspec.field(default=False, name="includeK8sUIDs")
+    """With their UIDs, of 16 octets each."""
 
 
 class GrpcCollector(Section, frozen=True):

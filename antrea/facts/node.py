@@ -20,6 +20,8 @@ class ThisNode(Fact, frozen=True):
     """MTU of Pod interfaces and of the gateway."""
     is_machine: bool = False
     """A machine outside the cluster: it has no Pods, and its name is that of its ExternalNode after the Namespace and a slash."""
+    uid: str = ""
+    """Of the Node object; empty of a machine outside the cluster."""
 
     @property
     def families(self) -> frozenset[bool]:

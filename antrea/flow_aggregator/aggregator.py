@@ -143,7 +143,7 @@ class Aggregator:
 
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id
-        self.intake.add_labels(record)
+        self.intake.add_asked(record)
         self.live.add(record, is_half=self._config.mode == "Proxy")
         self._to.offer(record)
         self._streaming.offer(record)
@@ -228,8 +228,10 @@ class _NoResources:
 def _rest(config: FlowAggregatorConfig) -> FlowAggregatorConfig:
     """What cannot change at run time: all but where records go."""
     kept = msgspec.structs.replace(FlowStore(), enable=config.store.enable, directory=config.store.directory)
+    # what has to be asked of kube-apiserver for it
+    uids = config.flow_collector.enable and config.flow_collector.include_k8s_uids
     found = msgspec.structs.replace(
-        config, store=kept, flow_collector=FlowCollector(), flow_logger=FlowLogger(), click_house=ClickHouse(),
+        config, store=kept, flow_collector=FlowCollector(include_k8s_uids=uids), flow_logger=FlowLogger(), click_house=ClickHouse(),
         s3_uploader=S3Uploader(), flow_stream_service=FlowStreamService(),
     )  # fmt: skip
     if config.grpc_collector.enable or config.aggregator_transport_protocol == "tls":

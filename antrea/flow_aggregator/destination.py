@@ -13,6 +13,7 @@ from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError
 from antrea.flow_aggregator.log_line import log_line, passes
 from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.log import klog
 from antrea.outside.log.rotated_file import RotatedFile
@@ -184,7 +185,8 @@ class IpfixOutput:
     """Another collector."""
 
     def __init__(self, config: FlowCollector, cluster: str, *, proxied: bool, requests: bool) -> None:
-        self._config, self._proxied, self._requests = config, proxied, requests
+        self._config, self._proxied = config, proxied
+        self._contents = Contents(requests, config.include_k8s_names, config.include_k8s_uids)
         self._domain = config.observation_domain_id or domain_of(cluster)
         self._session: CollectorSession | None = None
 
@@ -195,7 +197,7 @@ class IpfixOutput:
                 self._domain,
                 aggregated=not self._proxied,
                 proxied=self._proxied,
-                requests=self._requests,
+                contents=self._contents,
             )
             refresh = seconds(self._config.template_refresh_timeout)
             session = CollectorSession(writer, template_seconds=refresh)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from antrea.flow_aggregator.certificates import Certificates
+from antrea.flow_aggregator.object_uids import ObjectUids, add_uids
 from antrea.flow_aggregator.pod_addresses import PodAddresses
 from antrea.flow_aggregator.proxy import add_labels, complete
 from antrea.outside.grpc.flow_collector import GrpcCollector
@@ -41,6 +42,8 @@ class Intake:
         self._proxies = config.mode == "Proxy"
         self._labels = config.record_contents.pod_labels
         self._pods = PodAddresses(labels=self._labels)
+        has_uids = config.flow_collector.enable and config.flow_collector.include_k8s_uids
+        self._uids = (ObjectUids("/api/v1/nodes"), ObjectUids("/api/v1/services")) if has_uids else ()
         to = self._complete if self._proxies else take
         self._ipfix, self._grpc = Collector(to), GrpcCollector(to)
         wanted = {
@@ -101,13 +104,16 @@ class Intake:
             )
         needs_pods = self._proxies or self._labels
         needs_certificates = by_certificate or self._config.flow_stream_service.enable
-        if not needs_certificates and not needs_pods:
+        if not needs_certificates and not needs_pods and not self._uids:
             await self._serve(self._wanted)
             return
         async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
             if needs_pods:
                 tasks.create_task(self._pods.run(kube), name="Pods")
                 await self._pods.listed.wait()
+            for uids in self._uids:
+                tasks.create_task(uids.run(kube), name="UIDs")
+                await uids.listed.wait()
             open_ones = [protocol for protocol in self._wanted if protocol not in by_certificate]
             tasks.create_task(self._serve(open_ones), name="records without certificates")
             if needs_certificates:
@@ -150,10 +156,12 @@ class Intake:
             self.listens.set()
         log.info("Taking records of connections", port=port, protocol=protocol)
 
-    def add_labels(self, record: FlowRecord) -> None:
-        """Those of its Pods, if they are asked for."""
+    def add_asked(self, record: FlowRecord) -> None:
+        """Labels of its Pods, and UIDs that its agents did not have, if they are asked for."""
         if self._labels:
             add_labels(record, self._pods)
+        if self._uids:
+            add_uids(record, *self._uids)
 
     def _complete(self, record: FlowRecord) -> None:
         complete(record, self._pods)

@@ -30,6 +30,7 @@ class PodName(NamedTuple):
     node: str
     labels: str
     """As JSON, as Go writes it; empty unless they are asked for."""
+    uid: str
 
 
 class PodAddresses:
@@ -86,7 +87,7 @@ class PodAddresses:
     def _named(self, pod: Pod) -> PodName:
         meta = pod.metadata
         labels = _ENCODER.encode(meta.labels).decode() if self._labels else ""
-        return PodName(meta.namespace, meta.name, pod.spec.node_name, labels)
+        return PodName(meta.namespace, meta.name, pod.spec.node_name, labels, meta.uid)
 
 
 def _addresses(pod: Pod) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def complete(record: FlowRecord, pods: PodAddresses) -> None:
         if pod and not getattr(record, f"{end}_pod_name"):
             setattr(record, f"{end}_pod_namespace", pod.namespace)
             setattr(record, f"{end}_pod_name", pod.name)
+            setattr(record, f"{end}_pod_uid", pod.uid)
             setattr(record, f"{end}_node_name", pod.node)
 
 

@@ -297,4 +297,13 @@ def _ipv6(octets: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET6, octets) if any(octets) else ""
 
 
-_READERS: Final[Mapping[str, Callable[[bytes], str]]] = {"string": _text, "ipv4": _ipv4, "ipv6": _ipv6}
+@lru_cache(SHARED)
+def _uuid(octets: bytes) -> str:
+    text = octets.hex()
+    parts = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+    return "-".join(parts) if any(octets) else ""
+
+
+_READERS: Final[Mapping[str, Callable[[bytes], str]]] = {
+    "string": _text, "ipv4": _ipv4, "ipv6": _ipv6, "uuid": _uuid,
+}  # fmt: skip

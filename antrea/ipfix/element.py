@@ -21,6 +21,7 @@ SIZES: Final = {
     "seconds": 4,
     "ipv4": 4,
     "ipv6": 16,
+    "uuid": 16,
     "string": VARIABLE,
 }
 _FIELDS: Final = {
@@ -55,7 +56,7 @@ class Element(NamedTuple):
         """The field of a FlowRecord with its value."""
         if self.name in _FIELDS:
             return _FIELDS[self.name]
-        name = re.sub(r"IPv[46]$", "Ip", self.name)
+        name = re.sub(r"IPv[46]$", "Ip", self.name).replace("UUID", "Uid")
         return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -108,6 +109,9 @@ ELEMENTS: Final = (
         flowEndSecondsFromSourceNode:151:seconds flowEndSecondsFromDestinationNode:152:seconds
         egressName:153:string egressIP:154:string appProtocolName:155:string httpVals:156:string
         egressNodeName:157:string clusterId:158:string
+        sourcePodUUID:159:uuid destinationPodUUID:160:uuid sourceNodeUUID:161:uuid destinationNodeUUID:162:uuid
+        destinationServiceUUID:163:uuid ingressNetworkPolicyUUID:164:uuid egressNetworkPolicyUUID:165:uuid
+        egressUUID:166:uuid egressNodeUUID:167:uuid
         destinationServiceIPv4:168:ipv4 destinationServiceIPv6:169:ipv6
         proxySnatIPv4:170:ipv4 proxySnatIPv6:171:ipv6 proxySnatPort:172:u16""",
     ),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.ipfix.template import (
     FIRST_ID,
+    PLAIN,
     agent_elements,
     aggregated_elements,
     encoder,
     proxied_elements,
-    request_elements,
     template_record,
 )
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from antrea.apis.flow import FlowRecord
+    from antrea.ipfix.template import Contents
 
 VERSION: Final = 10
 TEMPLATE_SET: Final = 2
@@ -46,15 +47,11 @@ class MessageWriter:
     """Writes messages of one transport session, with its templates and its sequence number."""
 
     def __init__(
-        self, domain: int, *, aggregated: bool = False, proxied: bool = False, requests: bool = False
+        self, domain: int, *, aggregated: bool = False, proxied: bool = False, contents: Contents = PLAIN
     ) -> None:
-        """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes; `requests`: with those of HTTP."""
-        added = aggregated_elements if aggregated else proxied_elements
-        plain = request_elements if requests else agent_elements
-        families = {
-            ipv6: added(ipv6=ipv6, requests=requests) if aggregated or proxied else plain(ipv6=ipv6)
-            for ipv6 in (False, True)
-        }
+        """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes."""
+        elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
+        families = {ipv6: elements(ipv6=ipv6, contents=contents) for ipv6 in (False, True)}
         self._domain = domain
         self._sequence = 0
         self._numbers = {ipv6: FIRST_ID + at for at, ipv6 in enumerate(families)}

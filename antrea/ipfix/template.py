@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import attrgetter
 from struct import Struct, pack
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.ipfix.element import BY_NAME, Element
 
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
 
-_CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "seconds": "I", "ipv4": "4s", "ipv6": "16s"}
+_CODES: Final = {
+    "u8": "B",
+    "u16": "H",
+    "u32": "I",
+    "u64": "Q",
+    "seconds": "I",
+    "ipv4": "4s",
+    "ipv6": "16s",
+    "uuid": "16s",
+}
 _LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFFFFFFF, "u64": (1 << 64) - 1}
 LONGEST: Final = 0xFFFF - 4096
 """Bytes of a text, so that a record fits into a message."""
@@ -32,36 +41,58 @@ FIRST_ID: Final = 256
 
 _IANA = "flowStartSeconds flowEndSeconds flowEndReason sourceTransportPort destinationTransportPort protocolIdentifier packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount sourceIPv{0}Address destinationIPv{0}Address"
 _REVERSE = "reversePacketTotalCount reverseOctetTotalCount reversePacketDeltaCount reverseOctetDeltaCount"
-_POLICY = "{0}NetworkPolicyName {0}NetworkPolicyNamespace {0}NetworkPolicyType {0}NetworkPolicyRuleName {0}NetworkPolicyRuleAction"
+_POLICY = "{0}NetworkPolicyName {0}NetworkPolicyNamespace {0}NetworkPolicyUUID {0}NetworkPolicyType {0}NetworkPolicyRuleName {0}NetworkPolicyRuleAction"
+_END = "{0}PodName {0}PodNamespace {0}PodUUID {0}NodeName {0}NodeUUID"
 _ANTREA = (
-    "sourcePodName sourcePodNamespace sourceNodeName destinationPodName destinationPodNamespace destinationNodeName"
-    " destinationServicePort destinationServicePortName "
+    f"{_END.format('source')} {_END.format('destination')}"
+    " destinationServicePort destinationServicePortName destinationServiceUUID "
     + _POLICY.format("ingress")
     + " "
     + _POLICY.format("egress")
-    + " tcpState flowType egressName egressIP egressNodeName proxySnatPort"
-    " destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
+    + " tcpState flowType egressName egressUUID egressIP appProtocolName httpVals egressNodeName egressNodeUUID"
+    " proxySnatPort destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
 )
 _REQUESTS = ("appProtocolName", "httpVals")
+_RULE_NAMES = ("ingressNetworkPolicyRuleName", "egressNetworkPolicyRuleName")
+_NAMES = (
+    *(f"{end}{what}" for end in ("source", "destination") for what in ("PodName", "PodNamespace", "NodeName")),
+    *(f"{way}NetworkPolicy{what}" for way in ("ingress", "egress") for what in ("Name", "Namespace")),
+    "destinationServicePortName", "egressName", "egressNodeName",
+)  # fmt: skip
+"""Names of objects of Kubernetes."""
 _LABELS = ("sourcePodLabels", "destinationPodLabels")
 _COUNTS = "packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount " + _REVERSE
 _SIDES = ("SourceNode", "DestinationNode")
 
 
-def agent_elements(*, ipv6: bool) -> tuple[Element, ...]:
+class Contents(NamedTuple):
+    """What records have that not all need to have."""
+
+    requests: bool = False
+    """Those of HTTP, where upstream v2.3.2 has them."""
+    names: bool = True
+    """Names of objects of Kubernetes."""
+    uids: bool = False
+    """Their UIDs."""
+
+
+PLAIN: Final = Contents()
+
+
+def agent_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
     """Of records that agents export."""
-    return _named(f"{_IANA} {_REVERSE} {_ANTREA}".format(6 if ipv6 else 4).split())
+    left_out = {
+        *(() if contents.requests else _REQUESTS),
+        *(() if contents.names else _NAMES),
+        # a rule without its policy says nothing
+        *(() if contents.names or contents.uids else _RULE_NAMES),
+    }
+    found = _named(f"{_IANA} {_REVERSE} {_ANTREA}".format(6 if ipv6 else 4).split())
+    return tuple(one for one in found if one.name not in left_out and (contents.uids or one.kind != "uuid"))
 
 
-def request_elements(*, ipv6: bool) -> tuple[Element, ...]:
-    """Of records that agents export with L7FlowExporter: those of requests are where upstream v2.3.2 has them."""
-    found = list(agent_elements(ipv6=ipv6))
-    at = found.index(BY_NAME["egressNodeName"])
-    return (*found[:at], *_named(_REQUESTS), *found[at:])
-
-
-def aggregated_elements(*, ipv6: bool, requests: bool = False) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Aggregate; `requests`: with those of HTTP."""
+def aggregated_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Aggregate."""
     sided = [f"{name}From{side}" for name in _COUNTS.split() for side in _SIDES]
     ends = [f"flowEndSecondsFrom{side}" for side in _SIDES]
     rates = [
@@ -70,18 +101,14 @@ def aggregated_elements(*, ipv6: bool, requests: bool = False) -> tuple[Element,
         for side in ("", *(f"From{one}" for one in _SIDES))
     ]
     rest = _named([*sided, *ends, *rates, *_LABELS, "clusterId"])
-    return (*_of_agent(ipv6=ipv6, requests=requests), *rest)
+    return (*agent_elements(ipv6=ipv6, contents=contents), *rest)
 
 
-def proxied_elements(*, ipv6: bool, requests: bool = False) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Proxy; `requests`: with those of HTTP."""
+def proxied_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Proxy."""
     rest = ("originalObservationDomainId", "originalExporterIPv4Address", "originalExporterIPv6Address")
     added = _named((*_LABELS, "clusterId", *rest, "flowDirection"))
-    return (*_of_agent(ipv6=ipv6, requests=requests), *added)
-
-
-def _of_agent(*, ipv6: bool, requests: bool) -> tuple[Element, ...]:
-    return request_elements(ipv6=ipv6) if requests else agent_elements(ipv6=ipv6)
+    return (*agent_elements(ipv6=ipv6, contents=contents), *added)
 
 
 def _named(names: Iterable[str]) -> tuple[Element, ...]:
@@ -166,4 +193,14 @@ def _ipv6(text: str) -> bytes:
     return socket.inet_pton(socket.AF_INET6, text) if text else bytes(16)
 
 
-_ADDRESSES: Final = {"ipv4": _ipv4, "ipv6": _ipv6}
+@lru_cache(SHARED)
+def _uuid(text: str) -> bytes:
+    """Of a UID that is none, such as the one of a static Pod, nothing."""
+    try:
+        octets = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return bytes(16)
+    return octets if len(octets) == 16 else bytes(16)
+
+
+_ADDRESSES: Final = {"ipv4": _ipv4, "ipv6": _ipv6, "uuid": _uuid}

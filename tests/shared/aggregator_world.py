@@ -83,7 +83,9 @@ class World:
     def state(self) -> str:
         """Where records are, for the message of a wait that fails."""
         taken, flows = self.aggregator.intake, self.aggregator.flows
-        to = [(one.name, one.exported, one.waiting, one.dropped, one.trouble) for one in self.aggregator._to.all]
+        to = [
+            (one.name, one.exported, one.waiting, one.dropped, one.trouble) for one in self.aggregator._to.all
+        ]
         return (
             f"{taken.trouble or 'records are taken'}, {taken.received} received in {taken.sessions} sessions, "
             f"{taken.refused} messages refused, {taken.rejected} sessions rejected; {len(flows)} connections, "

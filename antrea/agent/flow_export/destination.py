@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.errors import AntreaError, Unavailable
 from antrea.facts.service import Service
 from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.kube.config_map import ConfigMap
 from antrea.outside.kube.secret import SecretData
@@ -112,7 +113,7 @@ class Destination:
             by_grpc = GrpcSession(domain)
             await by_grpc.open(host, port, await self._tls(), name)
             return by_grpc
-        session = CollectorSession(MessageWriter(domain, requests=self._requests))
+        session = CollectorSession(MessageWriter(domain, contents=Contents(requests=self._requests)))
         tls = await self._tls() if protocol == "tls" else None
         await session.open(host, port, protocol, tls, name if tls else "")
         return session

@@ -103,7 +103,12 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     await integration_bridge(config, db, mtu)
     return Prepared(
         node=ThisNode(
-            name=node.metadata.name, pod_cidrs=cidrs, node_ips=node_ips, transport_ips=ends, mtu=mtu
+            name=node.metadata.name,
+            pod_cidrs=cidrs,
+            node_ips=node_ips,
+            transport_ips=ends,
+            uid=node.metadata.uid,
+            mtu=mtu,
         ),
         transport=link,
         cookie_round=await ovsdb_write.next_round(db, config.ovs_bridge),

@@ -64,8 +64,14 @@ def unanswered(pod: Mapping[str, Any], why: str) -> Finding:
     for one in pod.get("status", {}).get("containerStatuses", []):
         state = one.get("state", {})
         ended = state.get("terminated") or one.get("lastState", {}).get("terminated") or {}
-        if "running" not in state and ended.get("exitCode") and (said := ended.get("message", "").strip().rpartition("\n")[2]):
-            return Finding("", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(said)}", repair)
+        if (
+            "running" not in state
+            and ended.get("exitCode")
+            and (said := ended.get("message", "").strip().rpartition("\n")[2])
+        ):
+            return Finding(
+                "", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(said)}", repair
+            )
     return Finding("", "unknown", CHECK, f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why)}", repair)
 
 

@@ -104,13 +104,15 @@ def tracked_record(
 def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:
     """Add Pods of this Node, type and Egress; False if it is not exported."""
     node = facts.get(ThisNode)
-    name = node.name if node else ""
+    name, uid = (node.name, node.uid) if node else ("", "")
     for pod in facts.by(PodInterface, "ip", record.source_ip)[:1]:
         record.source_pod_namespace, record.source_pod_name = pod.pod_namespace, pod.pod_name
-        record.source_node_name, record.source_pod_uid = name, _uid(facts, pod.pod)
+        record.source_node_name, record.source_node_uid = name, uid
+        record.source_pod_uid = _uid(facts, pod.pod)
     for pod in facts.by(PodInterface, "ip", record.destination_ip)[:1]:
         record.destination_pod_namespace, record.destination_pod_name = pod.pod_namespace, pod.pod_name
-        record.destination_node_name, record.destination_pod_uid = name, _uid(facts, pod.pod)
+        record.destination_node_name, record.destination_node_uid = name, uid
+        record.destination_pod_uid = _uid(facts, pod.pod)
     if not record.source_pod_name and not record.destination_pod_name:
         return False
     kind = flow_type(networks, record)

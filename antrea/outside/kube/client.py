@@ -313,14 +313,16 @@ class Kube:
         query: Mapping[str, str] = NO_QUERY,
         *,
         trouble: Callable[[str], None] = lambda _: None,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Listed[T] | Put[T] | Drop[T]]:
         """Everything that happens to the collection `path`, forever, starting with all that is there.
 
         `query` narrows it: labelSelector, fieldSelector. A break is resumed where it was, or by a new Listed if
         the server no longer has that version; failures are logged, passed to `trouble` ("" once it is over) and retried.
+        Of objects that are `metadata_only` nothing else is sent.
         """
         objects: list[T] = []
-        async for change in self.watch_pages(path, kind, query, trouble=trouble):
+        async for change in self.watch_pages(path, kind, query, trouble=trouble, metadata_only=metadata_only):
             if isinstance(change, Odd):
                 log.warning("Failed to decode an object", path=path, object=change.full_name, err=change.why)
                 continue

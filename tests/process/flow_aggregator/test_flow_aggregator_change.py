@@ -165,7 +165,8 @@ async def test_what_cannot_work_is_refused_and_what_was_before_goes_on(tmp_path:
         write(aggregator, flowLogger=logger)
         await until(lambda: "configuration_rejected 0" in metrics(aggregator), "it is mended")
         await until(
-            lambda: events(server) == [rejected, ("Normal", "ConfigAccepted", accepted, CONFIG_MAP)], "another Event"
+            lambda: events(server) == [rejected, ("Normal", "ConfigAccepted", accepted, CONFIG_MAP)],
+            "another Event",
         )
         assert aggregator.get("/conditions") == []
 

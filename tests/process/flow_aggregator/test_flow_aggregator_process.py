@@ -18,6 +18,7 @@ from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
 
@@ -103,7 +104,8 @@ def halves() -> tuple[FlowRecord, FlowRecord]:
 
 
 async def sent(port: int, node: str, protocol: str, *records: FlowRecord) -> CollectorSession:
-    session = CollectorSession(MessageWriter(domain_of(node), requests=any(one.http_vals for one in records)))
+    contents = Contents(requests=any(one.http_vals for one in records))
+    session = CollectorSession(MessageWriter(domain_of(node), contents=contents))
     await session.open("127.0.0.1", port, protocol)
     assert await session.export(records) == len(records)
     return session

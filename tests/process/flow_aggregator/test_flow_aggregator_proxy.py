@@ -18,6 +18,7 @@ from antrea.flow_aggregator import certificates
 from antrea.flow_aggregator.acceptance import accept
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
+from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.tls.client_context import client_context
 from antrea.outside.tls.server_context import load_pair
@@ -65,7 +66,8 @@ async def sent(
 ) -> CollectorSession:
     tls = client_context(cadata=held(server, AUTHORITY).certificate_pem)
     load_pair(tls, held(server, AGENTS))
-    session = CollectorSession(MessageWriter(domain, requests=any(one.http_vals for one in records)))
+    contents = Contents(requests=any(one.http_vals for one in records))
+    session = CollectorSession(MessageWriter(domain, contents=contents))
     await session.open(host, to.aggregator.intake.port, "tls", tls, NAME)
     assert await session.export(records) == len(records)
     return session
@@ -157,6 +159,54 @@ async def test_joined_records_have_labels_of_both_pods_and_requests_if_they_are_
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+OF = {
+    name: f"0b4f2f6c-5b5e-4c39-9d0f-{at:012x}"
+    for at, name in enumerate(("db", "n1", "n2", "n3", "sql"), start=1)
+}
+"""UIDs by the names of objects."""
+
+
+@pytest.mark.parametrize("mode", ["Aggregate", "Proxy"])
+async def test_uids_that_agents_do_not_have_are_those_of_the_cluster(mode: str, tmp_path: Path) -> None:
+    """Of both Nodes, of the Egress's Node and of the Service; in mode Proxy of the other end's Pod, too."""
+    db = pod("db", "n2", "10.2.0.7")
+    objects = {
+        "/api/v1/namespaces/shop/pods/db": {**db, "metadata": {**db["metadata"], "uid": OF["db"]}},
+        "/api/v1/namespaces/shop/services/sql": {
+            "metadata": {"namespace": "shop", "name": "sql", "uid": OF["sql"]}
+        },
+        **{
+            f"/api/v1/nodes/{name}": {"metadata": {"name": name, "uid": OF[name]}}
+            for name in ("n1", "n2", "n3")
+        },
+    }
+    half = msgspec.structs.replace(
+        record(1000), flow_type=int(FlowType.INTER_NODE), source_node_name="n1", destination_pod_name="",
+        destination_service_port_name="shop/sql:main", egress_node_name="n3",
+    )  # fmt: skip
+    other = msgspec.structs.replace(
+        half, source_pod_name="", source_node_name="", destination_pod_name="db", destination_node_name="n2"
+    )
+    got: list[FlowRecord] = []
+    port = free_port()
+    async with api_server(objects) as (server, kube):
+        to = FlowCollector(enable=True, address=f"127.0.0.1:{port}:tcp", include_k8s_uids=True)
+        here = World(tmp_path, kube, mode=mode, flow_collector=to, flow_logger=FlowLogger())
+        collecting = asyncio.create_task(collect(port, got))
+        async with here.running():
+            halves = (half,) if mode == "Proxy" else (half, other)
+            sessions = [await sent(here, server, "127.0.0.1", 70 + at, one) for at, one in enumerate(halves)]
+            await until(lambda: got, "a record at the collector", here.state)
+            for session in sessions:
+                await session.close()
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+    [read] = got
+    assert (read.source_node_uid, read.destination_node_uid) == (OF["n1"], OF["n2"])
+    assert (read.egress_node_uid, read.destination_service_uid) == (OF["n3"], OF["sql"])
+    assert read.destination_pod_uid == (OF["db"] if mode == "Proxy" else "")
 
 
 def test_outputs_that_take_joined_records_alone_are_refused() -> None:

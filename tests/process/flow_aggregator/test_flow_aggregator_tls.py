@@ -123,9 +123,13 @@ async def test_a_lack_of_files_or_processes_is_named_and_ends_nothing(
     async with world(tmp_path) as (here, server):
         with monkeypatch.context() as for_a_while:
             absent = str(tmp_path / "absent")
-            for_a_while.setattr(*((tempfile, "tempdir") if lacking == "files" else (sys, "executable")), absent)
+            for_a_while.setattr(
+                *((tempfile, "tempdir") if lacking == "files" else (sys, "executable")), absent
+            )
             server.drop(AGENTS)
-            await until(lambda: "Failed to provide the certificates" in caplog.text, "it is named", here.state)
+            await until(
+                lambda: "Failed to provide the certificates" in caplog.text, "it is named", here.state
+            )
         server.drop(PUBLISHED)
         await until(lambda: {AGENTS, PUBLISHED} <= {*server.objects}, "they are made again", here.state)
         await here.send(5000, held(server, AGENTS), held(server, AUTHORITY).certificate_pem)

@@ -57,7 +57,9 @@ async def streaming(folder: Path, **config: Any) -> AsyncIterator[tuple[World, A
         )  # fmt: skip
         async with here.running():
             await until(
-                lambda: here.aggregator.streams and here.aggregator.streams.tls, "streams are served", here.state
+                lambda: here.aggregator.streams and here.aggregator.streams.tls,
+                "streams are served",
+                here.state,
             )
             given = grpc.ssl_channel_credentials(held(server, AUTHORITY).certificate_pem.encode())
             named = (("grpc.ssl_target_name_override", NAME),)

@@ -8,6 +8,7 @@ from antrea.apis.flow import FlowRecord, FlowType
 from antrea.flow_aggregator.proxy import direction
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
+from antrea.ipfix.template import Contents
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str],
         source_pod_labels='{"app":"web"}', destination_pod_labels="{}",
         app_protocol_name="http" if requests else "", http_vals='{"0":{}}' if requests else "",
     )  # fmt: skip
-    writer, decoder = MessageWriter(9, proxied=True, requests=requests), Decoder()
+    writer, decoder = MessageWriter(9, proxied=True, contents=Contents(requests=requests)), Decoder()
     for message in writer.templates(0):
         decoder.read(message)
     [(message, _)] = writer.data([record], 0, 4000)

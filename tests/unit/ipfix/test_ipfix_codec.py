@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from antrea.errors import Invalid
 from antrea.ipfix.decode import LONGEST_SHARED, MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
 from antrea.ipfix.element import ELEMENTS
 from antrea.ipfix.message import HEADER, MessageWriter, domain_of
-from antrea.ipfix.template import agent_elements, aggregated_elements
+from antrea.ipfix.template import Contents, agent_elements, aggregated_elements
 
 HERE = Path(__file__).parent
 ORDERS = {"agent": agent_elements, "aggregated": aggregated_elements}
@@ -90,6 +91,52 @@ def test_ipfix_what_go_ipfix_sends_is_read(order: str, ipv6: bool) -> None:
     header, records = decoder.read(data)
     assert (header.domain, header.sequence) == (12345, 0)
     assert records == [sample(order, ipv6=ipv6)]
+
+
+UIDS: dict[str, Any] = {
+    "source_pod_uid": "0b4f2f6c-5b5e-4c39-9d0f-3a1f0f6f7a01",
+    "egress_uid": "0b4f2f6c-5b5e-4c39-9d0f-3a1f0f6f7a02",
+    "source_node_uid": "0b4f2f6c-5b5e-4c39-9d0f-3a1f0f6f7a03",
+}
+
+
+@pytest.mark.parametrize("mode", ["aggregated", "proxied"])
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_ipfix_names_and_uids_are_there_if_they_are_asked_for(ipv6: bool, mode: str) -> None:
+    sent = FlowRecord(
+        source_ip="fd00::1" if ipv6 else "10.0.0.1", source_pod_name="web", egress_name="out",
+        # a static Pod's is no UUID
+        destination_pod_uid="5e4b6d6ab2c3", ingress_network_policy_rule_name="r", **UIDS,
+    )  # fmt: skip
+    for names in (False, True):
+        for uids in (False, True):
+            writer, decoder = (
+                MessageWriter(1, contents=Contents(False, names, uids), **{mode: True}),
+                Decoder(),
+            )
+            for message in (*writer.templates(0), *(one for one, _ in writer.data([sent], 0, 16384))):
+                read = decoder.read(message)[1]
+            assert {name: getattr(read[0], name) for name in UIDS} == (
+                UIDS if uids else dict.fromkeys(UIDS, "")
+            )
+            assert (read[0].source_pod_name, read[0].egress_name) == (("web", "out") if names else ("", ""))
+            assert (read[0].ingress_network_policy_rule_name, read[0].destination_pod_uid) == (
+                "r" * (names or uids),
+                "",
+            )
+
+
+def test_ipfix_uids_stand_where_upstream_has_them() -> None:
+    """pkg/flowaggregator/infoelements/elements.go AntreaInfoElements."""
+    with_names = [one.name for one in agent_elements(ipv6=False, contents=Contents(uids=True))]
+    before = {name: with_names[at - 1] for at, name in enumerate(with_names) if name.endswith("UUID")}
+    assert before == {
+        "sourcePodUUID": "sourcePodNamespace", "sourceNodeUUID": "sourceNodeName",
+        "destinationPodUUID": "destinationPodNamespace", "destinationNodeUUID": "destinationNodeName",
+        "destinationServiceUUID": "destinationServicePortName",
+        "ingressNetworkPolicyUUID": "ingressNetworkPolicyNamespace", "egressNetworkPolicyUUID": "egressNetworkPolicyNamespace",
+        "egressUUID": "egressName", "egressNodeUUID": "egressNodeName",
+    }  # fmt: skip
 
 
 def test_ipfix_every_element_has_a_field_and_numbers_are_unique() -> None:

@@ -187,7 +187,7 @@ LOCAL = PodInterface("b-1", "c2", "shop", "db", "0a:00:00:00:00:02", ("10.1.0.6"
 def cluster(*rows: Any) -> tuple[Facts, PodNetworks]:
     facts = Facts()
     for row in (
-        ThisNode("n1", ("10.1.0.0/24", "fd00:1::/64"), ("192.0.2.1",)),
+        ThisNode("n1", ("10.1.0.0/24", "fd00:1::/64"), ("192.0.2.1",), uid="u-n1"),
         PeerNode("n2", ("10.2.0.0/24",), ("192.0.2.2",), ("192.0.2.2",)),
         POD, LOCAL, *rows,
     ):  # fmt: skip
@@ -236,6 +236,7 @@ def test_a_record_has_both_directions_rules_the_service_and_the_local_pods() -> 
         ingress_network_policy_rule_name="from-web", ingress_network_policy_rule_action=int(RuleAction.ALLOW),
         flow_type=int(FlowType.INTRA_NODE), source_pod_uid="u-web", destination_pod_uid="u-db", destination_service_uid="u-service",
         egress_network_policy_uid="u-out", ingress_network_policy_uid="u-in",
+        source_node_uid="u-n1", destination_node_uid="u-n1",
     )  # fmt: skip
 
 
