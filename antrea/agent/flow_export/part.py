@@ -62,6 +62,12 @@ LOST = Metric(
     "ALPHA",
     "Number of denied packets that no record has, as there were too many denied connections at a time.",
 )
+LOST_RECORDS = Metric(
+    "antrea_agent_flow_record_lost_count",
+    "counter",
+    "ALPHA",
+    "Number of connections whose last record was not exported, as the collector was away for too long or too many ended meanwhile.",
+)
 
 
 def next_poll(at: float, period: float, now: float) -> float:
@@ -88,7 +94,7 @@ class FlowExportPart(Part):
         self._objects: dict[str, ObjectExport] = {}
         self._faults: dict[str, str] = {}
         """Why nothing goes to some FlowExporterDestinations."""
-        self._exported = self._connected = self._lost = 0
+        self._exported = self._connected = self._lost = self._lost_records = 0
         """Counted of exports that have ended."""
         self._trouble = self._uncounted = ""
         agent.part(PolicyPart).packets.denied = self._deny
@@ -151,6 +157,7 @@ class FlowExportPart(Part):
             (CONNECTED, self._connected + sum(one.destination.connections for one in exports)),
             (EXPORTED, self._exported + sum(one.destination.exported for one in exports)),
             (LOST, self._lost + sum(one.denied.lost for one in exports)),
+            (LOST_RECORDS, self._lost_records + sum(one.tracked.lost for one in exports)),
         )
         return "".join(metric.text([Sample(count)]) for metric, count in rows)
 
@@ -174,6 +181,7 @@ class FlowExportPart(Part):
             self._exported += one.export.destination.exported
             self._connected += one.export.destination.connections
             self._lost += one.export.denied.lost
+            self._lost_records += one.export.tracked.lost
             await one.end()
 
     def _report(self, asked: FlowDestination, why: str) -> None:

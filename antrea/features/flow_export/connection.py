@@ -26,6 +26,8 @@ ENDED: Final = ("TIME_WAIT", "CLOSE")
 """States of TCP in which nothing more is to come."""
 SLICE: Final = 200
 """Connections that are taken in before others have their turn."""
+MOST_ENDED: Final = 16384
+"""Connections that are tracked no more and wait for their last record: while the collector is away they come and come."""
 MOST_DENIED: Final = 16384
 """Denied connections at a time: a port scan makes any number of them."""
 Counts = tuple[int, int, int, int]
@@ -107,6 +109,16 @@ class _Queue:
         self._active, self._idle = active, idle
         self._heap: list[tuple[float, int, Connection]] = []
         self._order = count()
+        self._forgotten = 0
+
+    def forget(self, one: Connection) -> None:
+        """Take it out; nobody may ask what is due for hours, so that its place has to be free before."""
+        one.queued = False
+        self._forgotten += 1
+        if self._forgotten > SLICE and 4 * self._forgotten >= len(self._heap):
+            self._heap = [row for row in self._heap if row[2].queued]
+            heapq.heapify(self._heap)
+            self._forgotten = 0
 
     def put(self, one: Connection, now: float, *, at_once: bool = False) -> None:
         """Queue it, or let it wait for the idle timeout anew."""
@@ -145,14 +157,24 @@ class _Queue:
 class ConnectionStore:
     """What connection tracking has, of this Node's Pods."""
 
-    def __init__(self, active: float, idle: float, stale: float, *, requests: bool = False) -> None:
+    def __init__(
+        self,
+        active: float,
+        idle: float,
+        stale: float,
+        *,
+        requests: bool = False,
+        most_ended: int = MOST_ENDED,
+    ) -> None:
         """`requests`: connections are found by their ends."""
         self._queue = _Queue(active, idle)
-        self._stale, self._requests = stale, requests
+        self._stale, self._requests, self._most_ended = stale, requests, most_ended
         self._by_ends: dict[Ends, Connection] = {}
         self._found: dict[Hashable, Connection | None] = {}
-        self._gone: set[Hashable] = set()
-        """Those that are tracked no more and whose last record was not exported."""
+        self._gone: dict[Hashable, float] = {}
+        """Since when those are tracked no more whose last record was not exported, the oldest first."""
+        self.lost = 0
+        """Connections whose last record was not exported in time: it waited too long, or too many did."""
         self._seen = 0.0
         """When all were looked at last, in seconds of the epoch."""
         self.begun = False
@@ -177,16 +199,22 @@ class ConnectionStore:
             if number % SLICE == 0:
                 yield
             key: Hashable = entry.identity
-            self._gone.discard(key)
+            self._gone.pop(key, None)
             one = self._found.get(key)
             begins_anew = one is not None and one.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
                 one = self._found[key] = self._begun(entry, record_of(entry), now, wall)
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
-        self._gone.update(one.identity for one in gone if one.identity in self._found)
-        for key in list(self._gone):
-            self._lost(key, now, before)
+        for ended in gone:
+            if ended.identity in self._found:
+                self._gone.setdefault(ended.identity, now)
+        for number, key in enumerate(list(self._gone), 1):
+            if number % SLICE == 0:
+                yield
+            self._end(key, now, before)
+        for key in list(self._gone)[: max(len(self._gone) - self._most_ended, 0)]:
+            self._forget(key)
 
     def _begun(
         self, entry: TrackedConnection, record: FlowRecord | None, now: float, wall: float
@@ -224,19 +252,25 @@ class ConnectionStore:
         # requests that come after the last record, or find no room in the next one, have a record of their own
         self._queue.put(one, now, at_once=one.ended or both is None)
 
-    def _lost(self, key: Hashable, now: float, seen: float) -> None:
+    def _end(self, key: Hashable, now: float, seen: float) -> None:
         """It was there when all were looked at before, at `seen`."""
         one = self._found[key]
-        if one is None or (one.ended and not one.queued) or now - one.exported >= self._stale:
-            del self._found[key]
-            self._gone.discard(key)
-            if one is not None:
-                one.queued = False
-                if one.ends and self._by_ends.get(one.ends) is one:
-                    del self._by_ends[one.ends]
+        if one is None or (one.ended and not one.queued) or now - self._gone[key] >= self._stale:
+            self._forget(key)
         elif not one.ended:
             one.ended, one.seen = True, max(one.seen, seen)
             self._queue.put(one, now, at_once=True)
+
+    def _forget(self, key: Hashable) -> None:
+        one = self._found.pop(key)
+        del self._gone[key]
+        if one is None:
+            return
+        if one.ends and self._by_ends.get(one.ends) is one:
+            del self._by_ends[one.ends]
+        if one.queued or not one.ended:
+            self.lost += 1
+            self._queue.forget(one)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
         """Records that are to be exported now."""

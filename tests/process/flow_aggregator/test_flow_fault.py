@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
+from aggregator_world import write_kubeconfig
+from certificate_world import api_server
 from free_port import free_port
 from test_flow_aggregator_process import halves, running, sent, until
 
@@ -22,9 +25,13 @@ from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.ipfix.collector import Collector
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from test_flow_aggregator_process import Running
+
     from antrea.openflow.tracked_connection import TrackedConnection
+    from antrea.outside.kube.client import Kube
 
 LINE = (
     "tcp,orig=(src=10.0.0.1,dst=10.0.0.2,sport={0},dport=80,packets=5,bytes=500),"
@@ -37,19 +44,23 @@ EACH, BEAT = 50, 0.1
 class Agent:
     """Exports connections of which there are more at each look."""
 
-    def __init__(self, port: int) -> None:
-        self.store = ConnectionStore(0.2, 0.2, 300.0)
+    def __init__(self, port: int, protocol: Protocol, kube: Kube, *, most_ended: int = 0) -> None:
+        """With `most_ended` each connection has ended by the next look."""
+        self._ends = bool(most_ended)
+        self.store = ConnectionStore(0.2, 0.2, 300.0, most_ended=most_ended)
         self.opened = 0
-        to = CollectorAddress("127.0.0.1", port, "tcp")
-        # Kubernetes is asked for certificates alone, which TCP has none of
-        self.to = Destination(Facts(), cast("Any", None), to, Trust(), "n1", self.store.due)
+        to = CollectorAddress("127.0.0.1", port, protocol)
+        self.to = Destination(Facts(), kube, to, Trust(), "n1", self.store.due)
 
     async def load(self) -> None:
+        gone: tuple[TrackedConnection, ...] = ()
         while True:
             new = "".join(LINE.format(20_000 + self.opened + number) for number in range(EACH))
             self.opened += EACH
-            for _ in self.store.update(tracked_connections(new), (), time.monotonic(), time.time(), made):
+            found = tuple(tracked_connections(new))
+            for _ in self.store.update(found, gone, time.monotonic(), time.time(), made):
                 await asyncio.sleep(0)
+            gone = found if self._ends else ()
             await asyncio.sleep(BEAT)
 
 
@@ -61,32 +72,90 @@ def made(found: TrackedConnection) -> FlowRecord:
     )  # fmt: skip
 
 
-async def test_an_aggregator_that_is_killed_under_load_gets_what_the_agent_kept_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
     for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
         monkeypatch.setattr(destination, pause, 0.05)
+
+
+Protocol = Literal["tcp", "grpc"]
+
+
+@contextlib.asynccontextmanager
+async def loaded(
+    folder: Path, protocol: Protocol, **options: Any
+) -> AsyncIterator[tuple[Agent, dict[str, Any]]]:
+    """An agent under load, and the configuration of its aggregator."""
     port = free_port()
-    config = {"flowLogger": {"enable": True, "path": str(tmp_path / "flows.log")}, "collectorPort": port}
-    agent = Agent(port)
-    tasks = [asyncio.create_task(agent.load()), asyncio.create_task(agent.to.run())]
-    async with running(tmp_path, **config) as aggregator:
-        await until(lambda: len(aggregator.rows) > 10 * EACH, "records under load")
-        aggregator.process.kill()
-        await aggregator.process.wait()
-    await until(lambda: agent.to.trouble, "the agent knows")
-    first = agent.opened
-    await until(lambda: agent.opened > first + 10 * EACH, "connections meanwhile")
-    assert agent.to.trouble
-    assert len(agent.store) == agent.opened  # one record of each waits, whatever was counted
-    assert len(agent.store.due(0, 1)) == 0
-    async with running(tmp_path, **config) as aggregator:
-        wanted = {str(20_000 + number) for number in range(first, agent.opened)}
-        await until(lambda: wanted <= {row[4] for row in aggregator.rows}, "all that came meanwhile")
-        assert agent.to.trouble == ""
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    config: dict[str, Any] = {"flowLogger": {"enable": True, "path": str(folder / "flows.log")}}
+    if protocol == "grpc":
+        grpc = {"enable": True, "port": port}
+        config |= {"grpcCollector": grpc, "aggregatorTransportProtocol": "none"}
+    else:
+        config["collectorPort"] = port
+    async with api_server({}) as (_, kube):
+        write_kubeconfig(folder, kube)
+        agent = Agent(port, protocol, kube, **options)
+        tasks = [asyncio.create_task(agent.load()), asyncio.create_task(agent.to.run())]
+        try:
+            yield agent, config
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "grpc"])
+async def test_an_aggregator_that_is_killed_under_load_gets_what_the_agent_kept_meanwhile(
+    protocol: Protocol, tmp_path: Path
+) -> None:
+    async with loaded(tmp_path, protocol) as (agent, config):
+        async with running(tmp_path, **config) as aggregator:
+            await until(lambda: len(aggregator.rows) > 10 * EACH, "records under load")
+            aggregator.process.kill()
+            await aggregator.process.wait()
+        await until(lambda: agent.to.trouble, "the agent knows")
+        first = agent.opened
+        await until(lambda: agent.opened > first + 10 * EACH, "connections meanwhile")
+        assert agent.to.trouble
+        assert (len(agent.store), agent.store.lost) == (agent.opened, 0)  # one record of each waits
+        assert len(agent.store.due(0, 1)) == 0
+        async with running(tmp_path, **config) as aggregator:
+            wanted = {str(20_000 + number) for number in range(first, agent.opened)}
+            await until(lambda: wanted <= {row[4] for row in aggregator.rows}, "all that came meanwhile")
+            assert agent.to.trouble == ""
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "grpc"])
+async def test_what_ended_with_the_aggregator_away_is_there_later_or_counted_as_lost(
+    protocol: Protocol, tmp_path: Path
+) -> None:
+    """Of 100 and more connections that have ended the newest 100 wait."""
+    async with loaded(tmp_path, protocol, most_ended=2 * EACH) as (agent, config):
+        async with running(tmp_path, **config) as aggregator:
+            await until(lambda: len(aggregator.rows) > 4 * EACH, "records under load")
+            before = agent.store.lost  # until it was started
+            aggregator.process.kill()
+            await aggregator.process.wait()
+        await until(lambda: agent.to.trouble, "the agent knows")
+        first = agent.opened
+        await until(lambda: agent.opened > first + 20 * EACH, "connections meanwhile")
+        assert agent.store.lost > before + 10 * EACH
+        async with running(tmp_path, **config) as aggregator:
+            await until(lambda: agent.to.trouble == "", "the agent is connected again")
+            lost, last = agent.store.lost, agent.opened
+            await until(lambda: agent.opened > last + 4 * EACH, "more connections")
+            await until(lambda: str(20_000 + last + 2 * EACH) in ports(aggregator), "they are there")
+            assert agent.store.lost == lost  # from then on nothing is
+            there = ports(aggregator)
+            missing = [port for port in range(20_000 + first, 20_000 + last) if str(port) not in there]
+        # those that were opened before the agent knew, and were on their way or waited, are among the lost ones
+        assert 0 <= lost - before - len(missing) <= 4 * EACH, (before, lost, len(missing))
+
+
+def ports(aggregator: Running) -> set[str]:
+    return {row[4] for row in aggregator.rows}
 
 
 def later(record: FlowRecord, seconds: int, skew: int) -> FlowRecord:

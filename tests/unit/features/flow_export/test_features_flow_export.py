@@ -127,9 +127,38 @@ def test_what_cannot_be_exported_is_forgotten_after_a_while() -> None:
     world.poll(0, entry(3))
     world.poll(10)
     assert len(world.store) == 1
-    world.poll(STALE)
-    assert len(world.store) == 0
-    assert world.due(STALE) == []
+    world.poll(STALE + 9)
+    assert (len(world.store), world.store.lost) == (1, 0)
+    world.poll(STALE + 10)
+    assert (len(world.store), world.store.lost) == (0, 1)
+    assert world.due(STALE + 10) == []
+
+
+def test_a_connection_that_was_idle_for_long_has_a_record_of_its_end() -> None:
+    world = World()
+    world.poll(0, entry(3))
+    assert [reason for reason, _, _ in world.due(IDLE)] == [FlowEndReason.ACTIVE_TIMEOUT]
+    world.poll(2 * STALE)
+    assert [reason for reason, _, _ in world.due(2 * STALE)] == [FlowEndReason.END_OF_FLOW]
+    world.poll(2 * STALE + 1)
+    assert (len(world.store), world.store.lost) == (0, 0)
+
+
+def test_of_too_many_that_ended_with_the_collector_away_the_oldest_are_lost_and_counted() -> None:
+    store = ConnectionStore(ACTIVE, IDLE, STALE, most_ended=100)
+    turns, each = 50, 3 * SLICE
+    for turn in range(turns):
+        new = [entry(3, port=turn * each + at) for at in range(each)]
+        for changed, gone in ((new, ()), ((), new)):
+            for _ in store.update(
+                changed, gone, turn, 1000 + turn, lambda one: FlowRecord(source_transport_port=one.key[2])
+            ):
+                pass
+    assert (len(store), store.lost) == (100, turns * each - 100)
+    # what nobody asks for takes no memory
+    assert len(store._queue._heap) < 2 * each + 200
+    last = range(turns * each - 100, turns * each)
+    assert [one.source_transport_port for one in store.due(turns, 9999)] == [*last]
 
 
 def test_connections_that_share_a_record_have_ports_times_and_counts_of_their_own() -> None:
