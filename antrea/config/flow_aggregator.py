@@ -34,6 +34,21 @@ class RecordContents(Section, frozen=True):
     """Our own key: with requests of HTTP, TLS and DNS also in flowCollector, flowLogger and s3Uploader, where upstream v2.3.2 has them."""
 
 
+class FlowCollectorTls(Section, frozen=True):
+    """The keys under `flowCollector.tls`; the Secrets are those of the aggregator's Namespace."""
+
+    enable: bool = False
+    """Send records over TLS, which is for tcp alone."""
+    ca_secret_name: str = ""
+    """Secret with ca.crt, by which the collector is verified; empty: by the system's CAs."""
+    server_name: str = ""
+    """Name in the collector's certificate; empty: the host of `address`."""
+    client_secret_name: str = ""
+    """Secret with tls.crt and tls.key, by which the collector knows the aggregator; empty: it need not."""
+    min_version: Literal["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"] = ""
+    """Least version of TLS; empty: 1.2."""
+
+
 class FlowCollector(Section, frozen=True):
     """The keys under `flowCollector`."""
 
@@ -51,6 +66,8 @@ class FlowCollector(Section, frozen=True):
     """With names of Pods, Nodes, Services, policies and Egresses."""
     include_k8s_uids: bool = msgspec.field(default=False, name="includeK8sUIDs")
     """With their UIDs, of 16 octets each."""
+    tls: FlowCollectorTls = FlowCollectorTls()
+    """How the collector and the aggregator know each other."""
 
 
 class GrpcCollector(Section, frozen=True):

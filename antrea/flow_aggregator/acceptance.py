@@ -30,9 +30,11 @@ def accept(config: FlowAggregatorConfig) -> None:
             raise Invalid(key, "must be at least 1s")
     if config.flow_collector.enable:
         try:
-            collector(config.flow_collector.address)
+            _, _, protocol = collector(config.flow_collector.address)
         except ValueError as why:
             raise Invalid("flowCollector.address", str(why)) from why
+        if config.flow_collector.tls.enable and protocol == "udp":
+            raise Invalid("flowCollector.tls.enable", "is for tcp: DTLS over udp is not built")
     if config.s3_uploader.enable and not config.s3_uploader.bucket_name:
         raise Invalid("s3Uploader.bucketName", "names no bucket")
     others = {

@@ -70,20 +70,24 @@ class ClickHouseOutput:
 
 
 def server_of(config: ClickHouse) -> ClickHouseServer:
-    """The user and password are CH_USERNAME and CH_PASSWORD of the environment.
+    """The user and password are CH_USERNAME and CH_PASSWORD of the environment."""
+    user, password = (os.environ.get(name, "") for name in ("CH_USERNAME", "CH_PASSWORD"))
+    return ClickHouseServer(
+        http_url(config.database_url), config.database, user, password, partial(_tls, config)
+    )
 
-    Raises Unavailable: the file of the CA cannot be read.
-    """
+
+def _tls(config: ClickHouse) -> ssl.SSLContext:
+    """Raises Unavailable: the file of the CA cannot be read."""
+    if config.tls.ca_cert and not config.tls.insecure_skip_verify:
+        try:
+            return client_context(cafile=str(CA_FILE))
+        except (OSError, ssl.SSLError) as why:
+            raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
     tls = client_context()
     if config.tls.insecure_skip_verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    elif config.tls.ca_cert:
-        try:
-            tls = client_context(cafile=str(CA_FILE))
-        except (OSError, ssl.SSLError) as why:
-            raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
-    user, password = (os.environ.get(name, "") for name in ("CH_USERNAME", "CH_PASSWORD"))
-    return ClickHouseServer(http_url(config.database_url), config.database, user, password, tls)
+    return tls
 
 
 def server_for_queries(config: FlowAggregatorConfig) -> Store | None:

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from antrea.config.agent_sections import AuditLogging
 from antrea.config.shape import collector, seconds
-from antrea.errors import AntreaError
+from antrea.errors import AntreaError, Unavailable
 from antrea.flow_aggregator.log_line import log_line, passes
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.log import klog
 from antrea.outside.log.rotated_file import RotatedFile
+from antrea.outside.tls.client_context import client_context
+from antrea.outside.tls.server_context import VERSIONS, Certificate, load_pair
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
     from antrea.apis.flow import FlowRecord
@@ -181,6 +184,10 @@ class LogOutput:
         self._file.close()
 
 
+COLLECTOR_FILES: Final = Path("/etc/flow-collector-certs")
+"""Where the chart mounts the Secrets of `flowCollector.tls`."""
+
+
 class IpfixOutput:
     """Another collector."""
 
@@ -201,10 +208,32 @@ class IpfixOutput:
             )
             refresh = seconds(self._config.template_refresh_timeout)
             session = CollectorSession(writer, template_seconds=refresh)
-            # tcp is the default here, and tls the one of agents; there is no tls here
-            await session.open(host, port, "udp" if protocol == "udp" else "tcp")
+            # tcp is the default here, and tls the one of agents
+            await session.open(
+                host, port, "udp" if protocol == "udp" else "tcp", await asyncio.to_thread(self._tls),
+                self._config.tls.server_name or host,
+            )  # fmt: skip
             self._session = session
         await self._session.export(records)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """By the files as they are now. Raises Unavailable, Invalid."""
+        asked = self._config.tls
+        if not asked.enable:
+            return None
+        name = "caSecretName"
+        try:
+            tls = client_context(cafile=str(COLLECTOR_FILES / "ca.crt") if asked.ca_secret_name else None)
+            name = "clientSecretName"
+            if asked.client_secret_name:
+                texts = [(COLLECTOR_FILES / f"tls.{one}").read_text() for one in ("crt", "key")]
+                load_pair(tls, Certificate(*texts))
+        except (OSError, ValueError) as why:
+            raise Unavailable(
+                f"flowCollector.tls.{name}: a Secret without what it should have: {why}"
+            ) from why
+        tls.minimum_version = VERSIONS[asked.min_version]
+        return tls
 
     async def close(self) -> None:
         if self._session:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from certificates import SERVER, made
 from clickhouse_engine import PASSWORD, serving
 from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
-from antrea.config.flow_aggregator import ClickHouse
+from antrea.config.flow_aggregator import ClickHouse, ClickHouseTls
 from antrea.errors import Unavailable
+from antrea.flow_aggregator import clickhouse_output, destination
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.destination import LONGEST_PAUSE, Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
 from antrea.lab import clickhouse_client
 from antrea.outside.clickhouse.store import LazyStore
+from antrea.outside.tls.server_context import Certificate, load_pair, server_tls
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.wide
@@ -156,6 +162,83 @@ async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are
         assert (ports, to.dropped, to.trouble) == ("[2,3,4,5]\n", 2, "")
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def over_tls(port: int, tls: ssl.SSLContext) -> AsyncIterator[tuple[int, set[asyncio.StreamWriter]]]:
+    """A port at which the server answers over TLS, and its open connections."""
+    connections = set[asyncio.StreamWriter]()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while octets := await reader.read(65536):
+                writer.write(octets)
+                await writer.drain()
+        writer.close()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(writer)
+        there, to = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, to), copy(there, writer))
+        connections.discard(writer)
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1], connections
+
+
+async def test_a_ca_of_its_own_is_exchanged_while_records_come(
+    tmp_path: Path, config: ClickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the server's certificate, then, later, the file of the CA, as kubelet brings it; queries go on, too."""
+    monkeypatch.setattr(clickhouse_output, "CA_FILE", tmp_path / "ca.crt")
+    for pause in ("FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(destination, pause, 0.2)
+    cas = [made(f"authority-{at}", ca=True) for at in range(2)]
+    pairs = [made("localhost", ca, usage=SERVER, names=("localhost",)) for ca in cas]
+    tls = server_tls(Certificate(pairs[0].pem, pairs[0].key_pem))
+    (tmp_path / "ca.crt").write_text(cas[0].pem)
+    async with serving(tmp_path, port_of(config)), over_tls(port_of(config), tls) as (port, connections):
+        own = ClickHouse(
+            enable=True, database_url=f"https://localhost:{port}", tls=ClickHouseTls(ca_cert=True)
+        )
+        to, queries = (
+            Destination("clickHouse", output_of(own), 1000, 0.05),
+            LazyStore(partial(server_of, own)),
+        )
+        working = asyncio.create_task(to.run())
+
+        async def there() -> int:
+            try:
+                return int(await queries.run("SELECT count() FROM flows FORMAT TabSeparated"))
+            finally:
+                while connections:  # the server has one connection at a time
+                    connections.pop().close()
+
+        async def exported(count: int) -> None:
+            async with asyncio.timeout(PATIENCE):
+                while to.exported < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            while connections:
+                connections.pop().close()
+
+        for number in range(10):
+            to.offer(FlowRecord(source_transport_port=number))
+        await exported(10)
+        assert await there() == 10
+        load_pair(tls, Certificate(pairs[1].pem, pairs[1].key_pem))
+        to.offer(FlowRecord(source_transport_port=10))
+        async with asyncio.timeout(PATIENCE):
+            while not to.trouble:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "certificate verify failed" in to.trouble
+        with pytest.raises(Unavailable, match="certificate verify failed"):
+            await queries.run("SELECT 1 FORMAT TabSeparated")
+        (tmp_path / "ca.crt").write_text(cas[1].pem)
+        await exported(11)
+        assert (await there(), to.trouble, to.dropped) == (11, "", 0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await queries.close()
 
 
 @pytest.mark.timeout(900)

@@ -16,7 +16,7 @@ from antrea.outside.clickhouse.store import parameter_text
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from antrea.outside.clickhouse.store import Value
 
@@ -31,8 +31,12 @@ _SHOWN: Final = 300
 class ClickHouseServer:
     """Sends statements, each in a request of its own."""
 
-    def __init__(self, url: str, database: str, user: str, password: str, tls: ssl.SSLContext) -> None:
-        self.url, self._database, self._tls = url, database, tls
+    def __init__(
+        self, url: str, database: str, user: str, password: str, make_tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        """`make_tls` is called again once no connection could be made: CAs may be others by then. It raises Unavailable."""
+        self.url, self._database, self._make_tls = url, database, make_tls
+        self._tls: ssl.SSLContext | None = None
         self._headers = {"X-ClickHouse-User": user or "default"}
         if password:
             self._headers["X-ClickHouse-Key"] = password
@@ -59,6 +63,7 @@ class ClickHouseServer:
         if self._session is None:
             limits = aiohttp.ClientTimeout(total=SECONDS)
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=limits)
+        self._tls = self._tls or self._make_tls()
         try:
             async with self._session.post(
                 self.url, params=query, data=BytesIO(data), ssl=self._tls, allow_redirects=False
@@ -67,6 +72,8 @@ class ClickHouseServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
             # aiohttp's own text has the address of an object, another one at each try
             known = why.os_error if isinstance(why, aiohttp.ClientConnectorError) else why
+            if isinstance(why, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
+                self._tls = None
             raise Unavailable(f"{self.url}: {str(known) or type(known).__name__}") from why
         if answer.status != 200:
             shown = one_line(text.decode(errors="replace"))[:_SHOWN]

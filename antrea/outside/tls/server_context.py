@@ -36,7 +36,7 @@ _CIPHERS = {
     "TLS_AES_256_GCM_SHA384": "",
     "TLS_CHACHA20_POLY1305_SHA256": "",
 }
-_VERSIONS = {
+VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
     "VersionTLS10": ssl.TLSVersion.TLSv1,
     "VersionTLS11": ssl.TLSVersion.TLSv1_1,
@@ -85,7 +85,7 @@ def server_tls(
 ) -> ssl.SSLContext:
     """TLS of a server, by the keys tlsMinVersion and tlsCipherSuites; None: its certificate comes later. Raises Invalid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[min_version]
+    context.minimum_version = VERSIONS[min_version]
     asked = [name.strip() for name in cipher_suites.split(",") if name.strip()]
     for name in asked:
         if name not in _CIPHERS:

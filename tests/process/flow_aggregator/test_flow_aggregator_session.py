@@ -7,24 +7,31 @@ import socket
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from certificates import SERVER, made
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
 from antrea.apis.flow import FlowRecord
+from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowCollectorTls
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
-from antrea.errors import Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.features.flow_export.settings import Trust
+from antrea.flow_aggregator import destination as outputs
+from antrea.flow_aggregator.acceptance import accept
+from antrea.flow_aggregator.certificates import mutual_tls
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.ipfix import collector as ipfix_collector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.tls.client_context import client_context
-from antrea.outside.tls.server_context import self_signed, server_tls
+from antrea.outside.tls.server_context import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
+    from pathlib import Path
 
 NAME = "flow-aggregator.flow-aggregator.svc"
 
@@ -106,6 +113,60 @@ async def test_records_go_to_nobody_whose_certificate_is_not_that_of_the_collect
     assert got.empty()
     await session.close()
     server.close()
+
+
+def authority_of(folder: Path, name: str) -> ssl.SSLContext:
+    """TLS of a collector that takes clients of an authority; its files are put where the aggregator reads them."""
+    authority = made(name, ca=True)
+    server, client = made("c", authority, usage=SERVER, names=("collector",)), made("aggregator", authority)
+    fresh = {"ca.crt": authority.pem, "tls.crt": client.pem, "tls.key": client.key_pem}
+    for file, text in fresh.items():
+        (folder / file).write_text(text)
+    return mutual_tls(Certificate(server.pem, server.key_pem), authority.pem)
+
+
+async def test_an_aggregator_and_its_collector_know_each_other_also_by_certificates_that_are_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "COLLECTOR_FILES", tmp_path / "now")
+    for pause in ("FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(outputs, pause, 0.05)
+    for name in ("now", "next"):
+        (tmp_path / name).mkdir()
+    got: list[FlowRecord] = []
+    collector, ports = Collector(got.append), asyncio.Queue[int]()
+    collector.tls, later = authority_of(tmp_path / "now", "a"), authority_of(tmp_path / "next", "b")
+    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tls", ports.put_nowait))
+    tls = FlowCollectorTls(
+        enable=True, server_name="collector", ca_secret_name="a", client_secret_name="b", min_version="VersionTLS13"
+    )  # fmt: skip
+    config = FlowCollector(enable=True, address=f"127.0.0.1:{await ports.get()}", tls=tls)
+    to = outputs.Destination(
+        "flowCollector", outputs.IpfixOutput(config, "", proxied=False, requests=False), 100
+    )
+    working = asyncio.create_task(to.run())
+    to.offer(FlowRecord(source_ip="10.0.0.1", source_transport_port=1))
+    await until(lambda: len(got) == 1)
+    collector.tls = later
+    await collector.end_sessions()
+    await asyncio.sleep(0.1)
+    to.offer(FlowRecord(source_ip="10.0.0.1", source_transport_port=2))
+    await until(lambda: "certificate verify failed" in to.trouble)
+    (tmp_path / "now" / "tls.key").unlink()
+    await until(lambda: "flowCollector.tls.clientSecretName" in to.trouble)
+    for file in (tmp_path / "next").iterdir():
+        file.rename(tmp_path / "now" / file.name)
+    await until(lambda: len(got) == 2)
+    assert ([one.source_transport_port for one in got], to.trouble, to.dropped) == ([1, 2], "", 0)
+    for task in (working, serving):
+        task.cancel()
+    await asyncio.gather(working, serving, return_exceptions=True)
+
+
+def test_tls_over_datagrams_is_refused() -> None:
+    config = FlowCollector(enable=True, address="127.0.0.1:4739:udp", tls=FlowCollectorTls(enable=True))
+    with pytest.raises(Invalid, match=r"flowCollector\.tls\.enable: is for tcp"):
+        accept(FlowAggregatorConfig(flow_collector=config))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
