@@ -44,7 +44,7 @@ class FlowCollectorTls(Section, frozen=True):
     server_name: str = ""
     """Name in the collector's certificate; empty: the host of `address`."""
     client_secret_name: str = ""
-    """Secret with tls.crt and tls.key, by which the collector knows the aggregator; empty: it need not."""
+    """Secret with tls.crt and tls.key, the aggregator's certificate for the collector; empty: none."""
     min_version: Literal["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"] = ""
     """Least version of TLS; empty: 1.2."""
 
@@ -60,6 +60,12 @@ class FlowCollector(Section, frozen=True):
         default=0, name="observationDomainID"
     )
     """Observation domain of the messages; 0: made of clusterID."""
+    record_format: Literal["IPFIX", "JSON"] = "IPFIX"
+    """How a record is written; JSON: an object a line, with the names of elements."""
+    max_ipfix_msg_size: Annotated[int, msgspec.Meta(ge=0, le=65535)] = msgspec.field(
+        default=0, name="maxIPFIXMsgSize"
+    )
+    """Most bytes of a message, 512 at least; 0: by the protocol."""
     template_refresh_timeout: Duration = "600s"
     """Between templates over UDP."""
     include_k8s_names: bool = msgspec.field(default=True, name="includeK8sNames")

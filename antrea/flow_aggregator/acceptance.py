@@ -12,9 +12,10 @@ from antrea.flow_aggregator.flow_table import MOST_HOURS
 from antrea.outside.clickhouse.embedded import is_installed
 
 if TYPE_CHECKING:
-    from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowStore
+    from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowStore
 
 HOUR: Final = 3600
+LEAST_MESSAGE: Final = 512
 
 
 def accept(config: FlowAggregatorConfig) -> None:
@@ -28,13 +29,7 @@ def accept(config: FlowAggregatorConfig) -> None:
     ):
         if seconds(text) < 1:
             raise Invalid(key, "must be at least 1s")
-    if config.flow_collector.enable:
-        try:
-            _, _, protocol = collector(config.flow_collector.address)
-        except ValueError as why:
-            raise Invalid("flowCollector.address", str(why)) from why
-        if config.flow_collector.tls.enable and protocol == "udp":
-            raise Invalid("flowCollector.tls.enable", "is for tcp: DTLS over udp is not built")
+    _accept_collector(config.flow_collector)
     if config.s3_uploader.enable and not config.s3_uploader.bucket_name:
         raise Invalid("s3Uploader.bucketName", "names no bucket")
     others = {
@@ -68,3 +63,16 @@ def _accept_store(config: FlowStore) -> None:
             "needs the package chdb-core, which is in the image antrea-python-flow-aggregator and not in this one: "
             "use that image, or set it to false and clickHouse to a server",
         )
+
+
+def _accept_collector(config: FlowCollector) -> None:
+    if not config.enable:
+        return
+    try:
+        _, _, protocol = collector(config.address)
+    except ValueError as why:
+        raise Invalid("flowCollector.address", str(why)) from why
+    if 0 < config.max_ipfix_msg_size < LEAST_MESSAGE:
+        raise Invalid("flowCollector.maxIPFIXMsgSize", f"must be 0, or from {LEAST_MESSAGE} to 65535")
+    if config.tls.enable and protocol == "udp":
+        raise Invalid("flowCollector.tls.enable", "is for tcp: DTLS over udp is not built")

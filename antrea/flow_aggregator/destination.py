@@ -12,6 +12,7 @@ from antrea.config.agent_sections import AuditLogging
 from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError, Unavailable
 from antrea.flow_aggregator.log_line import log_line, passes
+from antrea.ipfix.json_message import JsonWriter
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -200,14 +201,14 @@ class IpfixOutput:
     async def write(self, records: Sequence[FlowRecord]) -> None:
         if self._session is None:
             host, port, protocol = collector(self._config.address)
-            writer = MessageWriter(
-                self._domain,
-                aggregated=not self._proxied,
-                proxied=self._proxied,
-                contents=self._contents,
+            whose = {"aggregated": not self._proxied, "proxied": self._proxied}
+            writer = (
+                JsonWriter(self._contents, **whose)
+                if self._config.record_format == "JSON"
+                else MessageWriter(self._domain, contents=self._contents, **whose)
             )
-            refresh = seconds(self._config.template_refresh_timeout)
-            session = CollectorSession(writer, template_seconds=refresh)
+            refresh, most = seconds(self._config.template_refresh_timeout), self._config.max_ipfix_msg_size
+            session = CollectorSession(writer, template_seconds=refresh, most=most)
             # tcp is the default here, and tls the one of agents
             await session.open(
                 host, port, "udp" if protocol == "udp" else "tcp", await asyncio.to_thread(self._tls),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from antrea.apis.flow import FlowRecord
+    from antrea.ipfix.element import Element
     from antrea.ipfix.template import Contents
 
 VERSION: Final = 10
@@ -43,6 +44,12 @@ def domain_of(name: str) -> int:
     return value
 
 
+def elements_of(contents: Contents, *, aggregated: bool, proxied: bool) -> dict[bool, tuple[Element, ...]]:
+    """Those of a record of each family; True is IPv6."""
+    elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
+    return {ipv6: elements(ipv6=ipv6, contents=contents) for ipv6 in (False, True)}
+
+
 class MessageWriter:
     """Writes messages of one transport session, with its templates and its sequence number."""
 
@@ -50,8 +57,7 @@ class MessageWriter:
         self, domain: int, *, aggregated: bool = False, proxied: bool = False, contents: Contents = PLAIN
     ) -> None:
         """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes."""
-        elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
-        families = {ipv6: elements(ipv6=ipv6, contents=contents) for ipv6 in (False, True)}
+        families = elements_of(contents, aggregated=aggregated, proxied=proxied)
         self._domain = domain
         self._sequence = 0
         self._numbers = {ipv6: FIRST_ID + at for at, ipv6 in enumerate(families)}

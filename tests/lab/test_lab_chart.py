@@ -14,6 +14,7 @@ import yaml
 from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
+from antrea.flow_aggregator.destination import COLLECTOR_FILES
 from antrea.lab import artifacts, cluster, upstream_e2e_flows
 from antrea.lab import control_plane as plane
 
@@ -140,6 +141,28 @@ def test_one_value_exports_joins_and_stores_connections(helm: Path) -> None:
         suffix = "" if server else "-flow-aggregator"
         assert pod["containers"][0]["image"] == f"{IMAGE}{suffix}:v{VERSION}"
         assert any(one["name"] == "store" for one in pod["volumes"]) != server
+
+
+def test_a_flow_collector_over_tls_has_its_secrets_as_files_and_uids_their_rights(helm: Path) -> None:
+    to = "flowAggregator.config.flowCollector"
+    tls = f"{to}.tls.caSecretName=siem-ca,{to}.tls.clientSecretName=siem-client"
+    found = rendered(
+        helm, "--set", f"flowAggregator.enable=true,{to}.enable=true,{to}.includeK8sUIDs=true,{tls}"
+    )
+    pod = found["Deployment", "flow-aggregator"]["spec"]["template"]["spec"]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "flow-collector-certs"]
+    secrets = [one["secret"] for one in volume["projected"]["sources"]]
+    assert [(one["name"], [item["path"] for item in one["items"]]) for one in secrets] == [
+        ("siem-ca", ["ca.crt"]), ("siem-client", ["tls.crt", "tls.key"]),
+    ]  # fmt: skip
+    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    assert mounts["flow-collector-certs"] == str(COLLECTOR_FILES)
+    [rule] = found["ClusterRole", "flow-aggregator-role"]["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["pods", "nodes", "services"], ["list", "watch"])
+    plain = rendered(helm, "--set", f"flowAggregator.enable=true,{to}.enable=true")
+    assert "flow-collector-certs" not in str(plain["Deployment", "flow-aggregator"])
+    events = [one for one in found["Role", "flow-aggregator-role"]["rules"] if one["resources"] == ["events"]]
+    assert [one["verbs"] for one in events] == [["create"]]
 
 
 def test_destinations_that_change_leave_the_flow_aggregators_pod(helm: Path) -> None:

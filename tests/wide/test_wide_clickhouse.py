@@ -27,7 +27,7 @@ from antrea.outside.tls.server_context import Certificate, load_pair, server_tls
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.wide
@@ -186,6 +186,12 @@ async def over_tls(port: int, tls: ssl.SSLContext) -> AsyncIterator[tuple[int, s
         yield server.sockets[0].getsockname()[1], connections
 
 
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 async def test_a_ca_of_its_own_is_exchanged_while_records_come(
     tmp_path: Path, config: ClickHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,27 +220,19 @@ async def test_a_ca_of_its_own_is_exchanged_while_records_come(
                 while connections:  # the server has one connection at a time
                     connections.pop().close()
 
-        async def exported(count: int) -> None:
-            async with asyncio.timeout(PATIENCE):
-                while to.exported < count:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            while connections:
-                connections.pop().close()
-
         for number in range(10):
             to.offer(FlowRecord(source_transport_port=number))
-        await exported(10)
+        await until(lambda: to.exported == 10)
+        connections.pop().close()  # the server has one at a time
         assert await there() == 10
         load_pair(tls, Certificate(pairs[1].pem, pairs[1].key_pem))
         to.offer(FlowRecord(source_transport_port=10))
-        async with asyncio.timeout(PATIENCE):
-            while not to.trouble:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert "certificate verify failed" in to.trouble
+        await until(lambda: "certificate verify failed" in to.trouble)
         with pytest.raises(Unavailable, match="certificate verify failed"):
             await queries.run("SELECT 1 FORMAT TabSeparated")
         (tmp_path / "ca.crt").write_text(cas[1].pem)
-        await exported(11)
+        await until(lambda: to.exported == 11)
+        connections.pop().close()
         assert (await there(), to.trouble, to.dropped) == (11, "", 0)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

@@ -112,7 +112,7 @@ class _Queue:
         self._forgotten = 0
 
     def forget(self, one: Connection) -> None:
-        """Take it out; nobody may ask what is due for hours, so that its place has to be free before."""
+        """Take it out at once: while the collector is away, what is due is taken out by nothing else."""
         one.queued = False
         self._forgotten += 1
         if self._forgotten > SLICE and 4 * self._forgotten >= len(self._heap):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from antrea.apis.flow import FlowRecord
+    from antrea.ipfix.json_message import JsonWriter
     from antrea.ipfix.message import MessageWriter
 
 PATIENCE: Final = 10.0
@@ -36,8 +37,11 @@ def record_time() -> float:
 class CollectorSession:
     """Open until a failure; then another one is made."""
 
-    def __init__(self, writer: MessageWriter, *, template_seconds: float = TEMPLATE_SECONDS) -> None:
-        self._writer = writer
+    def __init__(
+        self, writer: MessageWriter | JsonWriter, *, template_seconds: float = TEMPLATE_SECONDS, most: int = 0
+    ) -> None:
+        """`most` bytes of a message, unless one record has more; 0: by the protocol."""
+        self._writer, self._most = writer, most
         self._template_seconds = template_seconds
         self._stream: asyncio.StreamWriter | None = None
         self._datagrams: socket.socket | None = None
@@ -75,7 +79,7 @@ class CollectorSession:
         """Send these; returns how many went out. Raises Unavailable: the session has failed."""
         self.expect_open()
         now = int(record_time())
-        most = DATAGRAM_MOST if self._datagrams else STREAM_MOST
+        most = self._most or (DATAGRAM_MOST if self._datagrams else STREAM_MOST)
         try:
             if self._datagrams and time.monotonic() >= self._templates_due:
                 await self._send(self._writer.templates(now))

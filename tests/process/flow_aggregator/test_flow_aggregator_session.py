@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import socket
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -22,6 +25,7 @@ from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.certificates import mutual_tls
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
+from antrea.ipfix.template import aggregated_elements
 from antrea.outside.ipfix import collector as ipfix_collector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -161,6 +165,76 @@ async def test_an_aggregator_and_its_collector_know_each_other_also_by_certifica
     for task in (working, serving):
         task.cancel()
     await asyncio.gather(working, serving, return_exceptions=True)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+async def test_a_collector_gets_lines_of_json_if_it_is_asked_for(protocol: str) -> None:
+    """As go-ipfix writes them: an object for each record, with the time and the elements by their names."""
+    lines = asyncio.Queue[bytes]()
+
+    class Datagrams(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, _: Any) -> None:
+            lines.put_nowait(data)
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            lines.put_nowait(line)
+        writer.close()
+
+    if protocol == "udp":
+        loop = asyncio.get_running_loop()
+        server: Any = (await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", 0)))[0]
+        port = server.get_extra_info("sockname")[1]
+    else:
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+    config = FlowCollector(enable=True, address=f"127.0.0.1:{port}:{protocol}", record_format="JSON")
+    output = outputs.IpfixOutput(config, "c1", proxied=False, requests=False)
+    sent = FlowRecord(source_ip="10.0.0.1", source_pod_name="a<\n", octet_total_count=2**63, cluster_id="c1")
+    await output.write([sent, FlowRecord(source_ip="fd00::1"), FlowRecord(source_pod_labels="x" * 70_000)])
+    async with asyncio.timeout(60):
+        first, second = [json.loads(await lines.get()) for _ in range(2)]
+    assert datetime.now(UTC) - datetime.fromisoformat(first["@timestamp"]) < timedelta(minutes=1)
+    names = {one.name for one in aggregated_elements(ipv6=False)}
+    assert first["ipfix"].keys() == names
+    shown = {name: first["ipfix"][name] for name in ("sourceIPv4Address", "sourcePodName", "octetTotalCount", "destinationClusterIPv4")}  # fmt: skip
+    assert shown == {
+        "sourceIPv4Address": "10.0.0.1", "sourcePodName": "a<\n", "octetTotalCount": 2**63, "destinationClusterIPv4": "0.0.0.0",
+    }  # fmt: skip
+    assert (second["ipfix"]["sourceIPv6Address"], second["ipfix"]["proxySnatIPv6"]) == ("fd00::1", "::")
+    await output.close()
+    assert lines.empty()
+    server.close()
+
+
+async def test_messages_are_as_long_as_the_collector_takes_them() -> None:
+    got = asyncio.Queue[bytes]()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readexactly(4)
+                got.put_nowait(head + await reader.readexactly(int.from_bytes(head[2:]) - 4))
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        config = FlowCollector(enable=True, address=address, max_ipfix_msg_size=1500)
+        output = outputs.IpfixOutput(config, "c1", proxied=False, requests=False)
+        await output.write([FlowRecord(source_ip="10.0.0.1")] * 100)
+        decoder, read, longest = Decoder(), 0, 0
+        async with asyncio.timeout(60):
+            while read < 100:
+                message = await got.get()
+                read, longest = read + len(decoder.read(message)[1]), max(longest, len(message))
+        await output.close()
+    assert 1000 < longest <= 1500
+    with pytest.raises(Invalid, match=r"flowCollector\.maxIPFIXMsgSize: must be 0, or from 512"):
+        accept(
+            FlowAggregatorConfig(
+                flow_collector=FlowCollector(enable=True, address="a:1", max_ipfix_msg_size=511)
+            )
+        )
 
 
 def test_tls_over_datagrams_is_refused() -> None:
