@@ -185,12 +185,14 @@ def _fixed(run: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
 
 @lru_cache(SHARED)
 def _ipv4(text: str) -> bytes:
-    return socket.inet_pton(socket.AF_INET, text) if text else bytes(4)
+    """0 for none, and for one of the other family, as a sender's record may have."""
+    return socket.inet_pton(socket.AF_INET, text) if text and ":" not in text else bytes(4)
 
 
 @lru_cache(SHARED)
 def _ipv6(text: str) -> bytes:
-    return socket.inet_pton(socket.AF_INET6, text) if text else bytes(16)
+    """As `_ipv4`."""
+    return socket.inet_pton(socket.AF_INET6, text) if ":" in text else bytes(16)
 
 
 @lru_cache(SHARED)

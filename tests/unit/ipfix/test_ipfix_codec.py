@@ -264,6 +264,23 @@ def test_ipfix_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept(
     assert read(long).source_pod_name is not read(long).source_pod_name
 
 
+@pytest.mark.parametrize(("source", "other"), [("10.0.0.1", "fd00::2"), ("fd00::1", "10.0.0.2")])
+def test_ipfix_an_address_of_the_other_family_is_left_out_and_the_record_is_written(
+    source: str, other: str
+) -> None:
+    """Or its destination would try to write it for ever."""
+    writer, decoder = MessageWriter(1), Decoder()
+    for message in writer.templates(0):
+        decoder.read(message)
+    sent = FlowRecord(
+        source_ip=source, destination_ip=other, destination_cluster_ip=other, proxy_snat_ip=source
+    )
+    [(message, _)] = writer.data([sent], 0, 65535)
+    [read] = decoder.read(message)[1]
+    assert (read.source_ip, read.destination_ip, read.destination_cluster_ip) == (source, "", "")
+    assert read.proxy_snat_ip == source
+
+
 def test_ipfix_a_field_that_a_template_has_twice_is_read_twice() -> None:
     """Addresses of both families are one field of a record; of what is read together, as of what is not."""
     decoder = Decoder()
