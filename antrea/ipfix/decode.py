@@ -8,8 +8,11 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import structs
 
 from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
 from antrea.errors import Invalid
@@ -36,6 +39,7 @@ LONGEST_SHARED: Final = 96
 FEW: Final = 4
 """Fields of stated sizes that are read together."""
 _NUMBERS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_number: Final = int.from_bytes
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
 
 
@@ -44,10 +48,8 @@ class Run(NamedTuple):
 
     layout: Struct | None
     """None: each by itself."""
-    names: tuple[str, ...] = ()
-    """Of a FlowRecord's fields, in the order of the layout, without those that are skipped."""
     others: tuple[tuple[int, Callable[[bytes], Any]], ...] = ()
-    """Places of those of them whose values are not numbers yet."""
+    """Places of those whose values are not numbers yet, without those that are skipped."""
     single: tuple[TemplateField, ...] = ()
     """Those that are read by themselves."""
 
@@ -66,6 +68,8 @@ class Template(NamedTuple):
     """How records are read."""
 
     runs: tuple[Run, ...]
+    order: Callable[[list[Any]], tuple[Any, ...]]
+    """Of the values of a record, followed by 0 and an empty text, those of a FlowRecord's fields."""
     fields: int
     least: int
     """Bytes that each record has."""
@@ -145,8 +149,8 @@ class Decoder:
         while end - at >= template.least:
             if len(records) >= MOST_RECORDS:
                 raise Invalid("IPFIX message", f"more than {MOST_RECORDS} records")
-            at, record = _record(template.runs, body, at)
-            records.append(record)
+            at, values = _values(template.runs, body, at)
+            records.append(FlowRecord(*template.order(values)))
 
 
 def _head(message: bytes, at: int) -> tuple[int, int]:
@@ -208,42 +212,53 @@ def _template(fields: list[TemplateField]) -> Template:
         runs.append(_run(found))
     if single:
         runs.append(Run(None, single=tuple(single)))
-    return Template(tuple(runs), len(fields), sum(1 if one.size == VARIABLE else one.size for one in fields))
+    least = sum(1 if one.size == VARIABLE else one.size for one in fields)
+    return Template(tuple(runs), _order([one.name for one in fields if one.name]), len(fields), least)
+
+
+def _order(names: list[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Of a field that a template has twice the last value counts."""
+    places = {name: at for at, name in enumerate(names)}
+    absent = {0: len(names), "": len(names) + 1}
+    every = [(one.name, one.default) for one in structs.fields(FlowRecord)]
+    most = max([2, *(at for at, (name, _) in enumerate(every, 1) if name in places)])
+    return itemgetter(*(places.get(name, absent[default]) for name, default in every[:most]))
 
 
 def _run(fields: list[TemplateField]) -> Run:
     words: list[str] = []
-    names: list[str] = []
-    others = []
+    others: list[tuple[int, Callable[[bytes], Any]]] = []
+    count = 0
     for one in fields:
         is_number = one.read is _number and one.size in _NUMBERS
         words.append(
             _NUMBERS[one.size] if one.name and is_number else f"{one.size}{'s' if one.name else 'x'}"
         )
-        if one.name:
-            if not is_number:
-                others.append((len(names), one.read))
-            names.append(one.name)
-    return Run(Struct(f"!{''.join(words)}"), tuple(names), tuple(others))
+        if one.name and not is_number:
+            others.append((count, one.read))
+        count += bool(one.name)
+    return Run(Struct(f"!{''.join(words)}"), tuple(others))
 
 
-def _record(runs: tuple[Run, ...], body: bytes, at: int) -> tuple[int, FlowRecord]:
-    values: dict[str, Any] = {}
-    for layout, names, others, single in runs:
+def _values(runs: tuple[Run, ...], body: bytes, at: int) -> tuple[int, list[Any]]:
+    """Where the record ends, and its values, with those of fields that it lacks at the end."""
+    values: list[Any] = []
+    for layout, others, single in runs:
         if layout is None:
             at = _single(single, body, at, values)
             continue
         if at + layout.size > len(body):
             raise Invalid("IPFIX record", f"values of {layout.size} bytes do not fit")
-        found = [*layout.unpack_from(body, at)]
+        begin = len(values)
+        values += layout.unpack_from(body, at)
         for place, read in others:
-            found[place] = read(found[place])
-        values.update(zip(names, found, strict=True))
+            values[begin + place] = read(values[begin + place])
         at += layout.size
-    return at, FlowRecord(**values)
+    values += (0, "")
+    return at, values
 
 
-def _single(fields: tuple[TemplateField, ...], body: bytes, at: int, values: dict[str, Any]) -> int:
+def _single(fields: tuple[TemplateField, ...], body: bytes, at: int, values: list[Any]) -> int:
     """Read each by itself; returns where they end."""
     end = len(body)
     for name, size, read in fields:
@@ -257,18 +272,14 @@ def _single(fields: tuple[TemplateField, ...], body: bytes, at: int, values: dic
                 at += 2
         if at + size > end:
             raise Invalid("IPFIX record", f"a value of {size} bytes does not fit")
-        if size and name:
-            values[name] = read(body[at : at + size])
+        if name:
+            values.append(read(body[at : at + size]) if size else "")
         at += size
     return at
 
 
 def _nothing(_: bytes) -> None:
     return None
-
-
-def _number(octets: bytes) -> int:
-    return int.from_bytes(octets)
 
 
 def _text(octets: bytes) -> str:
