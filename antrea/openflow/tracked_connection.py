@@ -36,6 +36,8 @@ _LINE: Final = re.compile(
     r"(?:,mark=(\d+))?(?:,labels=(0x[0-9a-f]+))?(?:,protoinfo=\(state=(\w+))?",
     re.MULTILINE,
 )
+_LINES: Final = re.compile(r"[^\n]+")
+"""Each is made when its turn comes: all at a time are megabytes."""
 Key = tuple[int, str, int, str, int, int]
 """Protocol, source and port, who answers and port, identifier of an echo."""
 
@@ -110,7 +112,8 @@ class TrackedDump:
         before, found = self._found, dict[int, TrackedConnection | None]()
         changed = []
         for text in texts:
-            for line in text.splitlines():
+            for match in _LINES.finditer(text):
+                line = match[0]
                 begin, _, rest = line.partition(",timeout=")
                 own = hash((begin, rest.partition(",")[2]))
                 if own in before:

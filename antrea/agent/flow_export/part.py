@@ -23,6 +23,7 @@ from antrea.features.l7_flow_export.event import Ends
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import TrackedDump
 from antrea.outside.ipfix.exporter import record_time
+from antrea.outside.large_blocks import map_large_blocks
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.nftables.pod_counters import PodCounters
@@ -107,6 +108,7 @@ class FlowExportPart(Part):
         return own + [one.export for one in self._objects.values()]
 
     async def run(self) -> None:
+        map_large_blocks()  # a list of all connections is one
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll(), name="connections to export")
             if self._own:
