@@ -224,6 +224,24 @@ class AnsweredAddress(Fact, frozen=True):
         return self.holder.partition(" ")[0]
 
 
+class AnsweringNetwork(Fact, frozen=True):
+    """Whether neighbours in a network of this Node answer it; antrea/agent/service_external_ip/network_feed.py writes it."""
+
+    dev: str
+    network: str
+    """Its CIDR."""
+    answers: bool
+    """Whether any of those that are asked does."""
+    asked: tuple[str, ...] = ()
+    """Their addresses."""
+    unheard: str = ""
+    """An external IP as which they answer the Node no longer, though they answer it; empty: none."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.dev} {self.network}"
+
+
 class ExternalIPOwner(Fact, frozen=True):
     """Which Node is to answer for an external IP of a Service; every agent derives the same."""
 

@@ -15,12 +15,13 @@ from antrea.agent.egress.part import EgressPart
 from antrea.agent.part import Part
 from antrea.agent.service_external_ip.answered_file import AnsweredFile
 from antrea.agent.service_external_ip.claim_feed import ClaimFeed
+from antrea.agent.service_external_ip.network_feed import NetworkFeed
 from antrea.agent.service_external_ip.strict_arp import CONDITION, report_strict_arp, strict_arp_missing
 from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes, nodes_key
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum, SilenceReport
 from antrea.facts.service import Service
 from antrea.features.egress.agent.takeover_event import Cause, cause
 from antrea.features.service_external_ip.agent import (
@@ -31,6 +32,7 @@ from antrea.features.service_external_ip.agent import (
     RecordSubnetIgnored,
 )
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
+from antrea.features.service_external_ip.network import RecordUnheard, unheard_texts
 from antrea.features.service_external_ip.owner import pool_of
 from antrea.features.service_external_ip.unanswered import RecordUnanswered
 from antrea.host.carrier import RELAYED_MACS
@@ -49,9 +51,11 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-TIMED_KINDS = (GossipMember, AgentNode, PoolSelector, PoolAddressNodes, Service, Quorum)
+TIMED_KINDS = (GossipMember, AgentNode, PoolSelector, PoolAddressNodes, Service, Quorum, SilenceReport)
 """Kinds whose changes move addresses: their times are kept."""
 
+UNHEARD = "ExternalIPsUnheard"
+"""Reason of Events of a Node, and its condition."""
 UNANSWERED_SECONDS = 5.0
 """For which no Node answers for an address before there is an Event of it."""
 GIVE_UP_SECONDS = 1.0
@@ -87,14 +91,19 @@ class ServiceExternalIPPart(Part):
             RecordFailbackWaits: self._waits,
             RecordSubnetIgnored: self._subnet_ignored,
             RecordUnanswered: self._unanswered,
+            RecordUnheard: self._unheard,
         }
 
     def sinks(self) -> Mapping[type, Sink]:
         return {NeighbourResponse: self._responder}
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        claims = {"claims of external IPs": ClaimFeed(self._node)}
-        return claims if GATE in self._agent.gates else {}
+        if GATE not in self._agent.gates:
+            return {}
+        return {
+            "claims of external IPs": ClaimFeed(self._node),
+            "neighbours of external IPs": NetworkFeed(self._node),
+        }
 
     def routes(self) -> Mapping[str, Route]:
         return {"/serviceexternalip": self.shown}
@@ -103,7 +112,10 @@ class ServiceExternalIPPart(Part):
         return {"serviceexternalips": self.shown({})} if GATE in self._agent.gates else {}
 
     def conditions(self) -> Mapping[str, Check]:
-        return {CONDITION: lambda: strict_arp_missing(self._facts)}
+        return {
+            CONDITION: lambda: strict_arp_missing(self._facts),
+            UNHEARD: lambda: "; ".join(unheard_texts(self._facts, self._node)),
+        }
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as works:
@@ -183,6 +195,9 @@ class ServiceExternalIPPart(Part):
         if row and row.ip == act.ip and not row.node:
             about = _reference(act.service, act.uid)
             self._agent.record("ExternalIPUnanswered", act.message, warning=True, about=about)
+
+    async def _unheard(self, act: RecordUnheard) -> None:
+        self._agent.record(UNHEARD, act.message, warning=True)
 
     async def _subnet_ignored(self, act: RecordSubnetIgnored) -> None:
         self._agent.record(

@@ -266,6 +266,12 @@ def strict_arp(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", message, STRICT_ARP)
 
 
+def external_ips(node: NodeState) -> Iterator[FindingText]:
+    """Networks in which neighbours do not receive what the Node answers for external IPs of Services."""
+    if message := (node.conditions or {}).get("ExternalIPsUnheard"):
+        yield FindingText("error", message, "ip neigh; ip -s link")
+
+
 def fqdn_cache(node: NodeState) -> Iterator[FindingText]:
     """Domain names of which more would be forgotten."""
     if message := (node.conditions or {}).get("FqdnCacheNearlyFull"):
@@ -312,6 +318,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
     "traffic-control": (traffic_control, ("conditions",)),
     "strict-arp": (strict_arp, ("conditions",)),
+    "external-ips": (external_ips, ("conditions",)),
     "fqdn-cache": (fqdn_cache, ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),

@@ -36,6 +36,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "L7EngineDown",
             "L7FlowEngineMissing",
             "StrictARPMissing",
+            "ExternalIPsUnheard",
             "FqdnCacheNearlyFull",
             "PodsUnreachable",
             "ServicesUnserved",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from antrea.engine import Act, Unit
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, OwnClaims, PoolAddressNodes
-from antrea.facts.member import GossipMember, PoolSelector
+from antrea.facts.member import GossipMember, PoolSelector, SilentNetwork
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, other_host, sentence, strangers
@@ -19,6 +19,7 @@ from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.host import proxies_all
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
 from antrea.features.service_external_ip.failback import RecordFailbackWaits, claim_annotation, failback_waits
+from antrea.features.service_external_ip.network import unheard_networks
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
 from antrea.features.service_external_ip.relay import accepted_connections, relayed_connections
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
@@ -160,6 +161,7 @@ FEATURE = AgentFeature(
         Unit(ExternalIPOwner, relayed_connections),
         Unit(ExternalIPOwner, accepted_connections),
         Unit(ThisNode, subnet_rules),
+        Unit(ThisNode, unheard_networks, yields=(SilentNetwork,)),
         Unit(OwnClaims, claim_annotation),
     ),
     category=Category.EGRESS,

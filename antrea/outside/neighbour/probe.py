@@ -35,6 +35,7 @@ _HARDWARE_ADDRESS: Final = 0x8927
 _LOAD_WORD, _LOAD_BYTE, _EQUAL, _RETURN = 0x20, 0x30, 0x15, 0x06
 _ICMPV6, _ADVERTISEMENT = 58, 136
 _ARP_SENDER, _ARP_SENDER_IP, _NEXT_HEADER, _ICMP_TYPE, _TARGET = 22, 28, 20, 54, 62
+_ARP_TARGET_IP, _DESTINATION = 38, 38
 """Where these are in an Ethernet frame."""
 
 
@@ -56,6 +57,24 @@ async def who_has(dev: str, ip: str) -> str:
         return ""
     finally:
         # the kernel holds whoever closes a packet socket for 10 to 30 ms
+        asyncio.get_running_loop().run_in_executor(None, link.close)
+
+
+async def answers_as(dev: str, ip: str, mac: str, sender: str) -> bool:
+    """Whether the host `ip` with this MAC address answers who asks it, and no other one, as `sender`; within 0.3 s.
+
+    It learns `sender` at the MAC address of `dev` by that. As `who_has` else.
+    """
+    address, source = ip_address(ip), ip_address(sender)
+    link = _listening(dev, address)
+    try:
+        probe = direct_question(link.getsockname()[4], bytes.fromhex(mac.replace(":", "")), source, address)
+        for _ in range(TIMES):
+            link.send(probe)
+            if await _answer(link, lambda frame: _asker(frame, source) == source.packed):
+                return True
+        return False
+    finally:
         asyncio.get_running_loop().run_in_executor(None, link.close)
 
 
@@ -114,6 +133,12 @@ def _sender(frame: bytes, address: IPv4Address | IPv6Address) -> bytes:
     return frame[_ARP_SENDER : _ARP_SENDER + 6] if address.version == 4 else frame[6:12]
 
 
+def _asker(frame: bytes, address: IPv4Address | IPv6Address) -> bytes:
+    """Address to which an answer goes, of the family of this one."""
+    where = _ARP_TARGET_IP if address.version == 4 else _DESTINATION
+    return frame[where : where + len(address.packed)]
+
+
 def _own_macs() -> frozenset[bytes]:
     """Of all cards of this network namespace: for an address of IPv4 each of them answers."""
     found = set()
@@ -131,6 +156,16 @@ def question(mac: bytes, address: IPv4Address | IPv6Address) -> bytes:
         return arp_request(mac, b"", b"", address.packed)
     group = bytes.fromhex("ff0200000000000000000001ff") + address.packed[-3:]
     return icmpv6(mac, bytes(16), group, struct.pack("!BBHI16s", 135, 0, 0, 0, address.packed))
+
+
+def direct_question(
+    mac: bytes, to: bytes, sender: IPv4Address | IPv6Address, address: IPv4Address | IPv6Address
+) -> bytes:
+    """The whole Ethernet frame, to one host, with the address of the asker."""
+    if address.version == 4:
+        return to + arp_request(mac, sender.packed, b"", address.packed)[6:]
+    body = struct.pack("!BBHI16sBB6s", 135, 0, 0, 0, address.packed, 1, 1, mac)
+    return to + icmpv6(mac, sender.packed, address.packed, body)[6:]
 
 
 def _listening(dev: str, address: IPv4Address | IPv6Address) -> socket.socket:

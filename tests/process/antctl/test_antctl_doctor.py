@@ -149,6 +149,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"conditions": {"L7EngineDown": "not running"}}, [("l7-engine", "error", "kubectl -n kube-system logs antrea-agent-x -c antrea-l7-engine")]),
         ({"conditions": {"FqdnCacheNearlyFull": "nearly"}}, [("fqdn-cache", "warning", "kubectl -n kube-system exec antrea-agent-x -c antrea-agent -- antctl get fqdncache")]),
         ({"conditions": {"StrictARPMissing": "every Node answers"}}, [("strict-arp", "error", STRICT_ARP)]),
+        ({"conditions": {"ExternalIPsUnheard": "no neighbour answers"}}, [("external-ips", "error", "ip neigh; ip -s link")]),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
         ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
     ],

@@ -16,20 +16,27 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.egress.part import EgressPart
 from antrea.agent.membership import majority
 from antrea.agent.membership.majority import report_majority
+from antrea.agent.membership.part import MembershipPart
+from antrea.agent.part import make_parts
 from antrea.agent.service_external_ip import part
 from antrea.agent.service_external_ip.answered_file import NAME
 from antrea.agent.service_external_ip.part import ServiceExternalIPPart
+from antrea.apis.crd.info import AgentCondition
 from antrea.config.agent import AgentConfig
-from antrea.engine import Facts
+from antrea.engine import Engine, Facts, Unit
 from antrea.errors import Unavailable
-from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
-from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.external_ip import AnsweredAddress, AnsweringNetwork, ExternalIPOwner, PoolAddressNodes
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum, SilenceReport, SilentNetwork
+from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
+from antrea.features.external_ip_pool.silence import ReportSilence
 from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
+from antrea.features.service_external_ip.network import RecordUnheard
 from antrea.features.service_external_ip.unanswered import RecordUnanswered
+from antrea.outside.gossip.feed import GossipFeed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from pathlib import Path
 
     from antrea.apis.core import ObjectReference
@@ -289,6 +296,45 @@ async def test_that_no_node_answers_is_told_unless_one_does_a_moment_later(
     await handle(act)
     await until(lambda: bool(api.events))
     assert api.events == [("Service", "shop", "web", "u", "ExternalIPUnanswered", "none")]
+
+
+async def test_that_neighbours_do_not_answer_is_an_event_of_the_node_and_a_condition_while_it_is_so() -> None:
+    facts, api = Facts(), Api()
+    node = ServiceExternalIPPart(agent_context(facts, kube=api))
+    await node.acts()[RecordUnheard](RecordUnheard("192.0.2.0/24", "", message="no neighbour"))
+    await until(lambda: bool(api.events))
+    assert api.events == [("Node", "", "n1", "n1", "ExternalIPsUnheard", "no neighbour")]
+    for name in node.conditions():  # the CRD has it
+        msgspec.convert({"type": name, "status": "True", "lastHeartbeatTime": ""}, AgentCondition)
+    check = node.conditions()["ExternalIPsUnheard"]
+    assert check() == ""
+    for network in ("192.0.2.0/24", "2001:db8::/64", "198.51.100.0/24"):
+        facts.put(AnsweringNetwork("eth0", network, answers=network.startswith("198"), asked=("a",)))
+    assert [text.partition(" on ")[0] for text in check().split("; ") if text.startswith("no ")] == [
+        f"no neighbour answers Node n1 in {network}" for network in ("192.0.2.0/24", "2001:db8::/64")
+    ]
+
+
+async def test_silent_networks_of_this_node_count_at_once_and_go_to_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = Facts()
+    context = agent_context(facts)
+    parts = make_parts(context, {"membership", "external_ip_pool"})
+    sent: list[tuple[str, ...]] = []
+    gossip = GossipFeed("n1", "127.0.0.1", 1)
+    monkeypatch.setattr(gossip, "report_silence", sent.append)
+    monkeypatch.setattr(MembershipPart, "gossip", gossip)
+    engine = Engine(facts, [Unit(ThisNode, silent, yields=(SilentNetwork,))])
+    facts.put(ThisNode("n1"))
+    engine.plan()
+    await parts[-1].acts()[ReportSilence](ReportSilence("n1", ()))
+    assert facts.get(SilenceReport, "n1") == SilenceReport("n1", ("192.0.2.0/24",))
+    assert sent == [("192.0.2.0/24",)]
+
+
+def silent(_: Facts, __: ThisNode) -> Iterator[SilentNetwork]:
+    yield SilentNetwork("192.0.2.0/24")
 
 
 async def test_a_majority_that_is_lost_for_a_while_is_told_of_once_while_there_are_pools(

@@ -1,0 +1,161 @@
+"""Whether the answers of this Node for external IPs are received in its own networks, where the pool names no gateway.
+
+Each Node of a pool asks what is sure to be there, its gateways and other Nodes of the network: if none answers, its card is cut, or its switch
+port is. The Node that answers for addresses also asks as each of them: a port that passes the Node's own addresses alone (port security, ARP
+inspection) drops what it answers for others. What has never answered is not missed. Beyond upstream, and as MetalLB and Cilium do not.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.engine import Act
+from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import (
+    AgentNode,
+    GossipMember,
+    PoolMembers,
+    PoolSelector,
+    SilenceReport,
+    SilentNetwork,
+)
+from antrea.facts.node import OnLink, ThisNode
+from antrea.features.external_ip_pool.silence import silent_networks
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.service_external_ip.subnet import owner_subnet
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from antrea.engine import Facts
+
+READS: Final = (
+    AgentNode, EnabledGates, ExternalIPOwner, GossipMember, OnLink, PoolMembers, PoolSelector, SilenceReport
+)  # fmt: skip
+"""Kinds on which the networks to ask in depend."""
+MOST_NODES: Final = 2
+"""Other Nodes that one asks, beside its gateways: those that follow it by name."""
+
+
+class AskedNetwork(NamedTuple):
+    """A network of this Node in which a pool that selects it has external IPs of Services."""
+
+    dev: str
+    network: str
+    """Its CIDR."""
+    nodes: tuple[str, ...]
+    """Addresses of other Nodes in it."""
+    ips: tuple[str, ...]
+    """External IPs for which this Node answers."""
+    silent: bool
+    """Whether this Node has reported it as silent."""
+    lost: bool = False
+    """The Node has no address in it any more, as when its cable is cut."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.dev, self.network
+
+
+class RecordUnheard(Act, frozen=True):
+    """Report in an Event of this Node that neighbours in a network do not answer it."""
+
+    message: str
+
+
+def asked_networks(facts: Facts, before: Collection[tuple[str, str]] = ()) -> list[AskedNetwork]:
+    """Those in which this Node is to ask its neighbours; `before` are keys of those in which neighbours have answered it."""
+    this = facts.get(ThisNode)
+    own = facts.get(AgentNode, this.name) if this else None
+    if own is None:
+        return []
+    here = {(row.dev, row.cidr) for row in facts.all(OnLink)}
+    places = [(ip_network(cidr), dev) for dev, cidr in here.union(before)]
+    found: dict[tuple[str, str], list[str]] = {}
+    for owner in facts.all(ExternalIPOwner):
+        members = facts.get(PoolMembers, owner.pool)
+        if members is None or own.name not in members.selected or owner_subnet(facts, owner):
+            continue
+        address = ip_address(owner.ip)
+        near = [(network.prefixlen, dev, str(network)) for network, dev in places if address in network]
+        if near:
+            _, dev, network = max(near)
+            ips = found.setdefault((dev, network), [])
+            ips += [owner.ip] if owner.node == own.name else []
+    silent = silent_networks(facts, own)
+    return [
+        AskedNetwork(
+            dev,
+            network,
+            _nodes(facts, own.name, network),
+            tuple(sorted(ips)),
+            network in silent,
+            (dev, network) not in here,
+        )
+        for (dev, network), ips in sorted(found.items())
+    ]
+
+
+def _nodes(facts: Facts, me: str, cidr: str) -> tuple[str, ...]:
+    """Addresses of living ones, from this one on, round the ring of names."""
+    network = ip_network(cidr)
+    living = {row.node for row in facts.all(GossipMember) if row.alive}
+    rows = sorted(
+        (row for row in facts.all(AgentNode) if row.name in living), key=lambda row: (row.name < me, row.name)
+    )
+    inside = (
+        next((ip for ip in (*row.ips, *row.transport_ips) if ip_address(ip) in network), "") for row in rows
+    )
+    return tuple(islice(filter(None, inside), MOST_NODES))
+
+
+def unheard_networks(facts: Facts, node: ThisNode) -> Iterator[SilentNetwork | RecordUnheard]:
+    """As long as it is open whether neighbours answer, it is as it was."""
+    own = facts.get(AgentNode, node.name)
+    rows = {row.network: row for row in facts.all(AnsweringNetwork)}
+    before = silent_networks(facts, own) if own else ()
+    pools = facts.all(PoolSelector)
+    for name in sorted({*rows, *(name for name in before if _is_cidr(name))}):
+        row = rows.get(name)
+        if row is None and not any(pool.reaches(name) for pool in pools):
+            continue
+        if row is None or not row.answers or row.unheard:
+            yield SilentNetwork(name)
+        if row and (why := unheard_text(row, node.name)):
+            yield RecordUnheard(name, (row.answers, row.unheard), message=why)
+
+
+def _is_cidr(name: str) -> bool:
+    try:
+        return str(ip_network(name)) == name
+    except ValueError:
+        return False
+
+
+def unheard_texts(facts: Facts, node: str) -> list[str]:
+    """Of all networks in which neighbours do not answer the Node."""
+    rows = sorted(facts.all(AnsweringNetwork), key=lambda row: row.key)
+    return [text for row in rows if (text := unheard_text(row, node))]
+
+
+def unheard_text(row: AnsweringNetwork, node: str) -> str:
+    """Why the Node counts as unanswered, and what to look at; empty: it does not."""
+    others = "; as long as other Nodes can, they answer for the external IPs of Services in it"
+    if not row.answers and not row.asked:
+        return f"Node {node} has no address in {row.network} on {row.dev} any more{others}"
+    if not row.answers:
+        asked = ", ".join(row.asked)
+        return (
+            f"no neighbour answers Node {node} in {row.network} on {row.dev}, asked for {asked}:"
+            f" the Node has to have a cable that leads to it{others}"
+        )
+    if row.unheard:
+        kind = "neighbour discovery" if is_ipv6(row.unheard) else "ARP"
+        return (
+            f"neighbours in {row.network} answer Node {node} on {row.dev}, but no longer as {row.unheard}:"
+            f" its switch port has to pass {kind} with addresses that are not the Node's own{others}"
+        )
+    return ""
