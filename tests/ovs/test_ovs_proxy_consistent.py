@@ -24,7 +24,7 @@ from tests.unit.features.policy_world import interface
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
-ENDPOINTS, CONNECTIONS = 100, 300
+ENDPOINTS = 100
 CONSISTENT = msgspec.structs.replace(WEB, consistent=True)
 CLIENT = interface("p12", 12)
 
@@ -69,9 +69,9 @@ class ServedNode:
     def _standing(self) -> dict[int, Group]:
         return {one.id: one for one in self._engine.standing().values() if isinstance(one, Group)}
 
-    def chosen(self, *, six: bool) -> dict[int, str]:
+    def chosen(self, connections: int, *, six: bool) -> dict[int, str]:
         """The Endpoint of each connection, by the client's port; the hash of the datapath is always another one."""
-        return {number: self._chosen(number, six=six) for number in range(20000, 20000 + CONNECTIONS)}
+        return {number: self._chosen(number, six=six) for number in range(20000, 20000 + connections)}
 
     def _chosen(self, port: int, *, six: bool) -> str:
         kind, name = ("tcp6", "ipv6") if six else ("tcp", "nw")
@@ -95,27 +95,30 @@ def bridge(ovs: OvsBridge) -> OvsBridge:
     return ovs
 
 
+@pytest.mark.parametrize("connections", [120, pytest.param(300, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
-def test_one_endpoint_of_a_hundred_moves_no_connection_of_the_others(bridge: OvsBridge, *, six: bool) -> None:
+def test_one_endpoint_of_a_hundred_moves_no_connection_of_the_others(
+    bridge: OvsBridge, connections: int, *, six: bool
+) -> None:
     node = ServedNode(bridge)
     rows = [endpoint(address(number, six=six), "n2") for number in range(1, ENDPOINTS + 1)]
     for row in rows:
         node.facts.put(row)
     node.install()
-    before = node.chosen(six=six)
+    before = node.chosen(connections, six=six)
     assert len(set(before.values())) > ENDPOINTS / 2
 
     gone = next(row for row in rows if row.ip == before[20000])
     node.facts.drop(ServiceEndpoint, gone.key)
     node.follow()
-    after = node.chosen(six=six)
+    after = node.chosen(connections, six=six)
     moved = {port for port in before if before[port] != after[port]}
     assert moved == {port for port in before if before[port] == gone.ip}
 
     come = endpoint(address(ENDPOINTS + 1, six=six), "n2")
     node.facts.put(come)
     node.follow()
-    last = node.chosen(six=six)
+    last = node.chosen(connections, six=six)
     moved = {port for port in after if after[port] != last[port]}
     assert {last[port] for port in moved} <= {come.ip}
-    assert len(moved) <= CONNECTIONS / 20
+    assert len(moved) <= connections / 20
