@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 SIX = "-6"
 REFUSED, SILENT = "refused", "silent"
+UNSERVED = "refused or silent"
+"""No proxy takes the packet: routers outside may answer it."""
 A, B, BOTH, LATE, NODE = (frozenset(names) for names in (["a"], ["b"], ["a", "b"], ["late"], ["node-2"]))
 PORTS = {"a": 8080, "b": 8090, "late": 8070, "host": 8060}
 """At which the Pods answer HTTP."""
@@ -156,7 +158,10 @@ def in_ipv6(row: Row) -> Row:
     if spec.get("type") != "ExternalName":
         spec |= {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
     ingress = tuple(one | {"ip": six(one["ip"])} for one in row.ingress)
-    return row._replace(name=row.name + SIX, spec=spec, ingress=ingress, ipv6=True)
+    # a ClusterIP that nobody serves leaves the Node, and the lab's router has no route to it in IPv6
+    left_to_others = "service.kubernetes.io/service-proxy-name" in row.labels
+    answers = {asked: UNSERVED if left_to_others else wanted for asked, wanted in row.answers.items()}
+    return row._replace(name=row.name + SIX, spec=spec, ingress=ingress, answers=answers, ipv6=True)
 
 
 ROWS = (*ROWS4, *map(in_ipv6, ROWS4))
