@@ -112,7 +112,8 @@ def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str,
     policies = [_policy(end, labels, ways, told[end]) for end, ways in sorted(rules.items())]
     isolation = _object(namespace, DENY, {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, [])
     notes.extend(_wider(sorted(ends), labels, pods))
-    return Recommendation([isolation, *policies] if policies else [], left, notes)
+    # the isolation comes last: applied in this order nothing is denied for a moment that is allowed in the end
+    return Recommendation([*policies, isolation] if policies else [], left, notes)
 
 
 def _wider(

@@ -56,7 +56,7 @@ def pods() -> list[dict[str, Any]]:
 
 def test_what_was_seen_is_allowed_and_nothing_else() -> None:
     found = recommend("shop", LINKS, pods())
-    isolation, db, web_ = found.policies
+    db, web_, isolation = found.policies
     assert isolation["metadata"]["name"] == DENY
     assert isolation["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     assert db["spec"] == {
@@ -143,13 +143,13 @@ async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path
         done.stderr
     )
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout)]
-    assert names == [DENY, "recommended-db", "recommended-web"]
+    assert names == ["recommended-db", "recommended-web", DENY]
     shown = await run(tmp_path, seen_of(*LINKS), "-o", "table")
     assert [line.split() for line in shown.stdout.splitlines()] == [
         ["NAME", "POD-SELECTOR", "INGRESS-RULES", "EGRESS-RULES"],
-        [DENY, "all", "0", "0"],
         ["recommended-db", "app=db", "1", "0"],
         ["recommended-web", "app=web", "1", "2"],
+        [DENY, "all", "0", "0"],
     ]
     listed = json.loads((await run(tmp_path, seen_of(*LINKS), "-o", "json")).stdout)
     assert (listed["kind"], len(listed["items"])) == ("List", 3)

@@ -95,10 +95,10 @@ class SeenStore(RecordingStore):
 
     async def run(self, sql: str, parameters: Mapping[str, Value] | None = None) -> bytes:
         await super().run(sql, parameters)
-        web, db = ("shop", "web", "workload"), ("shop", "db", "workload")
+        web, db = ("shop", "web"), ("shop", "db")
         return b"".join(
             json.dumps(row).encode() + b"\n"
-            for row in ([web, db, 5432, 6, 9000, 4, 0], [db, web, 22, 6, 60, 2, 2])
+            for row in ([*web, *db, 0, 5432, 6, 9000, 4, 0], [*db, *web, 0, 22, 6, 60, 2, 2])
         )
 
 
@@ -164,8 +164,8 @@ async def test_policies_are_recommended_and_tried_on_what_was_seen(tmp_path: Pat
         assert (code, found.get("partial")) == (200, False), found
         names = [one["metadata"]["name"] for one in yaml.safe_load_all(found["yaml"])]
         assert names == [row["name"] for row in found["policies"]]
-        assert names == ["recommended-default-deny", "recommended-db", "recommended-web"]
-        assert "shop/web -> shop/db TCP/5432: 4" in found["policies"][1]["connections"]
+        assert names == ["recommended-db", "recommended-web", "recommended-default-deny"]
+        assert "shop/web -> shop/db TCP/5432: 4" in found["policies"][0]["connections"]
         assert found["leftOut"] == ["shop/db -> shop/web TCP/22: denied 2 times"]
         code, tried = await asked(url, "root", "replay?namespace=shop&since=15m", found["yaml"].encode())
         assert code == 200, tried
