@@ -12,10 +12,12 @@ export function State({ state }) {
   </div>`;
 }
 
-/** `columns` are {title, cell, number}; `cell` makes what is shown of a row. */
+const kind = one => one.number ? "number" : one.wide ? "wide" : "";
+
+/** `columns` are {title, cell, number, wide}; `cell` makes what is shown of a row, `wide` is for long texts. */
 export function Table({ name, caption, columns, rows, mark }) {
-  const head = columns.map(one => html`<th scope="col" class=${one.number ? "number" : ""}>${one.title}</th>`);
-  const line = row => columns.map(one => html`<td class=${one.number ? "number" : ""}>${one.cell(row)}</td>`);
+  const head = columns.map(one => html`<th scope="col" class=${kind(one)}>${one.title}</th>`);
+  const line = row => columns.map(one => html`<td class=${kind(one)}>${one.cell(row)}</td>`);
   return html`<section>
     <div class="bar"><span>Rows: ${rows.length}</span><${Files} name=${name} rows=${rows} /></div>
     <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>

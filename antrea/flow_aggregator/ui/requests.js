@@ -5,12 +5,12 @@ import { Table } from "./parts.js";
 import { bytes, shown } from "./text.js";
 
 const NUMBER = { title: "Request", number: true, cell: row => shown(row.number) };
-const text = (title, key) => ({ title, cell: row => shown(row[key]) });
+const text = (title, key, wide = false) => ({ title, wide, cell: row => shown(row[key]) });
 const COLUMNS = {
   http: [
-    NUMBER, text("Method", "http_method"), text("Host", "hostname"), text("URL", "url"),
+    NUMBER, text("Method", "http_method"), text("Host", "hostname"), text("URL", "url", true),
     { title: "Status", number: true, cell: row => shown(row.status || "") }, text("Content type", "http_content_type"),
-    { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) }, text("User agent", "http_user_agent"),
+    { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) }, text("User agent", "http_user_agent", true),
   ],
   tls: [NUMBER, text("Server name", "sni"), text("Version", "version")],
   dns: [NUMBER, text("Name", "rrname"), text("Type", "rrtype"), text("Code", "rcode"), text("Answers", "answers")],

@@ -74,11 +74,11 @@ function Chart({ data }) {
     const line = (label, of, width) => ({ label, stroke: color(of), width, points: { show: true } });
     const tzDate = at => uPlot.tzDate(new Date(at * 1000), "Etc/UTC");
     const lines = [{ label: "UTC" }, line("allowed", "--allowed", 5), line("denied", "--denied", 2)];
-    const shape = { width: 900, height: 260, axes: [axis, axis], series: lines, tzDate };
+    const shape = { width: Math.min(900, place.current.clientWidth || 900), height: 260, axes: [axis, axis], series: lines, tzDate };
     const plot = new uPlot(shape, data, place.current);
     return () => plot.destroy();
   }, [data]);
-  return html`<div class="chart" role="img" aria-label="Connections allowed and denied over time; the table below has the sums" ref=${place}></div>`;
+  return html`<div class="chart" role="img" tabindex="0" aria-label="Connections allowed and denied over time; the table below has the sums" ref=${place}></div>`;
 }
 
 export function Policies({ parameters }) {

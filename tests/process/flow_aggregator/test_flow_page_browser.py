@@ -85,10 +85,8 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def page_of(
-    folder: Path, more: FlowRecord | None = HOSTILE_RECORD
-) -> AsyncIterator[tuple[Page, str, int]]:
-    """The page of an aggregator with a connection, and one `more`, in its store, its URL, and the port that takes records."""
+async def page_of(folder: Path, *more: FlowRecord) -> AsyncIterator[tuple[Page, str, int]]:
+    """The page of an aggregator with a connection and `more` in its store, its URL, and the port that takes records."""
     store = {"enable": True, "directory": str(folder / "store"), "commitInterval": "1s"}
     async with answering(ClusterObjects().answer) as cluster:
         text = {
@@ -100,13 +98,13 @@ async def page_of(
         users = {"apiServer": {"authorizeUsers": True}}
         async with running(folder, store=store, **users) as aggregator:
             first, second = halves()
-            both: dict[str, list[FlowRecord]] = {"n1": [first, *([more] if more else [])], "n2": [second]}
+            both: dict[str, list[FlowRecord]] = {"n1": [first, *more], "n2": [second]}
             for node, records in both.items():
                 await (await sent(aggregator.port, node, "tcp", *records)).close()
             url = f"https://127.0.0.1:{aggregator.api}"
 
             def stored() -> bool:
-                return bool(aggregator.get("/recordmetrics")["numRecordsExported"] == 1 + bool(more))
+                return bool(aggregator.get("/recordmetrics")["numRecordsExported"] == 1 + len(more))
 
             await until((folder / "token").exists, "its token")
             async with browser(folder) as page:
@@ -126,7 +124,7 @@ async def sign_in(page: Page, url: str, token: str, namespaces: str = "") -> Non
 
 
 async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed(tmp_path: Path) -> None:
-    async with page_of(tmp_path) as (page, url, _):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
         shown = await page.value(TEXT)
@@ -201,7 +199,7 @@ async def test_who_left_by_an_egress_ip_is_shown_and_leads_to_the_connections(tm
 
 async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
     """The policy alone, as if the page had a fault."""
-    async with page_of(tmp_path) as (page, url, _):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
         for code in INJECTED:
@@ -212,7 +210,7 @@ async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
 
 
 async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_path: Path) -> None:
-    async with page_of(tmp_path) as (page, url, _):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
         await sign_in(page, url, "mallory")
         await page.until("document.querySelector('form.sign-in [role=alert]')")
         assert "not, or no longer" in await page.value(TEXT)
@@ -239,7 +237,7 @@ async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_
 
 async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> None:
     judge = await asyncio.to_thread(axe)
-    async with page_of(tmp_path) as (page, url, _):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
         await sign_in(page, url, "mallory")
         await page.until("document.querySelector('form.sign-in [role=alert]')")
         found = {"sign-in": await findings(page, judge)}
@@ -260,7 +258,7 @@ async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> Non
 
 
 async def test_live_shows_a_connection_as_it_comes_and_all_is_done_by_keyboard(tmp_path: Path) -> None:
-    async with page_of(tmp_path) as (page, url, port):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, port):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
         await page.press("Tab", 9)
@@ -290,7 +288,7 @@ def button(words: str) -> str:
 
 async def test_a_connection_is_explained_and_policies_are_recommended_and_tried(tmp_path: Path) -> None:
     judge = await asyncio.to_thread(axe)
-    async with page_of(tmp_path, None) as (page, url, _):
+    async with page_of(tmp_path) as (page, url, _):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 1")
         await page.value("document.querySelector('tbody a').focus()")
@@ -337,7 +335,7 @@ async def test_a_connection_is_explained_and_policies_are_recommended_and_tried(
 
 async def test_a_table_is_saved_as_csv_and_json_and_no_value_is_a_formula(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
-    async with page_of(tmp_path) as (page, url, _):
+    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
         await page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
