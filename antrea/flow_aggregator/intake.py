@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from antrea.flow_aggregator.certificates import Certificates
 from antrea.flow_aggregator.object_uids import ObjectUids, add_uids
 from antrea.flow_aggregator.pod_addresses import PodAddresses
-from antrea.flow_aggregator.proxy import add_labels, complete
+from antrea.flow_aggregator.proxy import add_labels, add_names, complete
 from antrea.outside.grpc.flow_collector import GrpcCollector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.kube.client import Kube
@@ -157,8 +157,12 @@ class Intake:
         log.info("Taking records of connections", port=port, protocol=protocol)
 
     def add_asked(self, record: FlowRecord) -> None:
-        """Labels of its Pods, and UIDs that its agents did not have, if they are asked for."""
+        """Labels of its Pods, and UIDs that its agents did not have, if they are asked for.
+
+        With labels also the other end's Pod, where one Node alone made a record, as of what it denied.
+        """
         if self._labels:
+            add_names(record, self._pods)
             add_labels(record, self._pods)
         if self._uids:
             add_uids(record, *self._uids)

@@ -20,6 +20,11 @@ ENDS: Final = ("source", "destination")
 def complete(record: FlowRecord, pods: PodAddresses) -> None:
     """Fill in what the Node of the record did not have."""
     record.flow_direction = direction(record)
+    add_names(record, pods)
+
+
+def add_names(record: FlowRecord, pods: PodAddresses) -> None:
+    """Fill in the Pod of an end on another Node than that of the record."""
     if record.flow_type != FlowType.INTER_NODE:
         return  # of all others the one Node knows what there is
     for end in ENDS:

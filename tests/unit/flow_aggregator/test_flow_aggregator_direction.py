@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
-from antrea.apis.flow import FlowRecord, FlowType
+from antrea.apis.flow import FlowRecord, FlowType, RuleAction
+from antrea.config.flow_aggregator import FlowAggregatorConfig, RecordContents
+from antrea.flow_aggregator.intake import Intake
+from antrea.flow_aggregator.pod_addresses import PodName
 from antrea.flow_aggregator.proxy import direction
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
@@ -46,3 +51,23 @@ def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str],
         decoder.read(message)
     [(message, _)] = writer.data([record], 0, 4000)
     assert decoder.read(message)[1] == [record]
+
+
+@pytest.mark.parametrize("mode", ["Aggregate", "Proxy"])
+def test_a_denied_record_of_one_node_names_the_pod_of_the_other_with_labels(
+    mode: Literal["Aggregate", "Proxy"],
+) -> None:
+    async def present(*_: object) -> None:
+        pass
+
+    contents = RecordContents(pod_labels=True)
+    intake = Intake(FlowAggregatorConfig(mode=mode, record_contents=contents), "", lambda _: None, present)
+    intake._pods._pods = {"10.0.0.2": PodName("shop", "db", "n2", '{"app":"db"}', "u1")}
+    record = FlowRecord(
+        source_ip="10.0.0.1", destination_ip="10.0.0.2", source_pod_name="web", source_node_name="n1",
+        flow_type=int(FlowType.INTER_NODE), egress_network_policy_rule_action=int(RuleAction.DROP),
+    )  # fmt: skip
+    intake.add_asked(record)
+    named = (record.destination_pod_namespace, record.destination_pod_name, record.destination_node_name)
+    assert (named, record.destination_pod_labels) == (("shop", "db", "n2"), '{"app":"db"}')
+    assert (record.source_pod_name, record.source_node_name) == ("web", "n1")
