@@ -60,7 +60,7 @@ done
 """
 NONE = {
     "runs": False, "tables": [], "chains": 0, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
-    "ipSets": 0, "proxyAll": True, "trouble": "",
+    "ipSets": 0, "heldAddresses": 0, "keptRoutes": 0, "proxyAll": True, "trouble": "",
 }  # fmt: skip
 CONFIG = {"antreaProxy.proxyAll": True}
 

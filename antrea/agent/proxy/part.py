@@ -16,9 +16,11 @@ from antrea.agent.proxy.metrics import ProxyMetrics
 from antrea.agent.proxy.packet_in import ServicePackets
 from antrea.agent.proxy.service_flows import service_flows
 from antrea.agent.proxy.stale_connections import StaleConnections
+from antrea.agent.proxy.takeover_remains import TakeoverRemains
 from antrea.apis.core import ObjectReference
 from antrea.engine.core.workload import Workload
 from antrea.errors import Invalid
+from antrea.facts.service import EarlierConnection
 from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.external_address import ExternalIPConflict
@@ -72,6 +74,14 @@ class ProxyPart(Part):
             tasks.create_task(self._affinity.run())
             tasks.create_task(self._kept_affinity.run(self._settled))
             tasks.create_task(self._answer_health_checks())
+            config = self._agent.config
+            proxy_all = config.antrea_proxy.proxy_all
+            remains = TakeoverRemains(config.host_gateway, self._by_switch, proxy_all=proxy_all)
+            tasks.create_task(remains.run())
+
+    def _by_switch(self) -> set[str]:
+        """Addresses to which connections go on by the switch."""
+        return {row.ip for row in self._agent.facts.all(EarlierConnection) if row.by_switch}
 
     async def _settled(self) -> None:
         await self._agent.engine().quiet(reports=False)

@@ -16,7 +16,7 @@ REJECTED = "ConfigRejected"
 OUR_CNI = "10-antrea.conflist"
 META_PLUGINS = {"multus", "multus-shim"}
 """They come first, and call Antrea."""
-OUR_TABLES = ("antrea", "antrea-shield", "antrea-boot")
+OUR_TABLES = ("antrea", "antrea-shield", "antrea-boot", "antrea-earlier", "antrea-kept")
 PROXY_CHAINS = (
     "KUBE-SERVICES",
     "KUBE-NODEPORTS",
@@ -82,6 +82,7 @@ def kube_proxy(node: NodeState) -> Iterator[FindingText]:
     if not node.config.get("antreaProxy.proxyAll"):
         return
     chains = node.chains or ()
+    namespace, _, name = node.pod.partition("/")
     if "kube-proxy" in (node.processes or ()):
         yield FindingText(
             "error",
@@ -105,7 +106,7 @@ def kube_proxy(node: NodeState) -> Iterator[FindingText]:
         yield FindingText(
             "error",
             f"{PROXY_DEVICE} of a former kube-proxy has the addresses of Services",
-            f"ip link delete {PROXY_DEVICE}",
+            f"kubectl -n {namespace or 'kube-system'} exec {name} -c antrea-agent -- antctl kube-proxy node --clean",
         )
 
 

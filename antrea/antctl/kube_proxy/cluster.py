@@ -37,7 +37,7 @@ class Cluster:
         """All that a plan needs."""
         return ClusterView(
             daemon_set=self.daemon_set(),
-            proxy_config=self._proxy_config(),
+            proxy_config=self.proxy_config(),
             files=self.config_map(CONFIG_MAP, self.namespace) or {},
             api_server=api_server,
             endpoints=self._endpoints(),
@@ -90,11 +90,11 @@ class Cluster:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(lambda name: self.node(name, agents), names))
 
-    def node(self, name: str, agents: Mapping[str, str], *, clean: bool = False) -> NodeView:
-        """One Node; `clean`: after what kube-proxy left has been removed."""
+    def node(self, name: str, agents: Mapping[str, str], *, act: str = "") -> NodeView:
+        """One Node, once `clean` has removed what kube-proxy left there, or `keep` has what goes on beside it."""
         if name not in agents:
             return NodeView(name, {}, "no agent of Antrea runs there")
-        words = ("antctl", "kube-proxy", "node", *(("--clean",) if clean else ()))
+        words = ("antctl", "kube-proxy", "node", *((f"--{act}",) if act else ()))
         try:
             done = run_in_pod(
                 *(self.kubernetes, agents[name], words), container="antrea-agent", seconds=NODE_SECONDS
@@ -106,7 +106,7 @@ class Cluster:
             told = why.format_message() if isinstance(why, Failure) else str(why)
             return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {told}")
 
-    def _proxy_config(self) -> Mapping[str, Any]:
+    def proxy_config(self) -> Mapping[str, Any]:
         data = self.config_map(PROXY_CONFIG_MAP, PROXY_NAMESPACE) or {}
         try:
             found = yaml.safe_load(data.get(PROXY_FILE, ""))

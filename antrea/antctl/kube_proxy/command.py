@@ -32,6 +32,8 @@ def _ipvs(row: Mapping[str, Any]) -> str:
         (f"{row.get('ipvsAddresses', 0)} addresses", row.get("ipvs")),
         (f"{row.get('virtualServers')} servers", row.get("virtualServers")),
         (f"{row.get('ipSets')} sets", row.get("ipSets")),
+        (f"{row.get('heldAddresses')} addresses held", row.get("heldAddresses")),
+        (f"{row.get('keptRoutes')} routes kept", row.get("keptRoutes")),
     )
     return ", ".join(text for text, there in counts if there) or "no"
 
@@ -64,7 +66,12 @@ def command() -> click.Command:
         "node",
         context_settings=HELP,
         params=[
-            click.Option(["--clean"], is_flag=True, help="remove the rules of a kube-proxy that is gone")
+            click.Option(["--clean"], is_flag=True, help="remove the rules of a kube-proxy that is gone"),
+            click.Option(
+                ["--keep"],
+                is_flag=True,
+                help="let connections of this Node to Services go on by the switch when kube-proxy of mode ipvs starts",
+            ),
         ],
         callback=node.callback,
         short_help="Print what kube-proxy has on the Node of this agent",

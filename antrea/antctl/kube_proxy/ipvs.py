@@ -11,8 +11,9 @@ import re
 import subprocess
 from typing import NamedTuple
 
+from antrea.antctl.kube_proxy import handover
 from antrea.outside.netlink.ip_set import destroy_sets, set_names, set_ports
-from antrea.outside.netlink.ipvs import VirtualServer, delete_virtual_servers, virtual_servers
+from antrea.outside.netlink.ipvs import VirtualServer, virtual_servers
 
 DEVICE = "kube-ipvs0"
 SETS = re.compile(
@@ -49,14 +50,21 @@ def counts(found: IpvsState) -> dict[str, int]:
     }
 
 
-def remove(found: IpvsState) -> None:
-    """Chains that use the sets are gone before. Raises OSError, SubprocessError.
+def hand_over(found: IpvsState) -> None:
+    """Virtual servers and addresses go, connections go on. Raises OSError, SubprocessError, Unavailable.
 
     Addresses go first: while the Node has them, packets that no virtual server takes would be answered with a reset.
     """
-    if found.addresses is not None:
-        _ip("link", "delete", DEVICE)
-    delete_virtual_servers(found.servers)
+
+    def remove_addresses() -> None:
+        if found.addresses is not None:
+            _ip("link", "delete", DEVICE)
+
+    handover.hand_over(frozenset(found.servers), found.addresses or (), remove_addresses)
+
+
+def remove_sets(found: IpvsState) -> None:
+    """Chains that use them are gone before. Raises OSError."""
     destroy_sets(found.sets)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,18 +18,29 @@ from antrea.antctl.kube_proxy import ipvs
 from antrea.antctl.kube_proxy.ruleset import commands, leftover, ruleset
 from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask
+from antrea.errors import Unavailable
+from antrea.features.proxy.pipeline import VIRTUAL_IPS
+from antrea.openflow.fields import Zone
+from antrea.openflow.tracked_connection import tracked_connections
+from antrea.outside.netlink import kept_route
+from antrea.outside.netlink.conntrack import OPEN_STATES
+from antrea.outside.netlink.held_address import held_addresses
+from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from antrea.antctl.kube_proxy.ruleset import Leftover
     from antrea.antctl.main import Target
+    from antrea.outside.netlink.kept_route import Ends
 
 PROCESS = "kube-proxy"
 COMMAND_SECONDS = 60
+MOST: Final = 10_000
+"""Connections to external addresses that are kept; others end."""
 
 
-def callback(clean: bool) -> None:
+def callback(clean: bool, keep: bool) -> None:
     """Print one JSON object."""
     target: Target = click.get_current_context().obj
     if target.mode is not AGENT:
@@ -38,8 +51,13 @@ def callback(clean: bool) -> None:
     try:
         if clean:
             remove(host)
+        if keep:
+            keep_routes(
+                str(config.get("hostGateway", "antrea-gw0")),
+                Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))),
+            )
         click.echo(json.dumps(look(host, config, os.environ)))
-    except (OSError, ValueError, subprocess.SubprocessError) as why:
+    except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as why:
         raise Failure(f"the Node cannot be looked at: {_told(why)}") from why
 
 
@@ -53,18 +71,41 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
         "held": sorted({f"{' '.join(one.place)} {one.chain} -> {one.target}" for one in found.held}),
         "legacy": _legacy_tables(),
         **ipvs.counts(ipvs.left()),
+        "heldAddresses": len(held_addresses()),
+        "keptRoutes": len(kept_route.kept_addresses()),
         "proxyAll": bool(config.get("antreaProxy.proxyAll")),
         "trouble": service_trouble(environ),
     }
 
 
 def remove(host: Host) -> None:
-    """All that is kube-proxy's in nftables, in one transaction, and of IPVS, while it does not run. Raises as `look`, Failure."""
+    """All that is kube-proxy's of IPVS, and in nftables, in one transaction, while it does not run. Raises as `look`, Failure."""
     if PROCESS in host.processes():
         raise Failure("kube-proxy runs on this Node and would make its rules again")
+    found = ipvs.left()
+    ipvs.hand_over(found)
     if script := commands(_listed()):
         _run("nft", "-f", "-", given=script)
-    ipvs.remove(ipvs.left())
+    ipvs.remove_sets(found)
+    if kept_route.kept_addresses():
+        kept_route.give_up()
+
+
+def keep_routes(gateway: str, switch: Path) -> None:
+    """Of connections to Services, before kube-proxy makes their addresses the Node's own. Raises as `look`, Unavailable."""
+    tracking = Conntrack(switch)
+    texts = [asyncio.run(tracking.dump(int(zone))) for zone in (Zone.CT_ZONE, Zone.CT_ZONE_V6)]
+    kept_route.keep(gateway, VIRTUAL_IPS, islice(switched(texts), MOST))
+
+
+def switched(dumps: Iterable[str]) -> Iterator[Ends]:
+    """Open connections that the switch translates, as their first packets were."""
+    for dump in dumps:
+        for one in tracked_connections(dump):
+            protocol, source, source_port, server, port, _ = one.key
+            is_open = one.state in OPEN_STATES or not one.state
+            if is_open and one.port and (server, port) != (one.destination, one.port):
+                yield protocol, source, source_port, one.destination, one.port
 
 
 def _listed() -> Leftover:

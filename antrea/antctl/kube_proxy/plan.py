@@ -130,7 +130,7 @@ def _node_changes(node: NodeView) -> Iterator[str]:
     if node.told["ipvs"]:
         yield f"kube-ipvs0 goes, with {node.told.get('ipvsAddresses', 0)} addresses of Services"
     if servers := node.told.get("virtualServers"):
-        yield f"{servers} virtual servers of IPVS go, and with them the connections through them, of Nodes and of hosts outside"
+        yield f"{servers} virtual servers of IPVS go; connections through them pause for a moment, and go on"
     if sets := node.told.get("ipSets"):
         yield f"{sets} ipsets of kube-proxy go"
 

@@ -168,7 +168,7 @@ class Takeover:
     def _take(self, name: str) -> None:
         self._label(name, on=False)
         self._wait(f"the end of kube-proxy on Node {name}", lambda: self._proxy_there(name))
-        self._node(name, clean=True)
+        self._node(name, "clean")
         self._wait(f"Services on Node {name} without kube-proxy", lambda: self._unserved(name))
         self._say(f"Node {name}: kube-proxy and its rules are gone, Services are served.")
 
@@ -187,6 +187,8 @@ class Takeover:
         return node.serves or ("" if node.is_free else "rules of kube-proxy are left")
 
     def _give_back(self, name: str) -> None:
+        if self._cluster.proxy_config().get("mode") == "ipvs" and not self._node(name).told["runs"]:
+            self._node(name, "keep")
         self._label(name, on=True)
         self._wait(f"kube-proxy on Node {name}", lambda: self._proxy_lacks(name))
         self._say(f"Node {name}: kube-proxy is back.")
@@ -197,8 +199,8 @@ class Takeover:
             return "it does not run"
         return "" if told["tables"] or told["chains"] else "it has no rules yet"
 
-    def _node(self, name: str, *, clean: bool = False) -> NodeView:
-        node = self._cluster.node(name, self._cluster.agents(), clean=clean)
+    def _node(self, name: str, act: str = "") -> NodeView:
+        node = self._cluster.node(name, self._cluster.agents(), act=act)
         if node.unseen:
             raise Failure(f"Node {name}: {node.unseen}")
         return node

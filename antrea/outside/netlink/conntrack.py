@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from ipaddress import IPv4Address, IPv6Address
 
-_NETFILTER: Final = 12
+NETFILTER: Final = 12
 _GET: Final = 1 << 8 | 1
 """Subsystem of connection tracking, IPCTNL_MSG_CT_GET."""
 _TUPLE_ORIGINAL, _TUPLE_REPLY, _STATUS, _PROTOCOL_INFO, _FILTER = 1, 2, 3, 4, 25
@@ -26,7 +26,7 @@ _ORIGINAL_FLAGS, _REPLY_FLAGS, _BY_DESTINATION = 1, 2, 1 << 1
 _TCP, _TCP_STATE = 1, 1
 _NESTED: Final = 1 << 15
 """Of the number of an attribute that is made of others; without it the kernel refuses the filter."""
-_FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
+FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SEEN_REPLY: Final = 1 << 1
 _OPEN: Final = {2, 3, 4, 5}
 """States of TCP in which data can come: SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT."""
@@ -62,7 +62,7 @@ def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
 
 def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool = False) -> Request:
     """For the connections of a family, or of one address of it."""
-    body = struct.pack("=BBH", _FAMILY[version], 0, 0)
+    body = struct.pack("=BBH", FAMILY[version], 0, 0)
     if only is not None:
         by = (_BY_DESTINATION, 0) if to else (0, _BY_DESTINATION)
         flags = number(_ORIGINAL_FLAGS, by[0]) + number(_REPLY_FLAGS, by[1])
@@ -93,7 +93,7 @@ def is_open(found: Mapping[int, bytes]) -> bool:
 
 def bodies(request: Request) -> Iterator[bytes]:
     """What the kernel lists. Raises Unavailable."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as kernel:
         kernel.settimeout(_PATIENCE)
         try:
             kernel.send(request.octets(1))

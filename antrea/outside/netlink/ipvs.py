@@ -58,6 +58,15 @@ def parse(table: str) -> Iterator[VirtualServer]:
             yield VirtualServer(protocol, str(ip), int(port, 16))
 
 
+def connection_servers(table: str) -> Iterator[VirtualServer]:
+    """Virtual servers of the connections in /proc/net/ip_vs_conn, without what only keeps a client's choice."""
+    for line in table.splitlines()[1:]:
+        protocol, _, source_port, address, port, *_ = line.split()
+        if protocol in PROTOCOLS and int(source_port, 16):
+            ip = ip_address(address if ":" in address else bytes.fromhex(address))
+            yield VirtualServer(protocol, str(ip), int(port, 16))
+
+
 def delete_virtual_servers(servers: Iterable[VirtualServer]) -> None:
     """Connections through them end. Raises OSError about the first that cannot be deleted."""
     wanted = list(servers)

@@ -1,4 +1,4 @@
-"""Connections whose destination the host translates, by the kernel's connection tracking.
+"""Connections whose destination the host translates, by the kernel's connection tracking or by IPVS.
 
 Source: linux/netfilter/nfnetlink_conntrack.h, linux/netfilter/nf_conntrack_common.h
 """
@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.outside.netlink.conntrack import bodies, is_open, question
+from antrea.outside.netlink.ipvs_connection import parse as parse_ipvs
 from antrea.outside.netlink.message import attributes
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ def parse(body: bytes, version: int) -> TranslatedConnection | None:
     """None for any other connection."""
     found = attributes(body[4:])
     status = int.from_bytes(found.get(_STATUS, b""), "big")
-    if _ZONE in found or not is_open(found) or not status & _DESTINATION_TRANSLATED:
+    if _ZONE in found or not is_open(found):
         return None
+    if not status & _DESTINATION_TRANSLATED:
+        return _by_ipvs(body, version)
     ends = attributes(found.get(_ORIGINAL, b""))
     ips, protocol = attributes(ends.get(_IP, b"")), attributes(ends.get(_PROTOCOL, b""))
     name = PROTOCOLS.get(int.from_bytes(protocol.get(_NUMBER, b""), "big"))
@@ -55,3 +58,11 @@ def parse(body: bytes, version: int) -> TranslatedConnection | None:
     source, ip = (str(ip_address(ips[kind[version]])) for kind in (_SOURCE, _DESTINATION))
     source_port, port = ports
     return TranslatedConnection(name, source, source_port, ip, port)
+
+
+def _by_ipvs(body: bytes, version: int) -> TranslatedConnection | None:
+    one = parse_ipvs(body, version)
+    if one is None or one.protocol not in PROTOCOLS:
+        return None
+    (source, source_port), (ip, port) = one.source, one.service
+    return TranslatedConnection(PROTOCOLS[one.protocol], str(source), source_port, str(ip), port)

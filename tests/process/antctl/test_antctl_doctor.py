@@ -112,7 +112,11 @@ def test_nothing_is_said_of_a_well_node() -> None:
                 ("kube-proxy", "error", "ip6tables-save | grep -v KUBE | ip6tables-restore"),
                 ("kube-proxy", "error", "iptables-save | grep -v KUBE | iptables-restore"),
                 ("kube-proxy", "error", "nft delete table ip kube-proxy"),
-                ("kube-proxy", "error", "ip link delete kube-ipvs0"),
+                (
+                    "kube-proxy",
+                    "error",
+                    "kubectl -n kube-system exec antrea-agent-x -c antrea-agent -- antctl kube-proxy node --clean",
+                ),
             ],
         ),
         ({"config": PROXY_ALL, "processes": frozenset()}, []),

@@ -41,6 +41,8 @@ class World:
             "kube-proxy": {"config.conf": "mode: nftables"},
         }
         self.affinity: Any = None
+        self.kept: list[str] = []
+        """Nodes whose connections to Services were told to keep their routes."""
         self.broken = ""
         """A Node whose Services are not served without kube-proxy."""
         self.generation = 1
@@ -123,6 +125,9 @@ class World:
         words = request.query.getall("command")
         name = request.path.split("/")[-2].removeprefix("agent-")
         assert words[:3] == ["antctl", "kube-proxy", "node"]
+        if "--keep" in words:
+            assert name not in self.proxies
+            self.kept.append(name)
         told = json.dumps(self.node(name, clean="--clean" in words))
         socket = web.WebSocketResponse(protocols=PROTOCOLS[:1])
         await socket.prepare(request)
@@ -171,6 +176,18 @@ async def test_services_are_taken_over_node_by_node_and_given_back(world: World)
     assert json.dumps({name: {} for name in world.maps}) == json.dumps(
         {name: {} for name in json.loads(before)}
     )
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("ipvs", ["n1", "n2"]), ("nftables", [])])
+async def test_nodes_keep_routes_before_kube_proxy_in_mode_ipvs_is_back(
+    world: World, mode: str, kept: list[str]
+) -> None:
+    world.maps["kube-proxy"] = {"config.conf": f"mode: {mode}"}
+    async with work(world) as (takeover_, _, _said):
+        await asyncio.to_thread(takeover_.apply, API)
+        assert world.kept == []
+        await asyncio.to_thread(takeover_.roll_back)
+    assert (world.kept, world.proxies) == (kept, ["n1", "n2"])
 
 
 async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world: World) -> None:

@@ -35,12 +35,16 @@ def test_open_connections_of_the_node_and_of_hosts_outside_are_listed_and_those_
     ]
 
 
-def message(*, status: int, state: int = 3, zone: int = 0) -> bytes:
-    ips = attribute(3, ip_address("2001:db8::7").packed) + attribute(4, ip_address("2001:db8:9::9").packed)
-    ports = (
-        attribute(1, b"\x06") + attribute(2, struct.pack(">H", 40000)) + attribute(3, struct.pack(">H", 80))
-    )
-    body = attribute(1, attribute(1, ips) + attribute(2, ports)) + attribute(3, struct.pack(">I", status))
+def ends(kind: int, source: str, source_port: int, ip: str, port: int) -> bytes:
+    ips = attribute(3, ip_address(source).packed) + attribute(4, ip_address(ip).packed)
+    ports = struct.pack(">H", source_port), struct.pack(">H", port)
+    protocol = attribute(1, b"\x06") + attribute(2, ports[0]) + attribute(3, ports[1])
+    return attribute(kind, attribute(1, ips) + attribute(2, protocol))
+
+
+def message(*, status: int, state: int = 3, zone: int = 0, server: str = "2001:db8:9::9") -> bytes:
+    body = ends(1, "2001:db8::7", 40000, "2001:db8:9::9", 80)
+    body += ends(2, server, 80, "2001:db8::7", 40000) + attribute(3, struct.pack(">I", status))
     body += attribute(4, attribute(1, attribute(1, bytes([state]))))
     return bytes(4) + body + (attribute(18, struct.pack(">H", zone)) if zone else b"")
 
@@ -49,6 +53,8 @@ def test_a_connection_of_the_host_counts_while_it_is_open_answered_translated_an
     answered, translated = 1 << 1, 1 << 5
     here = TranslatedConnection("tcp", "2001:db8::7", 40000, "2001:db8:9::9", 80)
     assert parse(message(status=answered | translated), 6) == here
+    # by IPVS, which leaves no trace but in whom answers come from
+    assert parse(message(status=answered, server="fd00::2"), 6) == here
     for other in (
         message(status=answered),
         message(status=translated),

@@ -84,13 +84,13 @@ def test_a_plan_names_every_change_in_order() -> None:
     assert "this command leaves it" in list(changes(addresses))[-1]
 
 
-def test_a_plan_counts_what_mode_ipvs_has_and_names_the_connections_that_end() -> None:
+def test_a_plan_counts_what_mode_ipvs_has_and_tells_what_connections_do() -> None:
     told = TOLD | {"ipvs": True, "ipvsAddresses": 9, "virtualServers": 12, "ipSets": 17}
     view = VIEW._replace(proxy_config={"mode": "ipvs"}, nodes=(NodeView("n1", told),))
     assert list(blockers(view)) == []
     last = list(changes(view))[-1]
     assert "kube-ipvs0 goes, with 9 addresses of Services; 12 virtual servers of IPVS go" in last
-    assert "the connections through them, of Nodes and of hosts outside; 17 ipsets" in last
+    assert "connections through them pause for a moment, and go on; 17 ipsets" in last
 
 
 @pytest.mark.parametrize(

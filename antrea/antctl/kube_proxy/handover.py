@@ -1,0 +1,126 @@
+"""Connections through virtual servers of kube-proxy go over to the kernel's connection tracking, which translates them from then on.
+
+They pause for the time of it: a packet that came between IPVS's end and the new entry would be answered with a reset. Packets
+that begin a connection are dropped too, and sent again by their clients.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from antrea.outside.netlink.held_address import hide, hold
+from antrea.outside.netlink.ipvs import (
+    PROTOCOLS,
+    VirtualServer,
+    connection_servers,
+    delete_virtual_servers,
+)
+from antrea.outside.netlink.ipvs_connection import ipvs_connections, key, translate_by_tracking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from antrea.outside.netlink.ipvs_connection import IpvsConnection
+
+TABLE: Final = "antrea-takeover"
+"""Of nftables, while connections pause."""
+EXPIRE: Final = Path("/proc/sys/net/ipv4/vs/expire_nodest_conn")
+"""Whether IPVS forgets connections with their server; those that it kept would end ours in 15 minutes."""
+CONNECTIONS: Final = Path("/proc/thread-self/net/ip_vs_conn")
+SECONDS: Final = 10.0
+"""In which IPVS has to have forgotten them."""
+COMMAND_SECONDS: Final = 60
+NAMES: Final = {number: name for name, number in PROTOCOLS.items()}
+
+
+def hand_over(
+    servers: Collection[VirtualServer], addresses: Collection[str], remove_addresses: Callable[[], object]
+) -> None:
+    """Delete the servers, and have connection tracking go on with their connections.
+
+    `addresses` are those of the Node that `remove_addresses` takes away. Raises OSError, SubprocessError, Unavailable.
+    """
+    if not servers:
+        remove_addresses()
+        return
+    try:
+        _nft(rules(servers, ()))
+        found = [one for one in ipvs_connections() if is_of(one, servers)]
+        _nft(rules(servers, found))
+        hold({str(one.source[0]) for one in found} & set(addresses))
+        remove_addresses()
+        hide()
+        if EXPIRE.read_text().strip() != "1":
+            EXPIRE.write_text("1\n")
+        delete_virtual_servers(servers)
+        try:
+            wait_forgotten(servers)
+        finally:
+            translate_by_tracking(found)
+    finally:
+        _nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+
+
+def is_of(one: IpvsConnection, servers: Collection[VirtualServer]) -> bool:
+    """Whether it goes to one of these."""
+    ip, port = one.service
+    return VirtualServer(NAMES.get(one.protocol, ""), str(ip), port) in servers
+
+
+def rules(servers: Iterable[VirtualServer], connections: Iterable[IpvsConnection]) -> str:
+    """For `nft -f`."""
+    begun: dict[int, list[str]] = {4: [], 6: []}
+    known: dict[int, list[str]] = {4: [], 6: []}
+    for server in servers:
+        begun[6 if ":" in server.ip else 4].append(
+            f"{PROTOCOLS[server.protocol]} . {server.ip} . {server.port}"
+        )
+    for one in connections:
+        known[one.service[0].version] += key(one)
+    lines = [f"table inet {TABLE}", f"delete table inet {TABLE}", f"table inet {TABLE} {{"]
+    for version in (4, 6):
+        kind = f"ipv{version}_addr . inet_service"
+        lines += _set(f"begun{version}", f"inet_proto . {kind}", begun[version])
+        lines += _set(f"known{version}", f"inet_proto . {kind} . {kind}", known[version])
+    for hook in ("prerouting", "output"):
+        for stage, priority in (("known", "raw"), ("begun", "mangle")):
+            lines.append(f"chain {hook}-{stage} {{ type filter hook {hook} priority {priority};")
+            lines += _drops(stage)
+            lines.append("}")
+    return "\n".join([*lines, "}", ""])
+
+
+def _set(name: str, kind: str, elements: list[str]) -> Iterator[str]:
+    listed = f" elements = {{ {', '.join(sorted(set(elements)))} }};" if elements else ""
+    yield f"set {name} {{ type {kind};{listed} }}"
+
+
+def _drops(stage: str) -> Iterator[str]:
+    for version, ip in ((4, "ip"), (6, "ip6")):
+        if stage == "begun":
+            yield f"ct state new meta l4proto . {ip} daddr . th dport @begun{version} drop"
+        else:
+            yield f"meta l4proto . {ip} saddr . th sport . {ip} daddr . th dport @known{version} drop"
+
+
+def wait_forgotten(servers: Collection[VirtualServer]) -> None:
+    """Until IPVS has no connection to them. Raises OSError."""
+    deadline = time.monotonic() + SECONDS
+    while left := remembered(CONNECTIONS.read_text(), servers):
+        if time.monotonic() > deadline:
+            raise OSError(f"IPVS has {left} connections of virtual servers that are gone")
+        time.sleep(0.05)
+
+
+def remembered(table: str, servers: Collection[VirtualServer]) -> int:
+    """Connections to these in /proc/net/ip_vs_conn."""
+    return sum(one in servers for one in connection_servers(table))
+
+
+def _nft(script: str) -> None:
+    subprocess.run(
+        ("nft", "-f", "-"), input=script, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS
+    )

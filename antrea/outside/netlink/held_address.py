@@ -1,0 +1,122 @@
+"""Addresses of Services that sockets of this Node have as their own, from IPVS's time, while new connections to them take the usual way.
+
+In mode ipvs the Node has the addresses of Services, and a process that asks a Service has the Service's address as its source.
+Such a socket can send as long as some device has the address, if it is one of IPv4; its answers reach it by a table of routes
+that only packets of its connection are sent to. The local table, which all packets ask first, does not have the address any
+more. No device has one of IPv6: the kernel would prefer it as the source of new connections to it (RFC 6724, rule 1).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+DEVICE: Final = "antrea-earlier0"
+TABLE: Final = "antrea-earlier"
+"""Of nftables."""
+ROUTES: Final = 121
+"""The number of the table of routes; those of Egress are below."""
+PRIORITY: Final = 299
+MARK: Final = 0x20000000
+_SECONDS: Final = 60
+_RULES: Final = f"""
+table inet {TABLE}
+delete table inet {TABLE}
+table inet {TABLE} {{
+  set addresses {{ type ipv4_addr; }}
+  set addresses6 {{ type ipv6_addr; }}
+  chain answers {{
+    type filter hook prerouting priority dstnat + 5; policy accept;
+    ct direction reply ip daddr @addresses meta mark set meta mark | {MARK:#010x}
+    ct direction reply ip6 daddr @addresses6 meta mark set meta mark | {MARK:#010x}
+  }}
+}}
+"""
+
+
+def hold(addresses: Collection[str]) -> None:
+    """Also those that another device has, which may then go. Raises OSError, SubprocessError."""
+    if not addresses:
+        return
+    wanted = sorted({*addresses, *held_addresses()})
+    _run("nft", "-f", "-", given=_RULES + "".join(_elements(wanted)))
+    if not _there():
+        _run("ip", "link", "add", DEVICE, "type", "dummy")
+    for version in sorted({ip_address(one).version for one in wanted}):
+        rule = f"priority {PRIORITY} fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
+        _run(
+            "ip",
+            "-force",
+            f"-{version}",
+            "-batch",
+            "-",
+            given=f"rule del {rule}\nrule add {rule}\n",
+            fine=True,
+        )
+    _run("ip", "-batch", "-", given="".join(f"{line}\n" for one in wanted for line in _ways(one)))
+
+
+def hide() -> None:
+    """Take the addresses out of the local table, once no other device has them. Raises as `hold`."""
+    four = (one for one in held_addresses() if ":" not in one)
+    lines = "".join(f"route del local {one} dev {DEVICE} table local\n" for one in four)
+    _run("ip", "-force", "-batch", "-", given=lines, fine=True)
+
+
+def held_addresses() -> list[str]:
+    """Raises as `hold`."""
+    found: list[str] = []
+    for version in ("-4", "-6"):
+        # of a table that nothing was put into, iproute2 may refuse to list
+        listed = _run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
+        found += (line.split()[1] for line in listed.splitlines() if line.startswith("local "))
+    return found
+
+
+def release(addresses: Collection[str]) -> None:
+    """With the last one all goes that was made for it. Raises as `hold`."""
+    if set(held_addresses()) <= set(addresses):
+        _run("ip", "link", "del", DEVICE, fine=True)
+        for version in ("-4", "-6"):
+            _run("ip", version, "rule", "del", "priority", str(PRIORITY), fine=True)
+            _run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
+        _run("nft", "-f", "-", given=f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+        return
+    lines = (line for one in addresses for line in _gone(one))
+    _run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
+
+
+def _elements(addresses: Collection[str]) -> Iterator[str]:
+    for name, version in (("addresses", 4), ("addresses6", 6)):
+        if found := [one for one in addresses if ip_address(one).version == version]:
+            yield f"add element inet {TABLE} {name} {{ {', '.join(found)} }}\n"
+
+
+def _ways(address: str) -> Iterator[str]:
+    if ":" not in address:
+        yield f"address replace {address}/32 dev {DEVICE}"
+    yield f"route replace local {address} dev lo table {ROUTES}"
+
+
+def _gone(address: str) -> Iterator[str]:
+    yield f"route del local {address} dev lo table {ROUTES}"
+    if ":" not in address:
+        yield f"address del {address}/32 dev {DEVICE}"
+
+
+def _there() -> bool:
+    listed: list[dict[str, Any]] = json.loads(_run("ip", "-json", "link", "show") or "[]")
+    return any(row.get("ifname") == DEVICE for row in listed)
+
+
+def _run(*command: str, given: str = "", fine: bool = False) -> str:
+    """`fine`: some lines may be of things that are gone."""
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, check=not fine, timeout=_SECONDS
+    )
+    return done.stdout

@@ -1,0 +1,194 @@
+"""Connections that IPVS translates, and how the kernel's connection tracking goes on with them when IPVS no longer does.
+
+IPVS changes the answers that connection tracking expects, and leaves the entry without a translation of its own
+(net.ipv4.vs.conntrack, which kube-proxy sets). An entry with that translation in its place needs no IPVS: it is as if a rule
+of the packet filter had made it. The kernel does not let the translation of an entry be changed, so it is made anew.
+Source: linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c, net/netfilter/ipvs/ip_vs_nfct.c
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.outside.netlink.conntrack import FAMILY, NETFILTER, bodies, is_open, question
+from antrea.outside.netlink.message import ASK, NEW, Request, attribute, attributes
+from antrea.outside.netlink.socket import Rtnl
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+_NEW, _DELETE = 1 << 8, 1 << 8 | 2
+"""Subsystem of connection tracking, IPCTNL_MSG_CT_NEW and IPCTNL_MSG_CT_DELETE."""
+_ORIGINAL, _REPLY, _STATUS, _PROTOCOL_INFO, _TIMEOUT, _MARK, _ZONE = 1, 2, 3, 4, 7, 8, 18
+_SOURCE_TRANSLATION, _DESTINATION_TRANSLATION = 6, 13
+_IP, _PROTOCOL = 1, 2
+_SOURCE, _DESTINATION = {4: 1, 6: 3}, {4: 2, 6: 4}
+_NUMBER, _SOURCE_PORT, _PORT = 1, 2, 3
+_LEAST, _MOST, _PORTS = {4: 1, 6: 4}, {4: 2, 6: 5}, 3
+_LEAST_PORT, _MOST_PORT = 1, 2
+_NESTED: Final = 1 << 15
+_TCP, _FLAGS = 1, (4, 5)
+_LIBERAL: Final = b"\x08\x08"
+"""Windows, which the kernel does not list, do not count: flag and mask, for each direction."""
+_SEEN, _ASSURED, _CONFIRMED, _DESTINATION_TRANSLATED = 1 << 1, 1 << 2, 1 << 3, 1 << 5
+
+Address = IPv4Address | IPv6Address
+End = tuple[Address, int]
+"""Address and port."""
+
+
+class IpvsConnection(NamedTuple):
+    """As its first packet had it, and how IPVS changed that."""
+
+    protocol: int
+    source: End
+    service: End
+    endpoint: End
+    answered: End
+    """Where the Endpoint sends answers: `source`, or what the host made of it."""
+    state: bytes
+    """Of the protocol, as the kernel listed it."""
+    timeout: int
+    mark: int
+
+
+def ipvs_connections() -> list[IpvsConnection]:
+    """Open ones with an answer, of both families. Blocks; raises Unavailable."""
+    return [
+        found
+        for version in (4, 6)
+        for body in bodies(question(version, None))
+        if (found := parse(body, version))
+    ]
+
+
+def parse(body: bytes, version: int) -> IpvsConnection | None:
+    """None for any other connection."""
+    found = attributes(body[4:])
+    status = int.from_bytes(found.get(_STATUS, b""), "big")
+    if _ZONE in found or status & _DESTINATION_TRANSLATED or not is_open(found):
+        return None
+    try:
+        protocol, source, service = _ends(found[_ORIGINAL], version)
+        _, endpoint, answered = _ends(found[_REPLY], version)
+    except KeyError:
+        return None  # ICMP has no ports
+    if endpoint == service:
+        return None
+    timeout, mark = (int.from_bytes(found.get(kind, b""), "big") for kind in (_TIMEOUT, _MARK))
+    state = found.get(_PROTOCOL_INFO, b"")
+    return IpvsConnection(protocol, source, service, endpoint, answered, state, timeout, mark)
+
+
+def stay_as_they_are(addresses: Collection[str]) -> bool:
+    """Whether an open connection that is not translated here goes to one of these. Blocks; raises Unavailable."""
+    wanted = {ip_address(one) for one in addresses}
+    for version in {one.version for one in wanted}:
+        for body in bodies(question(version, None)):
+            found = attributes(body[4:])
+            try:
+                _, _, service = _ends(found[_ORIGINAL], version)
+                _, server, _ = _ends(found[_REPLY], version)
+            except KeyError:
+                continue
+            if _ZONE not in found and is_open(found) and server == service and service[0] in wanted:
+                return True
+    return False
+
+
+def translate_by_tracking(connections: Iterable[IpvsConnection]) -> None:
+    """Give each an entry that translates by itself. Raises OSError about the first that is refused; others are made."""
+    refused: OSError | None = None
+    with Rtnl(NETFILTER) as kernel:
+        for one in connections:
+            try:
+                _make(kernel, one)
+            except OSError as why:
+                refused = refused or why
+    if refused:
+        raise refused
+
+
+def _make(kernel: Rtnl, one: IpvsConnection) -> None:
+    try:
+        kernel.ask(creation(one))
+    except OSError as why:
+        if why.errno != errno.EEXIST:
+            raise
+        kernel.ask(Request(_DELETE, ASK, _head(one) + _tuple(_ORIGINAL, one, one.source, one.service)))
+        kernel.ask(creation(one))
+
+
+def creation(one: IpvsConnection) -> Request:
+    """The kernel turns the second tuple into what the translations make of it."""
+    body = _head(one) + _tuple(_ORIGINAL, one, one.source, one.service)
+    body += _tuple(_REPLY, one, one.service, one.source)
+    body += _translation(_DESTINATION_TRANSLATION, one.endpoint)
+    if one.answered != one.source:
+        body += _translation(_SOURCE_TRANSLATION, one.answered)
+    body += _number(_STATUS, _SEEN | _ASSURED | _CONFIRMED) + _number(_TIMEOUT, one.timeout)
+    if one.mark:
+        body += _number(_MARK, one.mark)
+    if one.state:
+        body += attribute(_NESTED | _PROTOCOL_INFO, _state(attributes(one.state)))
+    return Request(_NEW, NEW, body)
+
+
+def _state(found: Mapping[int, bytes]) -> bytes:
+    """Of one protocol, which is nested in it."""
+    return b"".join(attribute(_NESTED | kind, _fields(kind, octets)) for kind, octets in found.items())
+
+
+def _fields(kind: int, octets: bytes) -> bytes:
+    if kind != _TCP:
+        return octets
+    found = attributes(octets) | dict.fromkeys(_FLAGS, _LIBERAL)
+    return b"".join(attribute(*row) for row in found.items())
+
+
+def _head(one: IpvsConnection) -> bytes:
+    return struct.pack("=BBH", FAMILY[one.service[0].version], 0, 0)
+
+
+def _ends(octets: bytes, version: int) -> tuple[int, End, End]:
+    """Protocol, source and destination of a tuple. Raises KeyError."""
+    both = attributes(octets)
+    ips, protocol = attributes(both[_IP]), attributes(both[_PROTOCOL])
+    source, destination = (ip_address(ips[kind[version]]) for kind in (_SOURCE, _DESTINATION))
+    source_port, port = (int.from_bytes(protocol[kind], "big") for kind in (_SOURCE_PORT, _PORT))
+    return protocol[_NUMBER][0], (source, source_port), (destination, port)
+
+
+def _tuple(kind: int, one: IpvsConnection, source: End, destination: End) -> bytes:
+    version = destination[0].version
+    ips = attribute(_SOURCE[version], source[0].packed) + attribute(
+        _DESTINATION[version], destination[0].packed
+    )
+    protocol = attribute(_NUMBER, bytes([one.protocol]))
+    protocol += _port(_SOURCE_PORT, source[1]) + _port(_PORT, destination[1])
+    both = attribute(_NESTED | _IP, ips) + attribute(_NESTED | _PROTOCOL, protocol)
+    return attribute(_NESTED | kind, both)
+
+
+def _translation(kind: int, to: End) -> bytes:
+    ip, port = to
+    body = attribute(_LEAST[ip.version], ip.packed) + attribute(_MOST[ip.version], ip.packed)
+    body += attribute(_NESTED | _PORTS, _port(_LEAST_PORT, port) + _port(_MOST_PORT, port))
+    return attribute(_NESTED | kind, body)
+
+
+def _port(kind: int, value: int) -> bytes:
+    return attribute(kind, value.to_bytes(2, "big"))
+
+
+def _number(kind: int, value: int) -> bytes:
+    return attribute(kind, value.to_bytes(4, "big"))
+
+
+def key(one: IpvsConnection) -> Iterator[str]:
+    """Both directions, as an element of a set of nftables has them: protocol, source, its port, destination, its port."""
+    for source, destination in ((one.source, one.service), (one.endpoint, one.answered)):
+        yield " . ".join(str(part) for part in (one.protocol, *source, *destination))

@@ -1,0 +1,135 @@
+"""Routes into the switch that connections of this Node to Services keep when kube-proxy in mode ipvs makes their addresses the Node's own.
+
+The local table of routes, which all packets ask first, would then keep them on the Node, where no socket takes them. Packets that belong to a
+connection which the host does not translate get a mark, by which they are routed before the local table is asked: the rule that leads there,
+of priority 0, moves to priority 1 for the time of it. Connections that the host does not track are known by their ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+TABLE: Final = "antrea-kept"
+"""Of nftables."""
+ROUTES: Final = 122
+"""The number of the table of routes."""
+MARK: Final = 0x10000000
+_BY_MARK: Final = f"priority 0 fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
+_SECONDS: Final = 60
+_TO: Final = (
+    f"meta l4proto . ip saddr . th sport . ip daddr . th dport @ends meta mark set meta mark | {MARK:#010x}"
+)
+_TO6: Final = _TO.replace("ip ", "ip6 ").replace("@ends", "@ends6")
+_RULES: Final = f"""
+table inet {TABLE}
+delete table inet {TABLE}
+table inet {TABLE} {{
+  set addresses {{ type ipv4_addr; }}
+  set addresses6 {{ type ipv6_addr; }}
+  set ends {{ type inet_proto . ipv4_addr . inet_service . ipv4_addr . inet_service; }}
+  set ends6 {{ type inet_proto . ipv6_addr . inet_service . ipv6_addr . inet_service; }}
+  chain sent {{
+    type route hook output priority mangle; policy accept;
+    ct state established ct direction original ip saddr != @addresses ip daddr @addresses meta mark set meta mark | {MARK:#010x}
+    ct state established ct direction original ip6 saddr != @addresses6 ip6 daddr @addresses6 meta mark set meta mark | {MARK:#010x}
+    {_TO}
+    {_TO6}
+  }}
+  chain answered {{
+    type filter hook prerouting priority mangle; policy accept;
+    ct direction reply ip saddr @addresses meta mark set meta mark | {MARK:#010x}
+    {_TO}
+    {_TO6}
+    meta l4proto . ip daddr . th dport . ip saddr . th sport @ends meta mark set meta mark | {MARK:#010x}
+  }}
+}}
+"""
+"""Answers get the mark so that the kernel does not take their source for a forged one (src_valid_mark); of IPv6 it does not ask."""
+
+Ends = tuple[int, str, int, str, int]
+"""Number of the protocol, source and its port, destination and its port."""
+
+
+def keep(gateway: str, via: Collection[str], connections: Iterable[Ends] = ()) -> None:
+    """Those that lead through this device by one of these next hops, and these connections to them. Raises OSError, SubprocessError."""
+    found = {address: hop for address, hop in _routes(gateway) if hop in via}
+    if not found:
+        return
+    lines = (
+        f"route replace {address} via {hop} dev {gateway} table {ROUTES} onlink\n"
+        for address, hop in found.items()
+    )
+    _run("ip", "-batch", "-", given="".join(lines))
+    _setting(gateway).write_text("1\n")
+    _run("nft", "-f", "-", given=_RULES + "".join([*_elements(found), *_known(found, connections)]))
+    for version in _versions(found):
+        lines_ = f"rule add priority 1 lookup local\nrule del {_BY_MARK}\nrule add {_BY_MARK}\nrule del priority 0 lookup local\n"
+        _run("ip", "-force", f"-{version}", "-batch", "-", given=lines_, fine=True)
+
+
+def may_stand(gateway: str) -> bool:
+    """Whether there may be any; asks no other program."""
+    setting = _setting(gateway)
+    return setting.exists() and setting.read_text().strip() != "0"
+
+
+def _setting(gateway: str) -> Path:
+    return Path(f"/proc/sys/net/ipv4/conf/{gateway}/src_valid_mark")
+
+
+def kept_addresses() -> list[str]:
+    """Raises as `keep`."""
+    found: list[str] = []
+    for version in ("-4", "-6"):
+        listed = _run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
+        found += (line.split()[0] for line in listed.splitlines())
+    return found
+
+
+def give_up() -> None:
+    """All of them; rules are as they were. Raises as `keep`."""
+    for version in ("-4", "-6"):
+        lines = f"rule add priority 0 lookup local\nrule del {_BY_MARK}\nrule del priority 1 lookup local\n"
+        _run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
+        _run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
+    _run("nft", "-f", "-", given=f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+
+
+def _routes(gateway: str) -> Iterator[tuple[str, str]]:
+    """Address and next hop of those to one address."""
+    for version in ("-4", "-6"):
+        for line in _run("ip", version, "route", "show", "dev", gateway).splitlines():
+            words = line.split()
+            if words[1:2] == ["via"] and "/" not in words[0] and words[0] != "default":
+                yield words[0], words[2]
+
+
+def _elements(addresses: Collection[str]) -> Iterator[str]:
+    for name, version in (("addresses", 4), ("addresses6", 6)):
+        if found := [one for one in addresses if ip_address(one).version == version]:
+            yield f"add element inet {TABLE} {name} {{ {', '.join(found)} }}\n"
+
+
+def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[str]:
+    for one in connections:
+        if one[3] in addresses:
+            name = "ends6" if ":" in one[3] else "ends"
+            yield f"add element inet {TABLE} {name} {{ {' . '.join(map(str, one))} }}\n"
+
+
+def _versions(addresses: Collection[str]) -> list[int]:
+    return sorted({ip_address(one).version for one in addresses})
+
+
+def _run(*command: str, given: str = "", fine: bool = False) -> str:
+    """`fine`: some lines may be of things that are gone, or there."""
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, check=not fine, timeout=_SECONDS
+    )
+    return done.stdout

@@ -1,0 +1,113 @@
+"""A connection of the Node to a Service by the switch goes on when its address becomes one of the Node's own."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from test_host_proxy_held_address import ECHO, talks
+
+from antrea.agent.proxy.takeover_remains import TakeoverRemains
+from antrea.lab.namespace import connect
+from antrea.lab.process import wait_for
+from antrea.outside.netlink.ipvs_connection import stay_as_they_are
+from antrea.outside.netlink.kept_route import keep, kept_addresses
+
+if TYPE_CHECKING:
+    from conftest import Namespaces
+
+SERVICE = {4: "10.96.0.9", 6: "fd00:10:96::9"}
+VIA = {4: "169.254.0.253", 6: "fc01::aabb:ccdd:eeff"}
+LINK = """
+ip link add antrea-gw0 type veth peer name eth0 netns {pod} && ip link set antrea-gw0 up && ip -n {pod} link set eth0 up &&
+ip address add 10.10.0.1/24 dev antrea-gw0 && ip address add fd00:10::1/64 dev antrea-gw0 nodad &&
+ip -n {pod} address add 10.10.0.7/24 dev eth0 && ip -n {pod} address add fd00:10::7/64 dev eth0 nodad &&
+ip -n {pod} address add 10.96.0.9/32 dev lo && ip -n {pod} address add fd00:10:96::9/128 dev lo &&
+ip -n {pod} address add 169.254.0.253/32 dev eth0 && ip -n {pod} address add fc01::aabb:ccdd:eeff/128 dev eth0 nodad &&
+ip route add 10.96.0.9 via 169.254.0.253 dev antrea-gw0 onlink &&
+ip route add fd00:10:96::9 via fc01::aabb:ccdd:eeff dev antrea-gw0 onlink &&
+nft add table inet tracked && nft add chain inet tracked in '{{ type filter hook input priority 0; }}' &&
+nft add rule inet tracked in ct state new accept && sysctl -qw net.ipv4.conf.all.rp_filter=1
+"""
+IPVS = """
+ip link add name kube-ipvs0 type veth peer name other && ip link set kube-ipvs0 up && ip link set other up &&
+ip address add 10.96.0.9/32 dev kube-ipvs0 && ip address add fd00:10:96::9/128 dev kube-ipvs0 nodad
+"""
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Namespaces, version: int) -> None:
+    pod = netns.make()
+    netns.sh(LINK.format(pod=pod))
+    rules = netns.sh("ip rule; ip -6 rule")
+    with netns.serving(pod, ECHO), socket.create_connection((SERVICE[version], 8080), 10) as stream:
+        assert talks(stream, b"before")
+        keep("antrea-gw0", VIA.values())
+        assert set(kept_addresses()) == set(SERVICE.values())
+        assert talks(stream, b"kept")
+        netns.sh(IPVS)
+        for number in range(20):
+            assert talks(stream, b"after %d" % number)
+        assert "lo" in netns.sh(f"ip route get {SERVICE[version]}").split()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((SERVICE[version], 8080), 10)
+        remains = TakeoverRemains("antrea-gw0", proxy_all=False)
+        for _ in range(3):
+            remains.look()
+        assert talks(stream, b"later")
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(9) == b""
+    wait_for("the end", lambda: not stay_as_they_are([SERVICE[version]]), seconds=5)
+    TakeoverRemains("antrea-gw0", proxy_all=True).look()
+    remains.look()
+    assert set(kept_addresses()) == set(SERVICE.values())
+    remains.look()
+    assert kept_addresses() == []
+    assert netns.sh("ip rule; ip -6 rule") == rules
+    assert "antrea-kept" not in netns.sh("nft list tables")
+
+
+CLIENT = """
+ip link add eth0 type veth peer name eth0 netns {client} && ip link set eth0 up && ip -n {client} link set eth0 up &&
+ip address add 192.0.2.1/24 dev eth0 && ip address add 2001:db8::1/64 dev eth0 nodad &&
+ip -n {client} address add 192.0.2.7/24 dev eth0 && ip -n {client} address add 2001:db8::7/64 dev eth0 nodad &&
+ip -n {client} route add default via 192.0.2.1 && ip -n {client} -6 route add default via 2001:db8::1 &&
+ip -n {pod} route add default via 10.10.0.1 && ip -n {pod} -6 route add default via fd00:10::1 &&
+sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 &&
+nft add chain inet tracked raw '{{ type filter hook prerouting priority raw; }}' && nft add rule inet tracked raw notrack
+"""
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_connections_that_the_host_does_not_track_keep_their_route_by_their_ends(
+    netns: Namespaces, version: int
+) -> None:
+    pod, client = netns.make(), netns.make()
+    netns.sh(f"{LINK.format(pod=pod).strip()} && {CLIENT.format(pod=pod, client=client).strip()}")
+    service = (SERVICE[version], 8080)
+    with netns.serving(pod, ECHO), ExitStack() as stack:
+        streams = [
+            stack.enter_context(connect(Path(netns.path(client)), service, seconds=10)) for _ in range(2)
+        ]
+        assert [talks(stream, b"before") for stream in streams] == [True, True]
+        ends = (6, *streams[0].getsockname()[:2], *service)
+        keep("antrea-gw0", VIA.values(), [ends, (6, *streams[0].getsockname()[:2], "192.0.2.99", 80)])
+        netns.sh(IPVS)
+        assert talks(streams[0], b"after")
+        with pytest.raises(ConnectionResetError):
+            talks(streams[1], b"unknown")
+        assert talks(streams[0], b"later")
+        remains = TakeoverRemains("antrea-gw0", proxy_all=False)
+        for _ in range(3):
+            remains.look(frozenset(SERVICE.values()))
+        assert kept_addresses()
+
+
+def test_without_any_route_to_a_service_nothing_changes(netns: Namespaces) -> None:
+    rules = netns.sh("ip rule; ip -6 rule")
+    netns.sh("ip link add antrea-gw0 type veth peer name more && ip link set antrea-gw0 up")
+    keep("antrea-gw0", VIA.values())
+    assert netns.sh("ip rule; ip -6 rule; nft list tables") == rules
