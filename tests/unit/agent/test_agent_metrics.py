@@ -71,9 +71,13 @@ async def answer(value: str | None) -> str | None:
 
 FAMILIES = ({"ip_family": "v4"}, {"ip_family": "v6"})
 OF_SERVICES = {
+    "antrea_proxy_earlier_connection_count": [({}, 0)],
+    "antrea_proxy_earlier_connection_limit": [({}, 10000)],
     "antrea_proxy_group_count": [({}, 0)],
     "antrea_proxy_group_limit": [({}, 1048580)],
-    "antrea_proxy_sync_proxy_rules_duration_seconds": [({}, 0), ({}, 0)],
+    "antrea_proxy_remembered_client_count": [({}, 0)],
+    "antrea_proxy_remembered_client_limit": [({}, 20000)],
+    "antrea_proxy_sync_proxy_rules_duration_seconds": [(one, 0) for one in FAMILIES for _ in range(2)],
     "antrea_proxy_total_endpoints_installed": [(one, 0) for one in FAMILIES],
     "antrea_proxy_total_endpoints_updates": [(one, 0) for one in FAMILIES],
     "antrea_proxy_total_services_installed": [(one, 0) for one in FAMILIES],
