@@ -52,6 +52,8 @@ def _is_of(name: str, pool: PoolSelector) -> bool:
 
 def silence_report(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation | ReportSilence]:
     """Of this Node, once it is known what it reported before, and of which pools."""
+    # whether pools were listed makes no unit run again; a pool that comes does
+    facts.all(PoolSelector)
     if facts.get(AgentNode, node.name) is None or not facts.feeds.has(PoolSelector):
         return
     names = found_silent(facts)

@@ -187,6 +187,21 @@ def test_a_node_names_the_subnets_whose_gateway_does_not_answer_it_until_it_does
     assert reported(facts) == ("", False)
 
 
+def test_a_node_reports_of_pools_that_were_listed_after_itself() -> None:
+    facts = node(answers=False, unanswered=False)
+    pool = facts.get(PoolSelector, "p")
+    assert pool is not None
+    facts.drop(PoolSelector, "p")
+    facts.put(EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"})))
+    own(facts)
+    engine = Engine(facts, UNITS)
+    engine.plan()
+    facts.synced(PoolSelector)
+    facts.put(pool)
+    assert any(isinstance(one, ReportSilence) for one in engine.plan().acts)
+    assert found_silent(facts) == (SUBNET,)
+
+
 def test_of_a_subnet_without_vlan_the_gateway_is_asked_where_its_network_is_and_no_device_is_made() -> None:
     facts = node(answers=True, unanswered=False)
     for row in (wide_pool("p", (), ROUTER, 24), OnLink("eth0", "203.0.113.0/24")):
