@@ -1,20 +1,38 @@
-"""Runs in the virtual machine: external IPs of Services on the kernel datapath, in a VLAN, and beside kube-proxy in mode ipvs."""
+"""Runs in the virtual machine: external IPs of Services on the kernel datapath, in a VLAN, and beside kube-proxy in mode ipvs.
+
+Behind one of them are the three tiers of examples/three-tier, each a process of a Pod.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kernel_egress import addresses, egress_node
 from kernel_lab import OUTSIDE, TRUNK
-from kernel_services import MODULES, Way, answered, apply, greeting, kube_proxy, kubectl, service, serving
+from kernel_services import (
+    MODULES,
+    SECONDS,
+    Way,
+    answered,
+    apply,
+    greeting,
+    kube_proxy,
+    kubectl,
+    service,
+    serving,
+)
 from vm_shape import API_SERVER, GATEWAYS, VLAN
 
+from antrea.lab import namespace
 from antrea.lab.process import run, wait_for
 
 if TYPE_CHECKING:
@@ -28,7 +46,11 @@ ARP_ANSWERS = Path(__file__).parents[1] / "lab/arp_answers.py"
 DEVICE = f"antrea-ext.{VLAN}"
 IN_VLAN = {4: "172.18.181.60", 6: "fd00:172:18:181::60"}
 FLAT = {4: "172.30.0.245", 6: "fd00:172:30::245"}
-PORT = 9111
+POLL = {4: "172.30.0.246", 6: "fd00:172:30::246"}
+TIERS = {"db": "server", "app": "client", "ui": "web"}
+"""Pods of the three tiers, on both Nodes."""
+PROGRAM = Path(__file__).parents[2] / "examples/three-tier/poll.py"
+PORT, TIER_PORT = 9111, 8080
 PATIENCE = 300.0
 
 
@@ -196,6 +218,68 @@ def test_without_strict_arp_every_node_answers_and_says_so_and_with_it_one_does(
                     way = Way(netns, ip, 80)
                     node.wait_for(f"an answer to {way}", partial(answered, way), seconds=PATIENCE)
                 assert found_at(ip, "nodes") == {macs[node.name]}
+            clients_vote(kernel, node)
+
+
+@contextmanager
+def poll(kernel: KernelLab, node: KernelNode) -> Iterator[None]:
+    """The page has addresses of a pool, and each tier calls the next one by its Service."""
+    ports = [{"name": "http", "port": 80, "targetPort": TIER_PORT, "protocol": "TCP"}]
+    hosts: list[str] = []
+    running: list[subprocess.Popen[bytes]] = []
+    made = apply(node, pool("service-poll4", [POLL[4]]), pool("service-poll6", [POLL[6]]))
+    try:
+        for tier, pod in TIERS.items():
+            more = {"type": "LoadBalancer"} if tier == "ui" else {}
+            objects = service(f"poll-{tier}", ports, kernel.addresses(pod), **more)
+            if more:
+                objects[0]["metadata"]["annotations"] = {
+                    "service.antrea.io/external-ip-pool": "service-poll4,service-poll6"
+                }
+            made += (found := apply(node, *objects))
+            words = kernel.pods[pod].words("env", *hosts, sys.executable, PROGRAM, tier)
+            running.append(subprocess.Popen(words))
+            hosts.append(f"POLL_{tier.upper()}_SERVICE_HOST={found[0]['spec']['clusterIP']}")
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+        for one in reversed(made):
+            kubectl(node, "delete", one["kind"], one["metadata"]["name"], "--wait=false")
+
+
+def fetched(netns: Path, ip: str, path: str, method: str = "GET") -> str:
+    """What the page answers; empty: nothing, or no success."""
+    try:
+        with namespace.entered(netns):
+            stream = socket.create_connection((ip, 80), SECONDS)
+        with stream:
+            stream.settimeout(10 * SECONDS)
+            asked = HTTPConnection(ip, 80)
+            asked.sock = stream
+            asked.request(method, path)
+            answer = asked.getresponse()
+            return answer.read().decode() if answer.status == 200 else ""
+    except (OSError, HTTPException):
+        return ""
+
+
+def clients_vote(kernel: KernelLab, node: KernelNode) -> None:
+    """On the subnet of the Nodes and behind their router, in both families; all votes are counted in the last tier."""
+    clients = [
+        (netns, ip) for netns in (Path("/proc/self/ns/net"), kernel.netns(OUTSIDE)) for ip in POLL.values()
+    ]
+    with poll(kernel, node):
+        node.wait_for("addresses of the poll", lambda: given(node, "poll-ui") == set(POLL.values()))
+        for netns, ip in clients:
+            node.wait_for(f"the page at {ip}", partial(fetched, netns, ip, "/votes"), seconds=PATIENCE)
+        for netns, ip in clients:
+            assert fetched(netns, ip, "/votes/red", "POST") == "counted\n"
+        assert [json.loads(fetched(*client, "/votes")) for client in clients] == (
+            [{"red": len(clients), "green": 0, "blue": 0}] * len(clients)
+        )
+        assert "served by" in fetched(*clients[0], "/")
 
 
 def is_held_by_ipvs(node: KernelNode, ip: str) -> bool:
