@@ -6,12 +6,12 @@ that begin a connection are dropped too, and sent again by their clients.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from antrea.outside.netlink.held_address import hide, hold
+from antrea.outside.netlink.iproute2 import run_nft
 from antrea.outside.netlink.ipvs import (
     PROTOCOLS,
     VirtualServer,
@@ -32,7 +32,6 @@ EXPIRE: Final = Path("/proc/sys/net/ipv4/vs/expire_nodest_conn")
 CONNECTIONS: Final = Path("/proc/thread-self/net/ip_vs_conn")
 SECONDS: Final = 10.0
 """In which IPVS has to have forgotten them."""
-COMMAND_SECONDS: Final = 60
 NAMES: Final = {number: name for name, number in PROTOCOLS.items()}
 
 
@@ -47,9 +46,9 @@ def hand_over(
         remove_addresses()
         return
     try:
-        _nft(rules(servers, ()))
+        run_nft(rules(servers, ()))
         found = [one for one in ipvs_connections() if is_of(one, servers)]
-        _nft(rules(servers, found))
+        run_nft(rules(servers, found))
         hold({str(one.source[0]) for one in found} & set(addresses))
         remove_addresses()
         hide()
@@ -61,7 +60,7 @@ def hand_over(
         finally:
             translate_by_tracking(found)
     finally:
-        _nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+        run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
 
 
 def is_of(one: IpvsConnection, servers: Collection[VirtualServer]) -> bool:
@@ -118,9 +117,3 @@ def wait_forgotten(servers: Collection[VirtualServer]) -> None:
 def remembered(table: str, servers: Collection[VirtualServer]) -> int:
     """Connections to these in /proc/net/ip_vs_conn."""
     return sum(one in servers for one in connection_servers(table))
-
-
-def _nft(script: str) -> None:
-    subprocess.run(
-        ("nft", "-f", "-"), input=script, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS
-    )

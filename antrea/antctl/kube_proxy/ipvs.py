@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from typing import NamedTuple
 
 from antrea.antctl.kube_proxy import handover
 from antrea.outside.netlink.ip_set import destroy_sets, set_names, set_ports
+from antrea.outside.netlink.iproute2 import run
 from antrea.outside.netlink.ipvs import VirtualServer, virtual_servers
 
 DEVICE = "kube-ipvs0"
@@ -22,7 +22,6 @@ SETS = re.compile(
 )
 """kube-proxy cuts names after 31 characters, those of two sets of IPv6."""
 NODE_PORTS = re.compile(r"KUBE-(?:6-)?NODE-PORT-(TCP|UDP|SCTP)(?:-HASH)?")
-COMMAND_SECONDS = 60
 
 
 class IpvsState(NamedTuple):
@@ -58,7 +57,7 @@ def hand_over(found: IpvsState) -> None:
 
     def remove_addresses() -> None:
         if found.addresses is not None:
-            _ip("link", "delete", DEVICE)
+            run("ip", "link", "delete", DEVICE)
 
     handover.hand_over(frozenset(found.servers), found.addresses or (), remove_addresses)
 
@@ -82,15 +81,10 @@ def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualSe
 
 
 def _addresses() -> tuple[str, ...] | None:
-    listed = json.loads(_ip("-json", "address", "show") or "[]")
+    listed = json.loads(run("ip", "-json", "address", "show") or "[]")
     rows = [row for row in listed if row.get("ifname") == DEVICE]
     return (
         tuple(one["local"] for one in rows[0].get("addr_info", ()) if one["scope"] != "link")
         if rows
         else None
     )
-
-
-def _ip(*words: str) -> str:
-    done = subprocess.run(("ip", *words), capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
-    return done.stdout

@@ -25,6 +25,7 @@ from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.netlink import kept_route
 from antrea.outside.netlink.conntrack import OPEN_STATES
 from antrea.outside.netlink.held_address import held_addresses
+from antrea.outside.netlink.iproute2 import run, run_nft
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.kept_route import Ends
 
 PROCESS = "kube-proxy"
-COMMAND_SECONDS = 60
 MOST: Final = 10_000
 """Connections to external addresses that are kept; others end."""
 
@@ -85,7 +85,7 @@ def remove(host: Host) -> None:
     found = ipvs.left()
     ipvs.hand_over(found)
     if script := commands(_listed()):
-        _run("nft", "-f", "-", given=script)
+        run_nft(script)
     ipvs.remove_sets(found)
     if kept_route.kept_addresses():
         kept_route.give_up()
@@ -109,7 +109,7 @@ def switched(dumps: Iterable[str]) -> Iterator[Ends]:
 
 
 def _listed() -> Leftover:
-    return leftover(ruleset(_run("nft", "-j", "list", "ruleset")))
+    return leftover(ruleset(run("nft", "-j", "list", "ruleset")))
 
 
 def _legacy_tables() -> list[str]:
@@ -120,13 +120,6 @@ def _legacy_tables() -> list[str]:
         if names.exists():
             found += [f"{family} {name}" for name in names.read_text().split()]
     return found
-
-
-def _run(*command: str, given: str = "") -> str:
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS
-    )
-    return done.stdout
 
 
 def _told(why: Exception) -> str:

@@ -9,9 +9,10 @@ more. No device has one of IPv6: the kernel would prefer it as the source of new
 from __future__ import annotations
 
 import json
-import subprocess
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
+
+from antrea.outside.netlink.iproute2 import address_elements, run, run_nft
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -23,7 +24,7 @@ ROUTES: Final = 121
 """The number of the table of routes; those of Egress are below."""
 PRIORITY: Final = 299
 MARK: Final = 0x20000000
-_SECONDS: Final = 60
+_BY_MARK: Final = f"priority {PRIORITY} fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
 _RULES: Final = f"""
 table inet {TABLE}
 delete table inet {TABLE}
@@ -44,28 +45,20 @@ def hold(addresses: Collection[str]) -> None:
     if not addresses:
         return
     wanted = sorted({*addresses, *held_addresses()})
-    _run("nft", "-f", "-", given=_RULES + "".join(_elements(wanted)))
+    run_nft(_RULES + "".join(address_elements(TABLE, wanted)))
     if not _there():
-        _run("ip", "link", "add", DEVICE, "type", "dummy")
+        run("ip", "link", "add", DEVICE, "type", "dummy")
     for version in sorted({ip_address(one).version for one in wanted}):
-        rule = f"priority {PRIORITY} fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
-        _run(
-            "ip",
-            "-force",
-            f"-{version}",
-            "-batch",
-            "-",
-            given=f"rule del {rule}\nrule add {rule}\n",
-            fine=True,
-        )
-    _run("ip", "-batch", "-", given="".join(f"{line}\n" for one in wanted for line in _ways(one)))
+        lines = f"rule del {_BY_MARK}\nrule add {_BY_MARK}\n"
+        run("ip", "-force", f"-{version}", "-batch", "-", given=lines, fine=True)
+    run("ip", "-batch", "-", given="".join(f"{line}\n" for one in wanted for line in _ways(one)))
 
 
 def hide() -> None:
     """Take the addresses out of the local table, once no other device has them. Raises as `hold`."""
     four = (one for one in held_addresses() if ":" not in one)
     lines = "".join(f"route del local {one} dev {DEVICE} table local\n" for one in four)
-    _run("ip", "-force", "-batch", "-", given=lines, fine=True)
+    run("ip", "-force", "-batch", "-", given=lines, fine=True)
 
 
 def held_addresses() -> list[str]:
@@ -73,7 +66,7 @@ def held_addresses() -> list[str]:
     found: list[str] = []
     for version in ("-4", "-6"):
         # of a table that nothing was put into, iproute2 may refuse to list
-        listed = _run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
+        listed = run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
         found += (line.split()[1] for line in listed.splitlines() if line.startswith("local "))
     return found
 
@@ -81,20 +74,14 @@ def held_addresses() -> list[str]:
 def release(addresses: Collection[str]) -> None:
     """With the last one all goes that was made for it. Raises as `hold`."""
     if set(held_addresses()) <= set(addresses):
-        _run("ip", "link", "del", DEVICE, fine=True)
+        run("ip", "link", "del", DEVICE, fine=True)
         for version in ("-4", "-6"):
-            _run("ip", version, "rule", "del", "priority", str(PRIORITY), fine=True)
-            _run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
-        _run("nft", "-f", "-", given=f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+            run("ip", version, "rule", "del", "priority", str(PRIORITY), fine=True)
+            run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
+        run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
         return
     lines = (line for one in addresses for line in _gone(one))
-    _run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
-
-
-def _elements(addresses: Collection[str]) -> Iterator[str]:
-    for name, version in (("addresses", 4), ("addresses6", 6)):
-        if found := [one for one in addresses if ip_address(one).version == version]:
-            yield f"add element inet {TABLE} {name} {{ {', '.join(found)} }}\n"
+    run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
 
 
 def _ways(address: str) -> Iterator[str]:
@@ -110,13 +97,5 @@ def _gone(address: str) -> Iterator[str]:
 
 
 def _there() -> bool:
-    listed: list[dict[str, Any]] = json.loads(_run("ip", "-json", "link", "show") or "[]")
+    listed: list[dict[str, Any]] = json.loads(run("ip", "-json", "link", "show") or "[]")
     return any(row.get("ifname") == DEVICE for row in listed)
-
-
-def _run(*command: str, given: str = "", fine: bool = False) -> str:
-    """`fine`: some lines may be of things that are gone."""
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, check=not fine, timeout=_SECONDS
-    )
-    return done.stdout

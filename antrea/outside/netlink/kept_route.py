@@ -7,10 +7,11 @@ of priority 0, moves to priority 1 for the time of it. Connections that the host
 
 from __future__ import annotations
 
-import subprocess
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from antrea.outside.netlink.iproute2 import address_elements, run, run_nft
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -21,7 +22,6 @@ ROUTES: Final = 122
 """The number of the table of routes."""
 MARK: Final = 0x10000000
 _BY_MARK: Final = f"priority 0 fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
-_SECONDS: Final = 60
 _TO: Final = (
     f"meta l4proto . ip saddr . th sport . ip daddr . th dport @ends meta mark set meta mark | {MARK:#010x}"
 )
@@ -65,12 +65,12 @@ def keep(gateway: str, via: Collection[str], connections: Iterable[Ends] = ()) -
         f"route replace {address} via {hop} dev {gateway} table {ROUTES} onlink\n"
         for address, hop in found.items()
     )
-    _run("ip", "-batch", "-", given="".join(lines))
+    run("ip", "-batch", "-", given="".join(lines))
     _setting(gateway).write_text("1\n")
-    _run("nft", "-f", "-", given=_RULES + "".join([*_elements(found), *_known(found, connections)]))
+    run_nft(_RULES + "".join([*address_elements(TABLE, found), *_known(found, connections)]))
     for version in _versions(found):
         lines_ = f"rule add priority 1 lookup local\nrule del {_BY_MARK}\nrule add {_BY_MARK}\nrule del priority 0 lookup local\n"
-        _run("ip", "-force", f"-{version}", "-batch", "-", given=lines_, fine=True)
+        run("ip", "-force", f"-{version}", "-batch", "-", given=lines_, fine=True)
 
 
 def may_stand(gateway: str) -> bool:
@@ -87,7 +87,7 @@ def kept_addresses() -> list[str]:
     """Raises as `keep`."""
     found: list[str] = []
     for version in ("-4", "-6"):
-        listed = _run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
+        listed = run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
         found += (line.split()[0] for line in listed.splitlines())
     return found
 
@@ -96,24 +96,18 @@ def give_up() -> None:
     """All of them; rules are as they were. Raises as `keep`."""
     for version in ("-4", "-6"):
         lines = f"rule add priority 0 lookup local\nrule del {_BY_MARK}\nrule del priority 1 lookup local\n"
-        _run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
-        _run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
-    _run("nft", "-f", "-", given=f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+        run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
+        run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
+    run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
 
 
 def _routes(gateway: str) -> Iterator[tuple[str, str]]:
     """Address and next hop of those to one address."""
     for version in ("-4", "-6"):
-        for line in _run("ip", version, "route", "show", "dev", gateway).splitlines():
+        for line in run("ip", version, "route", "show", "dev", gateway).splitlines():
             words = line.split()
             if words[1:2] == ["via"] and "/" not in words[0] and words[0] != "default":
                 yield words[0], words[2]
-
-
-def _elements(addresses: Collection[str]) -> Iterator[str]:
-    for name, version in (("addresses", 4), ("addresses6", 6)):
-        if found := [one for one in addresses if ip_address(one).version == version]:
-            yield f"add element inet {TABLE} {name} {{ {', '.join(found)} }}\n"
 
 
 def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[str]:
@@ -125,11 +119,3 @@ def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[
 
 def _versions(addresses: Collection[str]) -> list[int]:
     return sorted({ip_address(one).version for one in addresses})
-
-
-def _run(*command: str, given: str = "", fine: bool = False) -> str:
-    """`fine`: some lines may be of things that are gone, or there."""
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, check=not fine, timeout=_SECONDS
-    )
-    return done.stdout

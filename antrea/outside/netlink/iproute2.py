@@ -1,0 +1,32 @@
+"""Programs of the Node that change routes, rules and addresses together in batches, and nftables in one transaction."""
+
+from __future__ import annotations
+
+import subprocess
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+SECONDS: Final = 60
+
+
+def run(*command: str, given: str = "", fine: bool = False) -> str:
+    """What it prints. `fine`: some lines may be of things that are gone, or there. Raises OSError, SubprocessError."""
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, check=not fine, timeout=SECONDS
+    )
+    return done.stdout
+
+
+def run_nft(script: str) -> None:
+    """In one transaction. Raises as `run`."""
+    run("nft", "-f", "-", given=script)
+
+
+def address_elements(table: str, addresses: Collection[str]) -> Iterator[str]:
+    """Commands of nftables that add them to sets `addresses` and `addresses6` of a table of family inet."""
+    for name, version in (("addresses", 4), ("addresses6", 6)):
+        if found := [one for one in addresses if ip_address(one).version == version]:
+            yield f"add element inet {table} {name} {{ {', '.join(found)} }}\n"
