@@ -14,7 +14,7 @@ from antrea.agent.proxy.takeover_remains import TakeoverRemains
 from antrea.antctl.kube_proxy.handover import rules
 from antrea.lab.process import wait_for
 from antrea.outside.netlink.conntrack import FAMILY, NETFILTER, bodies, question
-from antrea.outside.netlink.held_address import DEVICE, held_addresses, hide, hold, release
+from antrea.outside.netlink.held_address import DEVICE, MARK, PRIORITY, held_addresses, hide, hold, release
 from antrea.outside.netlink.ipvs import VirtualServer
 from antrea.outside.netlink.ipvs_connection import IpvsConnection, parse, translate_by_tracking
 from antrea.outside.netlink.message import ASK, Request, attribute, attribute_rows
@@ -133,7 +133,7 @@ def test_a_connection_of_the_node_to_its_own_address_goes_on_when_it_is_gone(
     assert held_addresses() == []
     left = netns.sh("ip link; ip rule; ip -6 rule; ip route show table all; nft list tables")
     assert DEVICE not in left
-    assert "0x20000000" not in left
+    assert f"{MARK:#x}" not in left
     assert "antrea-earlier" not in left
 
 
@@ -146,6 +146,14 @@ def test_one_of_two_addresses_is_released_and_the_other_stays(netns: Namespaces)
     assert set(held_addresses()) == {SERVICE[6], "10.96.0.10"}
     assert SERVICE[4] not in netns.sh("ip route show table 121")
     assert "10.96.0.10" in netns.sh("ip route show table 121")
+
+
+def test_the_last_release_leaves_rules_of_others_with_its_priority(netns: Namespaces) -> None:
+    netns.sh(f"{DEVICES} && ip rule add priority {PRIORITY} fwmark 0x1/0x1 lookup 9")
+    hold({SERVICE[4]})
+    release([SERVICE[4]])
+    rules_left = [line for line in netns.sh("ip rule").splitlines() if line.startswith(f"{PRIORITY}:")]
+    assert ["fwmark 0x1/0x1" in line for line in rules_left] == [True]
 
 
 def test_packets_of_known_connections_and_those_that_begin_one_pause(netns: Namespaces) -> None:

@@ -22,8 +22,8 @@ TABLE: Final = "antrea-earlier"
 """Of nftables."""
 ROUTES: Final = 121
 """The number of the table of routes; those of Egress are below."""
-PRIORITY: Final = 299
-MARK: Final = 0x20000000
+PRIORITY: Final = 298
+MARK: Final = 0x08000000
 _BY_MARK: Final = f"priority {PRIORITY} fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
 _RULES: Final = f"""
 table inet {TABLE}
@@ -76,7 +76,7 @@ def release(addresses: Collection[str]) -> None:
     if set(held_addresses()) <= set(addresses):
         run("ip", "link", "del", DEVICE, fine=True)
         for version in ("-4", "-6"):
-            run("ip", version, "rule", "del", "priority", str(PRIORITY), fine=True)
+            run("ip", version, "rule", "del", *_BY_MARK.split(), fine=True)
             run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
         run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
         return
