@@ -26,7 +26,8 @@ _COUNTS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count
 _BOTH: Final = (*_COUNTS, *(f"reverse_{name}" for name in _COUNTS))
 _SIDES: Final = ("from_source_node", "from_destination_node")
 _FROM_EXTERNAL, _INTER_NODE = int(FlowType.FROM_EXTERNAL), int(FlowType.INTER_NODE)
-_DENIED: Final = (int(RuleAction.DROP), int(RuleAction.REJECT))
+_REJECTED: Final = int(RuleAction.REJECT)
+_DENIED: Final = (int(RuleAction.DROP), _REJECTED)
 _END: Final = int(FlowEndReason.END_OF_FLOW)
 """As numbers, which are compared in less time than members."""
 _JOINED: Final = (
@@ -89,7 +90,7 @@ def needs_both(record: FlowRecord) -> bool:
     """Whether the other Node makes a record, too: not of what the source's Node denied, nor of what was rejected."""
     if record.egress_network_policy_rule_action in _DENIED:
         return False
-    if record.ingress_network_policy_rule_action == _DENIED[1]:
+    if record.ingress_network_policy_rule_action == _REJECTED:
         return False
     return record.flow_type == _INTER_NODE or is_ingress_half(record)
 
