@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import pytest
 
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
@@ -57,10 +58,12 @@ WEB = Service(
 THIS = msgspec.structs.replace(NODE, node_ips=OWN)
 LOCAL = msgspec.structs.replace(WEB, external_local=True)
 STICKY = msgspec.structs.replace(WEB, affinity_seconds=100)
+DIRECT = msgspec.structs.replace(WEB, mode="dsr")
 NODES = (
     AgentNode("n1", OWN, OWN, pod_cidrs=NODE.pod_cidrs),
     AgentNode("n2", HOST, HOST, pod_cidrs=PEER.pod_cidrs),
 )
+six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 
 
 def endpoint(ip: str, node: str = "n1", service: str = "a/web") -> ServiceEndpoint:

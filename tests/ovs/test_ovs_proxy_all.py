@@ -25,6 +25,7 @@ from proxy_switch import (
     asked,
     endpoint,
     install,
+    six,
     trace,
 )
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
     from antrea.facts.service import Service
-
-six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from proxy_switch import (
     BALANCED,
+    DIRECT,
     EXTERNAL,
     GATEWAYS,
     HOST,
@@ -21,6 +22,7 @@ from proxy_switch import (
     Verdict,
     endpoint,
     install,
+    six,
     trace,
     verdict,
 )
@@ -31,8 +33,6 @@ from benchmarks.policy_switch import PEER, TUNNEL, ports
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
-DIRECT = msgspec.structs.replace(WEB, mode="dsr")
-six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 AS_IT_IS = Verdict("", "", TUNNEL.ofport)
 DROPPED = Verdict()
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from proxy_switch import (
     BALANCED,
+    DIRECT,
     HOST,
     NODE_PORT,
     OUTSIDE,
@@ -17,6 +18,7 @@ from proxy_switch import (
     Verdict,
     endpoint,
     install,
+    six,
     trace,
     verdict,
 )
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
-DIRECT = msgspec.structs.replace(WEB, mode="dsr")
 STICKY = msgspec.structs.replace(DIRECT, affinity_seconds=100)
 SYSLOG = msgspec.structs.replace(DIRECT, ports=(("UDP", 80),))
-six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 AS_IT_IS = Verdict("", "", TUNNEL.ofport)
 TUNNELLED = f"in_port={TUNNEL.ofport},dl_src=0a:00:00:00:00:99,dl_dst=aa:bb:cc:dd:ee:ff"
 

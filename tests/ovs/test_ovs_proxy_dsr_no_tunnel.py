@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from proxy_switch import (
     BALANCED,
+    DIRECT,
     EXTERNAL,
     HAIRPIN,
     HOST,
@@ -18,10 +19,10 @@ from proxy_switch import (
     OWN,
     POD,
     REMOTE,
-    WEB,
     Verdict,
     endpoint,
     install,
+    six,
     trace,
     verdict,
 )
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
 
-DIRECT = msgspec.structs.replace(WEB, mode="dsr")
-six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 AS_IT_IS = Verdict("", "", GATEWAY.ofport)
 PASSED = f"in_port={GATEWAY.ofport},dl_src={GATEWAY.mac},dl_dst={PASSED_MAC}"
 """By the host from another Node."""

@@ -20,6 +20,7 @@ from proxy_switch import (
     Verdict,
     endpoint,
     install,
+    six,
     trace,
 )
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
 SERVICE = msgspec.structs.replace(WEB, ports=(("SCTP", 80),))
-six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 
 
 @pytest.fixture(scope="module")
