@@ -76,19 +76,22 @@ asyncio.run(main())
 """
 """Keeps so many connections open, says so, and makes so many short ones a second."""
 PROBE = """
-import asyncio, os
+import asyncio, os, threading
 LOG = os.environ.get("LOOP_LAG_LOG", "")
 if LOG:
     begin = asyncio.BaseEventLoop.run_forever
     def run_forever(self):
+        if threading.current_thread() is not threading.main_thread():
+            return begin(self)
         late = []
         def tick(due):
             on = os.path.exists(LOG + ".on")
             if on:
                 late.append(self.time() - due)
             elif late:
-                with open(LOG, "w") as log:
+                with open(LOG + ".new", "w") as log:
                     log.write("\\\\n".join(map(str, late)))
+                os.replace(LOG + ".new", LOG)
                 late.clear()
             due = self.time() + (0.005 if on else 1.0)
             self.call_at(due, tick, due)
@@ -96,7 +99,7 @@ if LOG:
         begin(self)
     asyncio.BaseEventLoop.run_forever = run_forever
 """.replace("\\\\n", "\\n")
-"""A sitecustomize for the agent: how late its loop is, each 5 ms, while there is a file."""
+"""A sitecustomize for the agent: how late the loop of its main thread is, each 5 ms, while there is a file."""
 
 
 def memory(pid: int) -> float:
