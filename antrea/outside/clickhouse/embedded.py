@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from antrea.apis.shown import one_line
 from antrea.errors import Unavailable
-from antrea.outside.clickhouse.engine_memory import configure_allocator, release_code
+from antrea.outside.clickhouse.engine_memory import configure_allocator, release_read_only
 from antrea.outside.clickhouse.store import parameter_text
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from antrea.outside.clickhouse.store import Value
 
-RELEASE_SECONDS: Final = 10.0
-"""After which code that inserts, merges and queries have not needed since is not mapped any more."""
+RELEASE_SECONDS: Final = 2.0
+"""After which code and constants that inserts, merges and queries have not needed since are not mapped any more."""
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
 _ONE_THREAD: Final = "SET max_threads = 1"
@@ -107,7 +107,7 @@ class _Worker:
             source = f"file('/proc/self/fd/{file.fileno()}', JSONCompactEachRow, '{structure}')"
             self._run(f"{into} SELECT * FROM {source}", {})  # noqa: S608 (names of this program)
         if time.monotonic() - self._released >= RELEASE_SECONDS:
-            release_code()
+            release_read_only()
             self._released = time.monotonic()
 
     def _run(self, sql: str, values: dict[str, str]) -> bytes:
@@ -144,7 +144,7 @@ def _engine() -> Any:
     """Loaded once in a process, which takes a second. Raises ImportError."""
     configure_allocator()
     found = importlib.import_module("chdb.session")
-    release_code()
+    release_read_only()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Less memory of the embedded engine: its allocator gives free pages back, and code that it needs seldom is not kept mapped.
+"""Less memory of the embedded engine: its allocator gives free pages back, and code and constants that it needs seldom are not kept mapped.
 
 Source: https://jemalloc.net/jemalloc.3.html (opt.dirty_decay_ms), madvise(2), proc_pid_maps(5).
 """
@@ -31,18 +31,24 @@ def configure_allocator() -> None:
     os.environ.setdefault("JE_MALLOC_CONF", "dirty_decay_ms:50,muzzy_decay_ms:0")
 
 
-def release_code() -> None:
-    """Unmap pages of code that were read, which takes 6 ms; one that is needed again comes from the page cache."""
+def release_read_only() -> None:
+    """Unmap pages of code and constants that were read, which takes 6 ms; one that is needed again comes from the page cache."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for begin, end in code_of(_MAPS.read_text(), LIBRARY):
+    for begin, end in read_only(_MAPS.read_text(), LIBRARY):
         if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_DONTNEED):
-            log.warning("Failed to release code of the engine", err=os.strerror(ctypes.get_errno()))
+            log.warning(
+                "Failed to release code and constants of the engine", err=os.strerror(ctypes.get_errno())
+            )
 
 
-def code_of(maps: str, library: str) -> Iterator[tuple[int, int]]:
-    """Where its code is mapped, which nothing writes into: other private mappings may have been relocated."""
+def read_only(maps: str, library: str) -> Iterator[tuple[int, int]]:
+    """Where its constants and its code are mapped, which nothing writes into; what comes after the code was relocated."""
     for line in maps.splitlines():
         where, mode, *_, name = line.split(maxsplit=5)
-        if mode == "r-xp" and name.rpartition("/")[2] == library:
-            begin, _, end = where.partition("-")
+        if name.rpartition("/")[2] != library:
+            continue
+        begin, _, end = where.partition("-")
+        if mode in ("r--p", "r-xp"):
             yield int(begin, 16), int(end, 16)
+        if mode == "r-xp":
+            return

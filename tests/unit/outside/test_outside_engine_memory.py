@@ -1,11 +1,11 @@
-"""Which pages of the embedded engine may be released: those of its code, and none that was written."""
+"""Which pages of the embedded engine may be released: those of its constants and its code, and none that was written."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from antrea.outside.clickhouse.engine_memory import LIBRARY, code_of, configure_allocator
+from antrea.outside.clickhouse.engine_memory import LIBRARY, configure_allocator, read_only
 
 if TYPE_CHECKING:
     import pytest
@@ -19,8 +19,16 @@ MAPS = f"""\
 7f0000030000-7f0000031000 rw-p 00000000 00:00 0 \n"""
 
 
-def test_code_alone_is_released() -> None:
-    assert [*code_of(MAPS, LIBRARY)] == [(0x7F0000009000, 0x7F0000012000)]
+def test_constants_and_code_are_released_and_what_was_relocated_is_not() -> None:
+    assert [*read_only(MAPS, LIBRARY)] == [
+        (0x7F0000000000, 0x7F0000009000),
+        (0x7F0000009000, 0x7F0000012000),
+    ]
+
+
+def test_what_is_writable_before_the_code_is_not_released() -> None:
+    maps = MAPS.replace("r--p 00000000", "rw-p 00000000")
+    assert [*read_only(maps, LIBRARY)] == [(0x7F0000009000, 0x7F0000012000)]
 
 
 def test_a_setting_of_the_allocator_that_is_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
