@@ -8,12 +8,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from antrea.ipfix.record_writer import encoder
 from antrea.ipfix.template import (
     FIRST_ID,
     PLAIN,
     agent_elements,
     aggregated_elements,
-    encoder,
     proxied_elements,
     template_record,
 )

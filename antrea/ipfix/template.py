@@ -1,41 +1,18 @@
-"""Which elements a record has, in which order, and how it is written.
+"""Which elements a record has, and in which order.
 
 parity: pkg/agent/flowexporter/exporter/ipfix.go, pkg/flowaggregator/infoelements/elements.go (the orders)
 """
 
 from __future__ import annotations
 
-import socket
-from functools import lru_cache
-from operator import attrgetter
-from struct import Struct, pack
-from struct import error as struct_error
+from struct import pack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.ipfix.element import BY_NAME, Element
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from antrea.apis.flow import FlowRecord
-
-_CODES: Final = {
-    "u8": "B",
-    "u16": "H",
-    "u32": "I",
-    "u64": "Q",
-    "seconds": "I",
-    "ipv4": "4s",
-    "ipv6": "16s",
-    "uuid": "16s",
-}
-_LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFFFFFFF, "u64": (1 << 64) - 1}
-LONGEST: Final = 0xFFFF - 4096
-"""Bytes of a text, so that a record fits into a message."""
-SHARED: Final = 8192
-"""Texts and addresses whose octets are kept for the next record."""
-LONGEST_SHARED: Final = 96
-"""Characters of such a text."""
 FIRST_ID: Final = 256
 """Smaller numbers are those of sets with templates."""
 
@@ -124,85 +101,3 @@ def template_record(number: int, elements: Sequence[Element]) -> bytes:
         for one in elements
     )
     return pack("!HH", number, len(elements)) + fields
-
-
-def encoder(elements: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
-    """Make the function that writes a record: neighbours of fixed length are written at once."""
-    steps: list[Callable[[FlowRecord], bytes]] = []
-    run: list[Element] = []
-    for one in elements:
-        if one.kind != "string":
-            run.append(one)
-            continue
-        if run:
-            steps.append(_fixed(run))
-            run = []
-        steps.append(_text(one.field))
-    if run:
-        steps.append(_fixed(run))
-    return lambda record: b"".join([step(record) for step in steps])
-
-
-def _text(field: str) -> Callable[[FlowRecord], bytes]:
-    read = attrgetter(field)
-
-    def write(record: FlowRecord) -> bytes:
-        value = read(record)
-        return _shared(value) if len(value) <= LONGEST_SHARED else _sized(value)
-
-    return write
-
-
-def _sized(value: str) -> bytes:
-    """The text with its size before it."""
-    octets = value.encode(errors="replace")[:LONGEST]
-    size = len(octets)
-    return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + octets
-
-
-_shared: Final = lru_cache(SHARED)(_sized)
-
-
-def _fixed(run: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
-    form = Struct("!" + "".join(_CODES[one.kind] for one in run)).pack
-    getters = [attrgetter(one.field) for one in run]
-    addresses = [(at, _ADDRESSES[one.kind]) for at, one in enumerate(run) if one.kind in _ADDRESSES]
-    limits = [(at, _LIMITS[one.kind]) for at, one in enumerate(run) if one.kind in _LIMITS]
-
-    def write(record: FlowRecord) -> bytes:
-        values = [read(record) for read in getters]
-        for at, octets in addresses:
-            values[at] = octets(values[at])
-        try:
-            return form(*values)
-        except struct_error:
-            for at, limit in limits:
-                values[at] = min(max(values[at], 0), limit)
-            return form(*values)
-
-    return write
-
-
-@lru_cache(SHARED)
-def _ipv4(text: str) -> bytes:
-    """0 for none, and for one of the other family, as a sender's record may have."""
-    return socket.inet_pton(socket.AF_INET, text) if text and ":" not in text else bytes(4)
-
-
-@lru_cache(SHARED)
-def _ipv6(text: str) -> bytes:
-    """As `_ipv4`."""
-    return socket.inet_pton(socket.AF_INET6, text) if ":" in text else bytes(16)
-
-
-@lru_cache(SHARED)
-def _uuid(text: str) -> bytes:
-    """Of a UID that is none, such as the one of a static Pod, nothing."""
-    try:
-        octets = bytes.fromhex(text.replace("-", ""))
-    except ValueError:
-        return bytes(16)
-    return octets if len(octets) == 16 else bytes(16)
-
-
-_ADDRESSES: Final = {"ipv4": _ipv4, "ipv6": _ipv6, "uuid": _uuid}

@@ -1,0 +1,160 @@
+"""How a record is written: counters together, and the parts between them once for all records that have the same."""
+
+from __future__ import annotations
+
+import socket
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from struct import Struct, pack
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, Final
+
+from antrea.ipfix.recent import Recent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from antrea.apis.flow import FlowRecord
+    from antrea.ipfix.element import Element
+
+    Write = Callable[[FlowRecord], bytes]
+
+_CODES: Final = {
+    "u8": "B",
+    "u16": "H",
+    "u32": "I",
+    "u64": "Q",
+    "seconds": "I",
+    "ipv4": "4s",
+    "ipv6": "16s",
+    "uuid": "16s",
+}
+_LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFFFFFFF, "u64": (1 << 64) - 1}
+_COUNTERS: Final = ("u64", "seconds")
+"""Kinds whose values differ from record to record of a connection."""
+_REQUESTS: Final = "httpVals"
+LONGEST: Final = 0xFFFF - 4096
+"""Bytes of a text, so that a record fits into a message."""
+SHARED: Final = 8192
+"""Texts and addresses whose octets are kept for the next record."""
+LONGEST_SHARED: Final = 96
+"""Characters of such a text."""
+SHARED_PARTS: Final = 2048
+"""Parts of records whose octets are kept, for each session and family."""
+LONGEST_PART: Final = 512
+"""Octets of such a part."""
+
+
+def encoder(elements: Sequence[Element]) -> Write:
+    """Make the function that writes a record."""
+    steps = [*_steps(elements)]
+    return lambda record: b"".join([step(record) for step in steps])
+
+
+def _steps(elements: Sequence[Element]) -> Iterator[Write]:
+    """Neighbours of fixed length are written at once if one of them is a counter; requests by themselves, as no two records have the same."""
+    others: list[Element] = []
+    for is_text, some in groupby(elements, lambda one: one.kind == "string"):
+        found = [*some]
+        if is_text or all(one.kind not in _COUNTERS for one in found):
+            others += found
+            continue
+        yield from _parts(others)
+        others = []
+        yield _counters(found)
+    yield from _parts(others)
+
+
+def _parts(elements: Iterable[Element]) -> Iterator[Write]:
+    for alone, some in groupby(elements, lambda one: one.name == _REQUESTS):
+        yield _part([*some], most=0 if alone else SHARED_PARTS)
+
+
+def _part(run: Sequence[Element], most: int) -> Write:
+    """`most`: so many are kept."""
+    values_of = _values(run)
+    writers = [_TEXTS.get(one.kind) or _number(one.kind) for one in run]
+    kept: Recent[tuple[Any, ...], bytes] = Recent(most)
+
+    def write(record: FlowRecord) -> bytes:
+        values = values_of(record)
+        octets = kept.get(values)
+        if octets is None:
+            octets = b"".join([put(value) for put, value in zip(writers, values, strict=True)])
+            if most and len(octets) <= LONGEST_PART:
+                kept.keep(values, octets)
+        return octets
+
+    return write
+
+
+def _values(run: Sequence[Element]) -> Callable[[FlowRecord], tuple[Any, ...]]:
+    of = attrgetter(*(one.field for one in run))
+    return of if len(run) > 1 else lambda record: (of(record),)
+
+
+def _number(kind: str) -> Callable[[int], bytes]:
+    form, limit = Struct(f"!{_CODES[kind]}"), _LIMITS[kind]
+    return lambda value: form.pack(min(max(value, 0), limit))
+
+
+def _counters(run: Sequence[Element]) -> Write:
+    form = Struct("!" + "".join(_CODES[one.kind] for one in run)).pack
+    values_of = _values(run)
+    addresses = [(at, _TEXTS[one.kind]) for at, one in enumerate(run) if one.kind in _TEXTS]
+    limits = [(at, _LIMITS[one.kind]) for at, one in enumerate(run) if one.kind in _LIMITS]
+
+    def write(record: FlowRecord) -> bytes:
+        values = [*values_of(record)]
+        for at, octets in addresses:
+            values[at] = octets(values[at])
+        try:
+            return form(*values)
+        except struct_error:
+            for at, limit in limits:
+                values[at] = min(max(values[at], 0), limit)
+            return form(*values)
+
+    return write
+
+
+def _text(value: str) -> bytes:
+    return _shared(value) if len(value) <= LONGEST_SHARED else _sized(value)
+
+
+def _sized(value: str) -> bytes:
+    """The text with its size before it."""
+    octets = value.encode(errors="replace")[:LONGEST]
+    size = len(octets)
+    return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + octets
+
+
+_shared: Final = lru_cache(SHARED)(_sized)
+
+
+@lru_cache(SHARED)
+def _ipv4(text: str) -> bytes:
+    """0 for none, and for one of the other family, as a sender's record may have."""
+    return socket.inet_pton(socket.AF_INET, text) if text and ":" not in text else bytes(4)
+
+
+@lru_cache(SHARED)
+def _ipv6(text: str) -> bytes:
+    """As `_ipv4`."""
+    return socket.inet_pton(socket.AF_INET6, text) if ":" in text else bytes(16)
+
+
+@lru_cache(SHARED)
+def _uuid(text: str) -> bytes:
+    """Of a UID that is none, such as the one of a static Pod, nothing."""
+    try:
+        octets = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return bytes(16)
+    return octets if len(octets) == 16 else bytes(16)
+
+
+_TEXTS: Final[Mapping[str, Callable[[str], bytes]]] = {
+    "string": _text, "ipv4": _ipv4, "ipv6": _ipv6, "uuid": _uuid,
+}  # fmt: skip
