@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.shown import one_line
@@ -27,32 +28,44 @@ _FIELDS: Final = (
 )  # fmt: skip
 _WITH_REQUESTS: Final = (*_FIELDS[:-1], "app_protocol_name", "http_vals", _FIELDS[-1])
 _PROTOCOLS: Final = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 58: "IPv6-ICMP", 132: "SCTP"}
-_ACTIONS: Final = ("", "Allow", "Drop", "Reject")
-_TYPES: Final = ("", "K8sNetworkPolicy", "AntreaNetworkPolicy", "AntreaClusterNetworkPolicy")
+_ACTIONS: Final = dict(enumerate(("", "Allow", "Drop", "Reject")))
+_TYPES: Final = dict(enumerate(("", "K8sNetworkPolicy", "AntreaNetworkPolicy", "AntreaClusterNetworkPolicy")))
 _ASKED: Final = ("None", "Allow", "Drop", "Reject")
+
+
+class _Columns:
+    """Fields of a record, in order."""
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self.count, self.values = len(fields), attrgetter(*fields)
+        self._actions = [at for at, name in enumerate(fields) if name.endswith("rule_action")]
+        self._types = [at for at, name in enumerate(fields) if name.endswith("policy_type")]
+        self._protocol = fields.index("protocol_identifier")
+
+    def worded(self, record: FlowRecord) -> list[str | int]:
+        """With names in place of numbers."""
+        values = [*self.values(record)]
+        values[self._protocol] = _PROTOCOLS.get(values[self._protocol], values[self._protocol])
+        for at in self._actions:
+            values[at] = _ACTIONS.get(values[at], "Invalid")
+        for at in self._types:
+            values[at] = _TYPES.get(values[at], "Invalid")
+        return values
+
+
+_COLUMNS: Final = {False: _Columns(_FIELDS), True: _Columns(_WITH_REQUESTS)}
 
 
 def log_line(record: FlowRecord, *, pretty: bool, requests: bool = False) -> str:
     """Of CSV, without an end; one line, whatever names a record has; `requests`: with those of HTTP."""
-    fields = _WITH_REQUESTS if requests else _FIELDS
-    values = [_shown(name, getattr(record, name), pretty=pretty) for name in fields]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(values)
-    return text.getvalue()
-
-
-def _shown(name: str, value: str | int, *, pretty: bool) -> str | int:
-    if isinstance(value, str):
-        return one_line(value)
-    if not pretty:
-        return value
-    if name == "protocol_identifier":
-        return _PROTOCOLS.get(value, str(value))
-    if name.endswith("rule_action"):
-        return _ACTIONS[value] if value < len(_ACTIONS) else "Invalid"
-    if name.endswith("policy_type"):
-        return _TYPES[value] if value < len(_TYPES) else "Invalid"
-    return value
+    columns = _COLUMNS[requests]
+    values = columns.worded(record) if pretty else columns.values(record)
+    text = ",".join(map(str, values))
+    if text.isprintable() and text.count(",") == columns.count - 1 and '"' not in text and "\\" not in text:
+        return text  # nothing to quote or to escape
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow([one_line(str(one)) for one in values])
+    return out.getvalue()
 
 
 def passes(record: FlowRecord, filters: tuple[LogFilter, ...]) -> bool:
