@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,12 +23,13 @@ from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, prepare, 
 from antrea.flow_aggregator.flow_table import COLUMNS, created
 from antrea.flow_aggregator.query import QUERIES, answer
 from antrea.flow_aggregator.store_keeper import StoreKeeper
+from antrea.outside.clickhouse import embedded
 from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+from antrea.outside.clickhouse.engine_memory import LIBRARY
 from antrea.outside.clickhouse.store import LazyStore, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from antrea.outside.clickhouse.store import Store
 
@@ -302,6 +304,39 @@ async def test_a_query_that_takes_too_long_is_ended_and_delays_no_insert(tmp_pat
     # nothing of the other answer is in this one
     assert await count(store) == 6 * len(PEOPLE)
     await store.close()
+
+
+async def test_code_and_constants_of_the_engine_are_mapped_while_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is needed again is there."""
+    monkeypatch.setattr(embedded, "RELEASE_SECONDS", 1e9)
+    store = EmbeddedClickHouse(tmp_path / "store")
+    output = ClickHouseOutput(store, "168h")
+    await output.write(PEOPLE)
+    for name in QUERIES:
+        await answer(store, name, {}, None)
+    before = {mode: mapped(mode) for mode in ("r--p", "r-xp")}
+    monkeypatch.setattr(embedded, "RELEASE_SECONDS", 0.0)
+    await output.write(PEOPLE)
+    for mode, octets in before.items():
+        assert octets > 8e6
+        assert mapped(mode) < octets / 2, (mode, octets, mapped(mode))
+    assert await count(store) == 2 * len(PEOPLE)
+    await store.close()
+
+
+def mapped(mode: str) -> float:
+    """Octets of the engine's pages of this mode in memory, but for those that were relocated."""
+    found, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.endswith(LIBRARY):
+            counts = line.split()[1] == mode
+        elif not line.split()[0].endswith(":"):
+            counts = False
+        elif counts and line.startswith(("Shared_Clean:", "Private_Clean:")):
+            found += 1024 * int(line.split()[1])
+    return found
 
 
 async def test_a_hundred_thousand_pods_are_stored_and_every_answer_is_bounded(store: Store) -> None:
