@@ -85,7 +85,9 @@ class Part:
 
     def __init__(self, fields: tuple[TemplateField, ...]) -> None:
         self._fields = fields
-        self._is_kept = all(one.read is not _requests for one in fields)
+        named = [one for one in fields if one.name]
+        self._requests = [at for at, one in enumerate(named) if one.read is _requests]
+        """Places of those values; no two records have the same."""
         skips, fixed = [], 0
         for one in fields:
             if one.size == VARIABLE:
@@ -110,13 +112,11 @@ class Part:
         if at > len(body):
             raise Invalid("IPFIX record", f"a part of {at - begin} bytes does not fit")
         octets = body[begin:at]
-        if not self._is_kept or at - begin > LONGEST_PART:
-            values += self._values(octets)
-            return at
         found = _PARTS.get((self, octets))
         if found is None:
             found = tuple(self._values(octets))
-            _PARTS.keep((self, octets), found)
+            if at - begin <= LONGEST_PART and not any(found[place] for place in self._requests):
+                _PARTS.keep((self, octets), found)
         values += found
         return at
 
@@ -160,22 +160,19 @@ class Template:
 
 
 def _runs(fields: Sequence[TemplateField]) -> Iterator[Counters | Part]:
-    """At least FEW fields of stated sizes are read at once if one of them is a counter; requests by themselves, as no two have the same."""
+    """At least FEW fields of stated sizes are read at once if one of them is a counter."""
     others: list[TemplateField] = []
     for fixed, some in groupby(fields, lambda field: field.size != VARIABLE):
         found = [*some]
         if not fixed or len(found) < FEW or all(one.size != _COUNTER for one in found):
             others += found
             continue
-        yield from _parts(others)
+        if others:
+            yield _part(tuple(others))
         others = []
         yield Counters(found)
-    yield from _parts(others)
-
-
-def _parts(fields: Sequence[TemplateField]) -> Iterator[Part]:
-    for _, some in groupby(fields, lambda field: field.read is _requests):
-        yield _part(tuple(some))
+    if others:
+        yield _part(tuple(others))
 
 
 def _order(names: list[str]) -> Callable[[list[Any]], tuple[Any, ...]]:

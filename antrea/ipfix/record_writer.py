@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antrea.ipfix.recent import Recent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from antrea.apis.flow import FlowRecord
     from antrea.ipfix.element import Element
@@ -53,36 +53,34 @@ def encoder(elements: Sequence[Element]) -> Write:
 
 
 def _steps(elements: Sequence[Element]) -> Iterator[Write]:
-    """Neighbours of fixed length are written at once if one of them is a counter; requests by themselves, as no two records have the same."""
+    """Neighbours of fixed length are written at once if one of them is a counter."""
     others: list[Element] = []
     for is_text, some in groupby(elements, lambda one: one.kind == "string"):
         found = [*some]
         if is_text or all(one.kind not in _COUNTERS for one in found):
             others += found
             continue
-        yield from _parts(others)
+        if others:
+            yield _part(others)
         others = []
         yield _counters(found)
-    yield from _parts(others)
+    if others:
+        yield _part(others)
 
 
-def _parts(elements: Iterable[Element]) -> Iterator[Write]:
-    for alone, some in groupby(elements, lambda one: one.name == _REQUESTS):
-        yield _part([*some], most=0 if alone else SHARED_PARTS)
-
-
-def _part(run: Sequence[Element], most: int) -> Write:
-    """`most`: so many are kept."""
+def _part(run: Sequence[Element]) -> Write:
+    """Written once for all records that have the same, but with requests, as no two have the same."""
     values_of = _values(run)
     writers = [_TEXTS.get(one.kind) or _number(one.kind) for one in run]
-    kept: Recent[tuple[Any, ...], bytes] = Recent(most)
+    requests = [at for at, one in enumerate(run) if one.name == _REQUESTS]
+    kept: Recent[tuple[Any, ...], bytes] = Recent(SHARED_PARTS)
 
     def write(record: FlowRecord) -> bytes:
         values = values_of(record)
         octets = kept.get(values)
         if octets is None:
             octets = b"".join([put(value) for put, value in zip(writers, values, strict=True)])
-            if most and len(octets) <= LONGEST_PART:
+            if len(octets) <= LONGEST_PART and not any(values[place] for place in requests):
                 kept.keep(values, octets)
         return octets
 
