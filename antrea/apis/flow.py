@@ -15,6 +15,8 @@ LONGEST_TEXT: Final = 512
 """Octets of a text that comes from elsewhere; the rest is cut off. Names in Kubernetes have 253 at most."""
 LONGEST_REQUESTS: Final = 4096
 """Octets of the requests of one record, as JSON."""
+NANOS: Final = 1_000_000_000
+"""Nanoseconds of a second."""
 
 
 class FlowType(IntEnum):
@@ -53,6 +55,9 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
 
     flow_start_seconds: int = 0
     flow_end_seconds: int = 0
+    flow_start_nanos: int = 0
+    """Of a second, after those seconds; records by gRPC have them. 0: when it began is not known to less than a second."""
+    flow_end_nanos: int = 0
     flow_end_reason: int = 0
     source_ip: str = msgspec.field(default="", name="sourceIP")
     destination_ip: str = msgspec.field(default="", name="destinationIP")
@@ -127,6 +132,8 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     reverse_octet_delta_count_from_destination_node: int = 0
     flow_end_seconds_from_source_node: int = 0
     flow_end_seconds_from_destination_node: int = 0
+    flow_end_nanos_from_source_node: int = 0
+    flow_end_nanos_from_destination_node: int = 0
     throughput: int = 0
     reverse_throughput: int = 0
     throughput_from_source_node: int = 0
@@ -147,6 +154,16 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     def is_ipv6(self) -> bool:
         """Whether its ends have addresses of IPv6."""
         return ":" in self.source_ip
+
+    @property
+    def start(self) -> float:
+        """When its connection began, in seconds of the epoch."""
+        return self.flow_start_seconds + self.flow_start_nanos / NANOS
+
+    @property
+    def end(self) -> float:
+        """Up to when it counts, in seconds of the epoch."""
+        return self.flow_end_seconds + self.flow_end_nanos / NANOS
 
     def set_exporter(self, peer: str) -> None:
         """The address from which it came."""

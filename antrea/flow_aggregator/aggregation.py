@@ -14,6 +14,7 @@ import msgspec
 
 from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.flow_aggregator.side_counts import ADD_SIDE, add_newest, reset_deltas
+from antrea.flow_aggregator.throughput import SIDES, age, last_end, rates, set_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,6 @@ MOST_TRIES: Final = 2
 """Active timeouts for which the other Node's record is awaited."""
 _COUNTS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
 _BOTH: Final = (*_COUNTS, *(f"reverse_{name}" for name in _COUNTS))
-_SIDES: Final = ("from_source_node", "from_destination_node")
 _FROM_EXTERNAL, _INTER_NODE = int(FlowType.FROM_EXTERNAL), int(FlowType.INTER_NODE)
 _REJECTED: Final = int(RuleAction.REJECT)
 _DENIED: Final = (int(RuleAction.DROP), _REJECTED)
@@ -144,13 +144,13 @@ class Aggregation:
         self._push(one)
 
     def _update(self, one: JoinedFlow, record: FlowRecord, now: float) -> None:
-        sides: tuple[str, ...] = _SIDES
+        sides: tuple[str, ...] = SIDES
         if needs_both(record):
             if not one.is_complete and is_from_source(record) != is_from_source(one.record):
                 join(one.record, record)
                 one.is_complete = True
                 one.active_at = now
-            sides = _SIDES[:1] if is_from_source(record) else _SIDES[1:]
+            sides = SIDES[:1] if is_from_source(record) else SIDES[1:]
         elif not one.is_complete:
             # what one Node alone has to tell, such as a denial after records of what was let pass
             join(one.record, record)
@@ -214,17 +214,16 @@ class Aggregation:
 def begun(record: FlowRecord) -> FlowRecord:
     """The first record of a connection, with what is added to it."""
     made = msgspec.structs.replace(record)
-    sides: tuple[str, ...] = _SIDES
+    sides: tuple[str, ...] = SIDES
     if needs_both(record):
-        sides = _SIDES[:1] if is_from_source(record) else _SIDES[1:]
-    seconds = record.flow_end_seconds - record.flow_start_seconds
+        sides = SIDES[:1] if is_from_source(record) else SIDES[1:]
     for side in sides:
         setattr(made, f"flow_end_seconds_{side}", record.flow_end_seconds)
+        setattr(made, f"flow_end_nanos_{side}", record.flow_end_nanos)
         for name in _BOTH:
             setattr(made, f"{name}_{side}", getattr(record, name))
-    octets = (record.octet_total_count, record.reverse_octet_total_count)
-    rates = tuple(8 * count // seconds if seconds > 0 else 0 for count in octets)
-    _set_rates(made, sides, (rates[0], rates[1]), newest=True)
+    found = rates(record.octet_total_count, record.reverse_octet_total_count, age(record))
+    set_rates(made, sides, found, newest=True)
     return made
 
 
@@ -241,34 +240,22 @@ def join(into: FlowRecord, other: FlowRecord) -> None:
 
 def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> None:
     """Take over times, state and counters of a Node's newer record; an older one than its last changes nothing."""
-    newest = record.flow_end_seconds >= into.flow_end_seconds
-    before = _end_before(into, record.flow_end_seconds, sides) or record.flow_start_seconds
+    end, before = record.end, last_end(into, sides)
+    newest = end >= into.end
     if newest:
-        into.flow_end_seconds = record.flow_end_seconds
-    if record.flow_end_seconds <= before and record.flow_end_reason != _END:
+        into.flow_end_seconds, into.flow_end_nanos = record.flow_end_seconds, record.flow_end_nanos
+    if 0 < before >= end and record.flow_end_reason != _END:
         return
     if into.flow_end_reason != _END:
         into.flow_end_reason = record.flow_end_reason
-    rates = (0, 0)
+    seconds = end - before if before else age(record)
     for side in sides:
         octets, back, deltas = ADD_SIDE[side](into, record)
-        seconds = record.flow_end_seconds - before
-        rates = (max(octets, 0) * 8 // seconds, max(back, 0) * 8 // seconds) if seconds > 0 else (0, 0)
+    found = rates(octets, back, seconds)
     if newest:
         into.tcp_state = record.tcp_state
         add_newest(into, record, deltas)
-    _set_rates(into, sides, rates, newest=newest)
-
-
-def _end_before(into: FlowRecord, end: int, sides: tuple[str, ...]) -> int:
-    """Of the last record from these sides; `end` is the new one."""
-    before = 0
-    if _SIDES[0] in sides:
-        before, into.flow_end_seconds_from_source_node = into.flow_end_seconds_from_source_node, end
-    if _SIDES[1] in sides:
-        before = max(before, into.flow_end_seconds_from_destination_node)
-        into.flow_end_seconds_from_destination_node = end
-    return before
+    set_rates(into, sides, found, newest=newest)
 
 
 def united(one: str, other: str) -> str:
@@ -279,13 +266,3 @@ def united(one: str, other: str) -> str:
         return one
     text = msgspec.json.encode({key: value for each in found for key, value in each.items()}).decode()
     return text if len(text.encode()) <= LONGEST_REQUESTS else one
-
-
-def _set_rates(into: FlowRecord, sides: tuple[str, ...], rates: tuple[int, int], *, newest: bool) -> None:
-    """Bits a second, of both directions."""
-    if _SIDES[0] in sides:
-        into.throughput_from_source_node, into.reverse_throughput_from_source_node = rates
-    if _SIDES[1] in sides:
-        into.throughput_from_destination_node, into.reverse_throughput_from_destination_node = rates
-    if newest:
-        into.throughput, into.reverse_throughput = rates

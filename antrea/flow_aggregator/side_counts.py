@@ -1,4 +1,4 @@
-"""Counters of one Node's record, added to those of the joined one. Each field is named, which takes a third of the time of a loop over names."""
+"""Counters and end of one Node's record, added to those of the joined one. Each field is named, which takes a third of the time of a loop over names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ Deltas = tuple[int, int, int, int]
 def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]:
     octets = record.octet_total_count - into.octet_total_count_from_source_node
     back = record.reverse_octet_total_count - into.reverse_octet_total_count_from_source_node
+    into.flow_end_seconds_from_source_node = record.flow_end_seconds
+    into.flow_end_nanos_from_source_node = record.flow_end_nanos
     into.packet_total_count_from_source_node = record.packet_total_count
     into.octet_total_count_from_source_node = record.octet_total_count
     into.reverse_packet_total_count_from_source_node = record.reverse_packet_total_count
@@ -39,6 +41,8 @@ def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]
 def _add_destination(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]:
     octets = record.octet_total_count - into.octet_total_count_from_destination_node
     back = record.reverse_octet_total_count - into.reverse_octet_total_count_from_destination_node
+    into.flow_end_seconds_from_destination_node = record.flow_end_seconds
+    into.flow_end_nanos_from_destination_node = record.flow_end_nanos
     into.packet_total_count_from_destination_node = record.packet_total_count
     into.octet_total_count_from_destination_node = record.octet_total_count
     into.reverse_packet_total_count_from_destination_node = record.reverse_packet_total_count

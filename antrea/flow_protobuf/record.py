@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
+from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, NANOS, FlowRecord
 
 SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
@@ -50,7 +50,8 @@ _RATES: Final = {
 def write(record: FlowRecord, into: Any, *, domain: int, now: int) -> None:
     """Fill an empty Flow with what a Node has of a connection."""
     into.ipfix.export_time.seconds, into.ipfix.observation_domain_id = now, domain
-    into.start_ts.seconds, into.end_ts.seconds = record.flow_start_seconds, record.flow_end_seconds
+    into.start_ts.seconds, into.start_ts.nanos = record.flow_start_seconds, record.flow_start_nanos
+    into.end_ts.seconds, into.end_ts.nanos = record.flow_end_seconds, record.flow_end_nanos
     into.end_reason = record.flow_end_reason
     into.ip.version = 6 if record.is_ipv6 else 4
     into.ip.source, into.ip.destination = _packed(record.source_ip), _packed(record.destination_ip)
@@ -78,7 +79,8 @@ def write_joined(record: FlowRecord, into: Any, *, now: int) -> None:
     added = into.aggregation
     for end, side in _SIDES.items():
         if seconds := getattr(record, f"flow_end_seconds_{side}"):
-            getattr(added, f"end_ts_from_{end}").seconds = seconds
+            last = getattr(added, f"end_ts_from_{end}")
+            last.seconds, last.nanos = seconds, getattr(record, f"flow_end_nanos_{side}")
             _write_stats(record, getattr(added, f"stats_from_{end}"), "", f"_{side}")
             _write_stats(record, getattr(added, f"reverse_stats_from_{end}"), "reverse_", f"_{side}")
     for name, field in _RATES.items():
@@ -128,6 +130,8 @@ def read(flow: Any) -> FlowRecord:
     record = FlowRecord(
         flow_start_seconds=_within(flow.start_ts.seconds, _U32),
         flow_end_seconds=_within(flow.end_ts.seconds, _U32),
+        flow_start_nanos=_within(flow.start_ts.nanos, NANOS - 1),
+        flow_end_nanos=_within(flow.end_ts.nanos, NANOS - 1),
         flow_end_reason=_within(flow.end_reason, _U8),
         source_ip=_address(flow.ip.source),
         destination_ip=_address(flow.ip.destination),

@@ -131,9 +131,9 @@ class TrackedDump:
         return (one for one in self._found.values() if one)
 
 
-def start_seconds(text: str) -> int | None:
-    """Of the time that a dump prints, by the clock of the epoch; None if it is not known."""
+def start_time(text: str) -> float | None:
+    """Seconds of the epoch, of the time that a dump prints; None if it is not known."""
     try:
-        return int(datetime.fromisoformat(text).timestamp())
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None

@@ -74,7 +74,7 @@ LOST_RECORDS = Metric(
 def next_poll(at: float, period: float, now: float) -> float:
     """When the poll after that of `at` is due; one that has taken longer than a period is followed by a pause of one.
 
-    Times of records are whole seconds: polls that come later and later make a rate of two seconds one of three.
+    Times of IPFIX are whole seconds: polls that come later and later make a rate of two seconds one of three.
     """
     due = at + period
     return due if due > now else now + period
@@ -216,8 +216,9 @@ class FlowExportPart(Part):
         zones = [ZONES[family] for family in sorted(node.families)] if node else []
         counts = self._agent.config.ovs_datapath_type == "netdev"
         local = await self._count() if counts else set()
+        counted = record_time()
         dumps = [await self._conntrack.dump(int(zone)) for zone in zones]
-        now, wall = time.monotonic(), record_time()
+        now, wall = time.monotonic(), counted if counts else record_time()
         made: dict[Hashable, FlowRecord | None] = {}
 
         def record(found: TrackedConnection) -> FlowRecord | None:

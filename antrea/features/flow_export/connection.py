@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from antrea.apis.flow import FlowEndReason, FlowRecord
+from antrea.apis.flow import NANOS, FlowEndReason, FlowRecord
 from antrea.features.l7_flow_export.event import Ends
 from antrea.features.l7_flow_export.requests import NONE, Requests, spliced
-from antrea.openflow.tracked_connection import start_seconds
+from antrea.openflow.tracked_connection import start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -46,7 +46,8 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     port: int = 0
     """Of the source, with the one that the other end sees, if that is another one."""
     snat_port: int = 0
-    start: int = 0
+    start: float = 0
+    """In seconds of the epoch; whole ones if it was found at a poll, some time after it began."""
     counts: Counts = (0, 0, 0, 0)
     told: Counts = (0, 0, 0, 0)
     """The counts that were exported last."""
@@ -73,8 +74,10 @@ class Connection(msgspec.Struct, gc=False, eq=False):
         self.protocol = self.requests.protocol or self.protocol
         made = msgspec.structs.replace(
             self.record,
-            flow_start_seconds=self.start,
+            flow_start_seconds=int(self.start),
+            flow_start_nanos=int(self.start % 1 * NANOS),
             flow_end_seconds=int(self.seen),
+            flow_end_nanos=int(self.seen % 1 * NANOS),
             flow_end_reason=int(FlowEndReason.END_OF_FLOW if self.ended else reason),
             source_transport_port=self.port,
             proxy_snat_port=self.snat_port,
@@ -97,7 +100,7 @@ class Connection(msgspec.Struct, gc=False, eq=False):
 def _tracked(
     record: FlowRecord, entry: TrackedConnection, now: float, wall: float, ends: Ends | None
 ) -> Connection:
-    start = start_seconds(entry.start) or int(wall)
+    start = start_time(entry.start) or int(wall)
     snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
     return Connection(record, now, wall, entry.key[2], snat_port, start, ends=ends)
 
@@ -312,7 +315,7 @@ class DeniedStore:
             if made is None:
                 return
             port, snat_port = made.source_transport_port, made.proxy_snat_port
-            one = self._found[key] = Connection(made, now, wall, port, snat_port, made.flow_start_seconds)
+            one = self._found[key] = Connection(made, now, wall, port, snat_port, start=wall)
         packets, before, *_ = one.counts
         one.counts, one.seen, one.changed = (packets + 1, before + octets, 0, 0), wall, True
         self._queue.put(one, now)

@@ -25,7 +25,7 @@ from antrea.openflow.fields import (
     INGRESS_RULE_CT_LABEL,
     SERVICE,
 )
-from antrea.openflow.tracked_connection import start_seconds
+from antrea.openflow.tracked_connection import start_time
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -89,7 +89,7 @@ def tracked_record(
     record = FlowRecord(
         source_ip=source, destination_ip=destination, source_transport_port=source_port,
         destination_transport_port=port, protocol_identifier=protocol,
-        flow_start_seconds=start_seconds(found.start) or int(now),
+        flow_start_seconds=int(start_time(found.start) or now),
     )  # fmt: skip
     if not named(facts, networks, record):
         return None

@@ -114,6 +114,59 @@ def test_clocks_of_nodes_that_differ_by_a_minute_lose_nothing(ahead: int) -> Non
     assert found.flow_end_seconds == max(140, 140 + ahead)
 
 
+def alone(**more: Any) -> FlowRecord:
+    return half(flow_type=int(FlowType.INTRA_NODE), source_pod_name="a", destination_pod_name="b", **more)
+
+
+def rates_of(flows: Aggregation, now: float) -> tuple[int, int, int, int]:
+    [found] = flows.due(now, 10)
+    assert found.throughput_from_destination_node == found.throughput_from_source_node
+    return (
+        found.throughput,
+        found.reverse_throughput,
+        found.throughput_from_source_node,
+        found.reverse_throughput_from_source_node,
+    )
+
+
+def test_throughput_is_of_the_time_between_two_records_to_less_than_a_second() -> None:
+    """As seconds of the clock the first ones of these times are 10, 1 and 3 apart."""
+    flows, second = Aggregation(ACTIVE, INACTIVE), 1_000_000_000
+    flows.add(alone(flow_start_nanos=second // 4, flow_end_nanos=second // 2), 0)
+    assert rates_of(flows, 0) == (780, 390, 780, 390)  # in 10.25 s
+    flows.add(alone(flow_end_seconds=111, flow_end_nanos=second - second // 8, octet_total_count=1100), 1)
+    assert rates_of(flows, ACTIVE) == (581, 0, 581, 0)  # in 1.375 s
+    flows.add(alone(flow_end_seconds=114, octet_total_count=2000, reverse_octet_total_count=1000), ACTIVE + 1)
+    assert rates_of(flows, 2 * ACTIVE) == (3388, 1882, 3388, 1882)  # in 2.125 s
+
+
+@pytest.mark.parametrize("reason", [FlowEndReason.ACTIVE_TIMEOUT, FlowEndReason.END_OF_FLOW])
+def test_the_first_record_has_no_throughput_where_nobody_knows_when_the_connection_began(
+    reason: FlowEndReason,
+) -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(alone(flow_end_nanos=1, flow_end_reason=int(reason)), 0)
+    assert rates_of(flows, 0) == (0, 0, 0, 0)
+    flows.add(alone(flow_end_seconds=112, flow_end_nanos=1, octet_total_count=1500), 2)
+    assert rates_of(flows, ACTIVE) == (2000, 0, 2000, 0)
+
+
+def test_a_half_that_comes_second_has_no_throughput_either() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(flow_end_nanos=1), 0)
+    flows.add(destination(flow_end_nanos=2), 0)
+    [found] = flows.due(0, 10)
+    assert (found.throughput_from_source_node, found.throughput_from_destination_node) == (0, 0)
+
+
+def test_a_record_that_comes_too_late_makes_no_time_longer() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    for at, octets in ((110, 1000), (120, 3000), (115, 2000), (130, 4000)):
+        flows.add(alone(flow_end_seconds=at, octet_total_count=octets), at - 110)
+    [found] = flows.due(20, 10)
+    assert found.throughput == 800
+
+
 def test_half_a_record_is_dropped_and_counted() -> None:
     flows = Aggregation(ACTIVE, INACTIVE)
     flows.add(source(), 0)
@@ -144,6 +197,18 @@ def test_what_a_rule_of_the_destination_drops_is_joined() -> None:
     flows.add(destination(ingress_network_policy_rule_action=int(RuleAction.DROP)), 1)
     [found] = flows.due(1, 10)
     assert (found.source_pod_name, found.ingress_network_policy_rule_action) == ("web", RuleAction.DROP)
+
+
+def test_counters_of_a_half_that_lasts_no_time_are_taken() -> None:
+    """Such as the one packet of a denied connection."""
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(), 0)
+    flows.add(destination(ingress_network_policy_rule_action=int(RuleAction.DROP), flow_end_seconds=100), 1)
+    [found] = flows.due(1, 10)
+    assert (found.octet_total_count_from_destination_node, found.throughput_from_destination_node) == (
+        1000,
+        0,
+    )
 
 
 def test_a_connection_from_outside_by_another_node_keeps_its_client() -> None:

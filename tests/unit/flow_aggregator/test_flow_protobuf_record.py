@@ -7,12 +7,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from antrea.apis.flow import LONGEST_TEXT, FlowRecord
+from antrea.apis.flow import LONGEST_TEXT, NANOS, FlowRecord
 from antrea.flow_protobuf.record import LONGEST_SHARED, read, write
 from antrea.flow_protobuf.schema import ExportRequest, Flow
 
 SENT = FlowRecord(
-    flow_start_seconds=100, flow_end_seconds=110, source_ip="10.1.0.5", destination_ip="fd00::7", tcp_state="ESTABLISHED",
+    flow_start_seconds=100, flow_start_nanos=5, flow_end_seconds=110, flow_end_nanos=999_999_999, source_ip="10.1.0.5", destination_ip="fd00::7", tcp_state="ESTABLISHED",
     source_pod_name="web", source_pod_namespace="shop", octet_total_count=2**40, egress_ip="192.0.2.1",
     app_protocol_name="http", http_vals='{"0":{"url":"/"}}', proxy_snat_ip="10.0.0.1", proxy_snat_port=4001,
 )  # fmt: skip
@@ -35,6 +35,11 @@ def test_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept() -> N
     assert one.source_ip is other.source_ip
     long = FlowRecord(source_pod_name="n" * (LONGEST_SHARED + 1))
     assert read_again(long).source_pod_name is not read_again(long).source_pod_name
+
+
+def test_times_keep_what_is_less_than_a_second() -> None:
+    found = read_again(SENT)
+    assert (found.flow_start_nanos, found.flow_end_nanos) == (SENT.flow_start_nanos, SENT.flow_end_nanos)
 
 
 def test_a_message_that_is_spoilt_is_refused_or_read_within_bounds() -> None:
@@ -62,6 +67,7 @@ def extreme() -> Any:
     """With values that no field of a record takes."""
     flow = Flow(end_reason=-1, proxy_snat_port=2**32 - 1, proxy_snat_ip=b"12345")
     flow.start_ts.seconds, flow.end_ts.seconds = -(2**63), 2**63 - 1
+    flow.start_ts.nanos, flow.end_ts.nanos = -(2**31), 2**31 - 1
     flow.transport.source_port = flow.transport.destination_port = flow.transport.protocol_number = 2**32 - 1
     flow.transport.TCP.state_name = flow.k8s.source_pod_name = flow.app.protocol_name = "é" * 2000
     flow.k8s.flow_type, flow.k8s.ingress_network_policy_rule_action = -(2**31), 2**31 - 1
@@ -96,3 +102,5 @@ def check(record: FlowRecord) -> None:
             assert len(value) <= (4096 if name == "http_vals" else LONGEST_TEXT), name
     assert record.source_transport_port <= 0xFFFF
     assert record.protocol_identifier <= 0xFF
+    assert record.flow_start_nanos < NANOS
+    assert record.flow_end_nanos < NANOS

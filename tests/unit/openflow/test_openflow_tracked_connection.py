@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.openflow.tracked_connection import TrackedDump, start_seconds, tracked_connections
+from antrea.openflow.tracked_connection import TrackedDump, start_time, tracked_connections
 
 OWN = (
     "tcp,orig=(src=10.10.0.5,dst=10.96.0.9,sport=40000,dport=80),reply=(src=10.10.1.7,dst=10.10.0.5,sport=8080,dport=40000),"
@@ -33,8 +33,8 @@ def test_tracked_connections_of_both_datapaths_are_read() -> None:
 
 
 def test_a_start_that_is_not_printed_is_not_known() -> None:
-    assert start_seconds("") is None
-    assert start_seconds("2026-11-23T05:07:04.998") == (start_seconds("2026-11-23T05:07:03.998") or 0) + 1
+    assert start_time("") is None
+    assert start_time("2026-11-23T05:07:04.25") == (start_time("2026-11-23T05:07:03.75") or 0) + 0.5
 
 
 def test_of_a_dump_only_what_is_another_than_before_is_parsed() -> None:

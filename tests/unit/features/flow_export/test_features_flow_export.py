@@ -13,7 +13,7 @@ from antrea.apis.controlplane import (
     NetworkPolicyReference,
     NetworkPolicyRule,
 )
-from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.apis.flow import NANOS, FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.shape import Collector, collector
@@ -31,7 +31,7 @@ from antrea.features.flow_export.settings import destination_settings, settings
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
-from antrea.openflow.tracked_connection import TrackedConnection, start_seconds, tracked_connections
+from antrea.openflow.tracked_connection import TrackedConnection, start_time, tracked_connections
 
 ACTIVE, IDLE, STALE = 5, 15, 300
 
@@ -114,6 +114,28 @@ def test_a_record_ends_when_its_connection_was_there_last() -> None:
     assert [one.flow_end_seconds for one in world.store.due(12, 10)] == [1008]
 
 
+@pytest.mark.parametrize(
+    ("start", "nanos"), [("", 0), ("2026-11-23T05:07:03.25", NANOS // 4)], ids=["not known", "known"]
+)
+def test_times_of_a_record_are_exact_and_that_of_its_start_only_where_it_is_known(
+    start: str, nanos: int
+) -> None:
+    world = World()
+    world.poll(0.5, entry(3, start=start))
+    world.poll(4.75, entry(3, start=start))
+    [found] = world.store.due(5.5, 10)
+    assert (found.flow_end_seconds, found.flow_end_nanos) == (1004, 3 * NANOS // 4)
+    assert (found.flow_start_seconds, found.flow_start_nanos) == (int(start_time(start) or 1000), nanos)
+
+
+def test_a_denied_connection_begins_with_its_first_packet() -> None:
+    store = DeniedStore(ACTIVE, IDLE)
+    for now in (0.25, 1.5):
+        store.add("a", 60, now, 1000 + now, FlowRecord)
+    [found] = store.due(6, 10)
+    assert (found.start, found.end) == (1000.25, 1001.5)
+
+
 def test_ports_that_are_used_again_make_another_record() -> None:
     world = World()
     world.poll(0, entry(3, "TIME_WAIT"))
@@ -174,7 +196,7 @@ def test_connections_that_share_a_record_have_ports_times_and_counts_of_their_ow
         (one.source_transport_port, one.proxy_snat_port, one.flow_start_seconds, one.packet_total_count)
         for one in store.due(5, 9)
     ]
-    assert found == [(1, 9, 1000, 1), (2, 18, start_seconds(at), 2)]
+    assert found == [(1, 9, 1000, 1), (2, 18, start_time(at), 2)]
     assert shared == FlowRecord(proxy_snat_ip="192.0.2.9")
 
 
