@@ -109,10 +109,11 @@ conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root,
 	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
 
 UPSTREAM_LAB ?= upstream-e2e
-upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns) in a lab of two nodes (root); writes docs/generated/upstream-e2e.md
+UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md
+upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns; SELECTION, another list; NODES, other than two) in a lab (root); writes docs/generated/upstream-e2e.md or UPSTREAM_PAGE
 	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
-	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml
-	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(TESTS:%=--test '%') --resume --reports build/out/upstream-e2e --page docs/generated/upstream-e2e.md
+	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %)
+	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(SELECTION:%=--selection %) $(TESTS:%=--test '%') --resume --reports build/out/$(notdir $(UPSTREAM_PAGE:.md=)) --page $(UPSTREAM_PAGE)
 
 POLICY_LAB ?= policy-conformance
 POLICY_FAMILY ?= ipv4

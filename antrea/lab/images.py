@@ -38,7 +38,10 @@ UPSTREAM_TOOLBOX = "antrea/toolbox:1.5-1"
 UPSTREAM_COREDNS = "coredns/coredns:1.11.3"
 UPSTREAM_NGINX = "antrea/nginx:1.21.6-alpine"
 UPSTREAM_SFTP = "ghcr.io/atmoz/sftp/debian:latest"
-UPSTREAM_IPFIX_COLLECTOR = "antrea/ipfix-collector:v0.13.0"  # asked for by its flow visibility tests alone
+UPSTREAM_IPFIX_COLLECTORS = (  # asked for by its flow visibility tests alone, of v2.3.2 and of fc70f2bb
+    "antrea/ipfix-collector:v0.13.0",
+    "antrea/ipfix-collector:v0.17.0",
+)
 COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"
 
 CONTENT = "io.containerd.content.v1.content"

@@ -232,6 +232,11 @@ def conformance(name: str, **options: Any) -> None:
     multiple=True,
     help="Regular expression over the names of the top-level tests to run; repeatable.",
 )
+@click.option(
+    "--selection",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The list of tests, for a program of another version [default: antrea/lab/upstream_e2e.yaml].",
+)
 @click.option("--resume", is_flag=True, help="Keep what passed in earlier runs, and run the rest.")
 @click.option("--seconds", default=3600, show_default=True, help="How long one top-level test may take.")
 @click.option(

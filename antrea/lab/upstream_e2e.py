@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.errors import Invalid
 from antrea.lab import (
     antrea,
     control_plane,
@@ -69,9 +70,12 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, tests=tests)
 
 
-def selection() -> Selection:
-    """The committed one, upstream_e2e.yaml."""
-    return msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
+def selection(file: Path = LIST) -> Selection:
+    """That of a file, such as the committed ones, upstream_e2e.yaml and upstream_e2e_main.yaml. Raises Invalid."""
+    try:
+        return msgspec.yaml.decode(file.read_bytes(), type=Selection)
+    except msgspec.MsgspecError as why:
+        raise Invalid(str(file), str(why)) from why
 
 
 def arguments(pattern: str, skip: Sequence[Skip], *, seconds: int) -> list[str]:

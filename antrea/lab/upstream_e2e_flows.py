@@ -6,6 +6,7 @@ Its collector is go-ipfix's own. ClickHouse is its own engine, behind the HTTP i
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from antrea.lab import artifacts, cache, certificates, flow_visibility, image_recipe, node
-from antrea.lab.images import UPSTREAM_IPFIX_COLLECTOR
-from antrea.lab.oci import Image, one_layer
+from antrea.lab.images import UPSTREAM_IPFIX_COLLECTORS
+from antrea.lab.oci import Image, layer
 from antrea.lab.rootfs import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from antrea.lab.cluster import Lab
     from antrea.lab.step import Progress
@@ -33,7 +34,12 @@ VALUES = [
     "flowAggregator.enable=true",
     "flowAggregator.config.flowLogger.enable=false",  # as in upstream's manifest; mode Proxy refuses it
     "flowAggregator.resources.requests.cpu=10m",
+    # as in upstream's own runs: Secrets that a collector over TLS is to have in the tests
+    "flowAggregator.config.flowCollector.tls.caSecretName=ipfix-server-ca",
+    "flowAggregator.config.flowCollector.tls.clientSecretName=ipfix-client-cert",
 ]
+OTHERS = ("flow-aggregator-1", "flow-aggregator-2")
+"""Namespaces of further aggregators, for tests with several destinations."""
 
 
 def wanted(tests: Iterable[str]) -> bool:
@@ -58,7 +64,7 @@ def collector_image(program: Path) -> Image:
     tree = Tree()
     tree.file("collector", program, 0o755)
     tree.folder("tmp", 0o1777)
-    return one_layer(UPSTREAM_IPFIX_COLLECTOR, tree, ("/collector",))
+    return Image(UPSTREAM_IPFIX_COLLECTORS, (layer(tree.key(), tree.write),), ("/collector",))
 
 
 def manifests(first: str, image: str) -> dict[str, str]:
@@ -68,12 +74,35 @@ def manifests(first: str, image: str) -> dict[str, str]:
     server = "---\n".join([yaml.safe_dump_all(_supplies()), clickhouse])
     operator = {"apiVersion": "v1", "kind": "ServiceAccount"}
     operator["metadata"] = {"name": "clickhouse-operator", "namespace": "kube-system"}  # type: ignore[assignment]
+    others = {
+        f"{name}.yml": yaml.safe_dump_all(in_namespace(aggregator, name), sort_keys=False) for name in OTHERS
+    }
     return {
         "flow-aggregator.yml": yaml.safe_dump_all(aggregator, sort_keys=False),
+        **others,
         "clickhouse-operator-install-bundle.yml": json.dumps(operator),
         "flow-visibility.yml": server,
         "flow-visibility-tls.yml": server,
     }
+
+
+def in_namespace(objects: Iterable[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """An aggregator of another Namespace: what has no Namespace gets a name of its own, the Namespace this one."""
+    found = []
+    for one in objects:
+        made, meta = copy.deepcopy(dict(one)), dict(one["metadata"])
+        if "namespace" in meta:
+            meta["namespace"] = name
+        else:
+            meta["name"] = name if one["kind"] == "Namespace" else f"{name}-{meta['name']}"
+        for subject in made.get("subjects", ()):
+            if subject.get("namespace") == flow_visibility.NAMESPACE:
+                subject["namespace"] = name
+        role = made.get("roleRef", {})
+        if role.get("kind") == "ClusterRole" and role["name"].startswith(flow_visibility.NAMESPACE):
+            role["name"] = f"{name}-{role['name']}"
+        found.append(made | {"metadata": meta})
+    return found
 
 
 def _supplies() -> list[dict[str, Any]]:

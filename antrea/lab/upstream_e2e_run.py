@@ -17,7 +17,7 @@ from antrea.lab.conformance_run import rows
 from antrea.lab.images import (
     UPSTREAM_AGNHOST,
     UPSTREAM_COREDNS,
-    UPSTREAM_IPFIX_COLLECTOR,
+    UPSTREAM_IPFIX_COLLECTORS,
     UPSTREAM_NGINX,
     UPSTREAM_SFTP,
     UPSTREAM_TOOLBOX,
@@ -34,6 +34,7 @@ class UpstreamE2eOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `antrea-lab upstream-e2e`."""
 
     program: Path
+    selection: Path | None
     test: tuple[str, ...]
     resume: bool
     seconds: int
@@ -46,7 +47,7 @@ def against(lab: Lab, wish: UpstreamE2eOptions, say: Callable[[str], None]) -> b
 
     Raises Invalid if no test of the selection is meant.
     """
-    everything = upstream_e2e.selection()
+    everything = upstream_e2e.selection(wish.selection or upstream_e2e.LIST)
     chosen = everything.of(wish.test)
     if not chosen.tests:
         raise Invalid("--test", f"{' '.join(wish.test)} finds none of {', '.join(everything.tests)}")
@@ -74,7 +75,7 @@ def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -
         UPSTREAM_NGINX,
         UPSTREAM_SFTP,
         UPSTREAM_COREDNS,
-        UPSTREAM_IPFIX_COLLECTOR,
+        *UPSTREAM_IPFIX_COLLECTORS,
     )
     images = f"{', '.join(made)}, all made by the lab"
     words = upstream_e2e.arguments("^TEST$", (), seconds=wish.seconds)

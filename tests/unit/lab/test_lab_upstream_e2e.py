@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from antrea.errors import Invalid
 from antrea.lab import docker_command, upstream_e2e, upstream_e2e_flows
 from antrea.lab.conformance import Outcome, Skip, Spec
 from antrea.lab.topology import standard
@@ -52,6 +55,7 @@ SET_UP = """=== RUN   TestTwo
 """
 WHY = "First words Error: Not equal: expected: 1"
 BAD = "TestOne/Group/Case=Bad"
+LISTS = [upstream_e2e.LIST.with_name(name) for name in ("upstream_e2e.yaml", "upstream_e2e_main.yaml")]
 CHOSEN = Selection("v1", ("TestOne", "TestTwo"), (Skip("TestOne/Group/Case=Never", "not built"),))
 
 
@@ -115,15 +119,59 @@ def test_one_pattern_finds_exactly_the_tests_it_is_made_of() -> None:
     ]
 
 
-def test_the_committed_selection_gives_a_reason_for_each_line() -> None:
-    chosen = upstream_e2e.selection()
+@pytest.mark.parametrize("file", LISTS, ids=lambda file: file.name)
+def test_the_committed_selections_give_a_reason_for_each_line(file: Path) -> None:
+    chosen = upstream_e2e.selection(file)
     assert len(set(chosen.tests)) == len(chosen.tests)
     for skip in chosen.skip:
         assert re.compile(skip.match)
         assert len(skip.why) > 10
         assert skip.match.split("/")[0] in chosen.tests
-    assert chosen.of(["^TestEgress$"]).tests == ("TestEgress",)
     assert chosen.of([]) == chosen
+
+
+def test_a_selection_is_narrowed_by_the_names_of_tests() -> None:
+    assert upstream_e2e.selection().of(["^TestEgress$"]).tests == ("TestEgress",)
+
+
+def test_a_selection_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("tests: [TestOne]\nother: 1\n")
+    with pytest.raises(Invalid, match=r"list.yaml: .*other"):
+        upstream_e2e.selection(tmp_path / "list.yaml")
+
+
+def test_an_aggregator_of_another_namespace_shares_no_object_with_the_first() -> None:
+    role = {"kind": "ClusterRole", "name": "flow-aggregator-role"}
+    subject = {"kind": "ServiceAccount", "name": "flow-aggregator", "namespace": "flow-aggregator"}
+    agents = {"kind": "ServiceAccount", "name": "antrea-agent", "namespace": "kube-system"}
+    objects: list[dict[str, Any]] = [
+        {"kind": "Namespace", "metadata": {"name": "flow-aggregator"}},
+        {"kind": "ClusterRole", "metadata": {"name": "flow-aggregator-role"}},
+        {"kind": "ClusterRoleBinding", "metadata": {"name": "b"}, "roleRef": role, "subjects": [subject]},
+        {
+            "kind": "RoleBinding",
+            "metadata": {"name": "b", "namespace": "flow-aggregator"},
+            "roleRef": role | {"kind": "Role"},
+            "subjects": [agents],
+        },
+    ]
+    assert upstream_e2e_flows.in_namespace(objects, "other") == [
+        {"kind": "Namespace", "metadata": {"name": "other"}},
+        {"kind": "ClusterRole", "metadata": {"name": "other-flow-aggregator-role"}},
+        {
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "other-b"},
+            "roleRef": role | {"name": "other-flow-aggregator-role"},
+            "subjects": [subject | {"namespace": "other"}],
+        },
+        {
+            "kind": "RoleBinding",
+            "metadata": {"name": "b", "namespace": "other"},
+            "roleRef": role | {"kind": "Role"},
+            "subjects": [agents],
+        },
+    ]
+    assert objects[0]["metadata"]["name"] == subject["namespace"] == "flow-aggregator"
 
 
 def test_what_flow_visibility_tests_need_comes_with_them_alone() -> None:
