@@ -27,6 +27,7 @@ from antrea.lab.cluster import COMMIT
 from antrea.lab.conformance import Outcome, Skip, Spec
 from antrea.lab.images import AGNHOST
 from antrea.lab.step import bound
+from antrea.lab.topology import Family  # noqa: TC001 (msgspec resolves it)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,12 +47,18 @@ MACHINES = "vm"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane="
 
 
+class LeftOut(Skip, frozen=True, forbid_unknown_fields=True):
+    """One for labs of these families, where it names some."""
+
+    families: tuple[Family, ...] = ()
+
+
 class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The top-level tests of upstream's suite at this version, without the skipped ones, each with its reason."""
 
     version: str
     tests: tuple[str, ...]
-    skip: tuple[Skip, ...] = ()
+    skip: tuple[LeftOut, ...] = ()
 
     def leaves_out(self, name: str) -> bool:
         """Whether `-test.skip` leaves out the test of this full name: each of a pattern's elements finds one of its parts."""
@@ -62,6 +69,11 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             and all(re.search(element, part) for element, part in zip(pattern, parts, strict=False))
             for pattern in patterns
         )
+
+    def inside(self, family: Family) -> Selection:
+        """The same for a lab of this family."""
+        skip = tuple(one for one in self.skip if not one.families or family in one.families)
+        return msgspec.structs.replace(self, skip=skip)
 
     def of(self, wanted: Sequence[str]) -> Selection:
         """The same for the top-level tests that the first elements of these patterns find; all of them without a pattern."""

@@ -47,7 +47,7 @@ def against(lab: Lab, wish: UpstreamE2eOptions, say: Callable[[str], None]) -> b
 
     Raises Invalid if no test of the selection is meant.
     """
-    everything = upstream_e2e.selection(wish.selection or upstream_e2e.LIST)
+    everything = upstream_e2e.selection(wish.selection or upstream_e2e.LIST).inside(lab.topology.family)
     chosen = everything.of(wish.test)
     if not chosen.tests:
         raise Invalid("--test", f"{' '.join(wish.test)} finds none of {', '.join(everything.tests)}")

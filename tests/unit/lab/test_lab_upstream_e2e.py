@@ -9,9 +9,9 @@ import pytest
 
 from antrea.errors import Invalid
 from antrea.lab import docker_command, upstream_e2e, upstream_e2e_flows
-from antrea.lab.conformance import Outcome, Skip, Spec
+from antrea.lab.conformance import Outcome, Spec
 from antrea.lab.topology import standard
-from antrea.lab.upstream_e2e import Selection
+from antrea.lab.upstream_e2e import LeftOut, Selection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ SET_UP = """=== RUN   TestTwo
 WHY = "First words Error: Not equal: expected: 1"
 BAD = "TestOne/Group/Case=Bad"
 LISTS = [upstream_e2e.LIST.with_name(name) for name in ("upstream_e2e.yaml", "upstream_e2e_main.yaml")]
-CHOSEN = Selection("v1", ("TestOne", "TestTwo"), (Skip("TestOne/Group/Case=Never", "not built"),))
+CHOSEN = Selection("v1", ("TestOne", "TestTwo"), (LeftOut("TestOne/Group/Case=Never", "not built"),))
 
 
 def put(place: Path, test: str, run: int, text: str) -> None:
@@ -98,7 +98,7 @@ def test_all_runs_of_a_test_count_and_the_last_one_decides(tmp_path: Path) -> No
 
 def test_a_result_of_what_is_left_out_meanwhile_does_not_count(tmp_path: Path) -> None:
     put(tmp_path, "TestOne", 1, OUTPUT)
-    later = Selection("v1", ("TestOne",), (Skip("TestOne/Group/Case=[BG]", "not built"),))
+    later = Selection("v1", ("TestOne",), (LeftOut("TestOne/Group/Case=[BG]", "not built"),))
     assert [spec.name for spec in upstream_e2e.specs(tmp_path, later)] == ["TestOne/Group/Case=Away"]
     assert not later.leaves_out("TestOne/Group")
 
@@ -132,6 +132,13 @@ def test_the_committed_selections_give_a_reason_for_each_line(file: Path) -> Non
 
 def test_a_selection_is_narrowed_by_the_names_of_tests() -> None:
     assert upstream_e2e.selection().of(["^TestEgress$"]).tests == ("TestEgress",)
+
+
+def test_what_labs_of_one_family_leave_out_runs_in_one_of_both() -> None:
+    skip = LeftOut("TestOne", "one line of two", ("ipv4", "ipv6"))
+    chosen = Selection("v1", ("TestOne",), (skip, LeftOut("TestTwo", "not built")))
+    assert chosen.inside("ipv6") == chosen
+    assert [one.match for one in chosen.inside("dual").skip] == ["TestTwo"]
 
 
 def test_a_selection_that_cannot_be_read_is_named(tmp_path: Path) -> None:
