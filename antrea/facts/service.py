@@ -56,6 +56,8 @@ class Service(Fact, frozen=True):
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,
+        "external_ip": lambda row: row.external_ips,
+        "node_port": lambda row: tuple(port for port in row.node_ports if port),
         "pooled": lambda row: row.pooled_ips,
     }
 

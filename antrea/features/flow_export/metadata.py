@@ -18,6 +18,7 @@ from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.features.proxy.host import NODE_PORT_IPS
 from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.fields import (
     CONN_SOURCE_CT_MARK,
@@ -143,14 +144,30 @@ def _add_egress(facts: Facts, record: FlowRecord) -> None:
 
 
 def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
-    """Add the Service whose address the client has sent to, by its ClusterIP."""
-    protocol = _PROTOCOLS.get(record.protocol_identifier, "")
-    for service in facts.by(Service, "cluster_ip", ip):
-        names = dict(zip(service.ports, service.port_names, strict=False))
-        if (protocol, port) in names:
-            record.destination_service_port_name = f"{service.key}:{names[protocol, port]}"
+    """Add the Service that the client has sent to: by an address of its own, or by a port of Nodes, whose address is not known here."""
+    asked = _PROTOCOLS.get(record.protocol_identifier, ""), port
+    on_node = ip in NODE_PORT_IPS
+    for service in _services(facts, ip, port, on_node=on_node):
+        ports = _on_nodes(service) if on_node else service.ports
+        names = dict(zip(ports, service.port_names, strict=False))
+        if asked in names:
+            record.destination_service_port_name = f"{service.key}:{names[asked]}"
             record.destination_service_port, record.destination_service_uid = port, service.uid
-            record.destination_cluster_ip = record.destination_service_ip = ip
+            # parity: an external IP is in both, too
+            record.destination_cluster_ip = record.destination_service_ip = "" if on_node else ip
+
+
+def _services(facts: Facts, ip: str, port: int, *, on_node: bool) -> list[Service]:
+    if on_node:
+        return list(facts.by(Service, "node_port", port))
+    return [*facts.by(Service, "cluster_ip", ip), *facts.by(Service, "external_ip", ip)]
+
+
+def _on_nodes(service: Service) -> list[tuple[str, int]]:
+    """Protocol and number on Nodes, of each of its ports."""
+    return [
+        (protocol, number) for (protocol, _), number in zip(service.ports, service.node_ports, strict=False)
+    ]
 
 
 def add_allowed(facts: Facts, record: FlowRecord, label: int) -> None:

@@ -31,6 +31,8 @@ from antrea.features.flow_export.settings import destination_settings, settings
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.features.proxy.host import NODE_PORT_IPS
+from antrea.openflow.fields import SERVICE
 from antrea.openflow.tracked_connection import TrackedConnection, start_time, tracked_connections
 
 ACTIVE, IDLE, STALE = 5, 15, 300
@@ -312,6 +314,35 @@ def test_the_type_of_a_flow_says_which_way_it_goes(
     found = entry(key=(6, source, 4000, destination, 80, 0), source_seen=source, source_port_seen=4000)
     record = tracked_record(facts, networks, found, 50)
     assert (record and record.flow_type) == (kind and int(kind))
+
+
+@pytest.mark.parametrize(
+    ("to", "port", "name", "ip"),
+    [
+        ("10.96.0.9", 5432, "shop/db:sql", "10.96.0.9"),
+        ("203.0.113.9", 5432, "shop/db:sql", "203.0.113.9"),
+        (NODE_PORT_IPS[0], 30001, "shop/db:sql", ""),
+        (NODE_PORT_IPS[0], 30002, "", ""),
+        (NODE_PORT_IPS[0], 5432, "", ""),
+        ("203.0.113.9", 30001, "", ""),
+    ],
+)
+def test_a_connection_from_outside_has_the_service_that_was_asked(
+    to: str, port: int, name: str, ip: str
+) -> None:
+    service = Service(
+        "shop", "db", ("10.96.0.9", "203.0.113.9"), (("TCP", 5432), ("UDP", 5432)), ("203.0.113.9",),
+        port_names=("sql", "fast"), node_ports=(30001, 30002),
+    )  # fmt: skip
+    facts, networks = cluster(service)
+    found = entry(key=(6, "198.51.100.7", 4000, "10.1.0.5", 5432, 0), destination=to, mark=1 | SERVICE.mask)
+    found = found._replace(port=port)
+    record = tracked_record(facts, networks, found, 50)
+    assert record is not None
+    assert record.flow_type == FlowType.FROM_EXTERNAL
+    assert record.destination_service_port_name == name
+    assert record.destination_service_port == (port if name else 0)
+    assert (record.destination_service_ip, record.destination_cluster_ip) == (ip, ip)
 
 
 def test_what_leaves_the_cluster_has_its_egress() -> None:
