@@ -166,9 +166,12 @@ def tp_dst(port: int, mask: int = 0xFFFF) -> Match:
     return _port("tp_dst", port, mask)
 
 
-def ct_tp_dst(port: int) -> Match:
-    """The destination port of the connection's first packet, before any translation (valid tracked packets only)."""
-    return Match(f"ct_tp_dst={port}")
+def ct_udp_dst(port: int) -> Match:
+    """The destination port of the connection's first packet, before any translation (valid tracked packets only).
+
+    Without the protocol OVS ignores the port.
+    """
+    return Match(f"ct_nw_proto=17,ct_tp_dst={port}")
 
 
 def tun_src(address: str) -> Match:

@@ -44,6 +44,8 @@ EVERYTHING: tuple[Match, ...] = (
     fields.SNAT_PKT_MARK(7).match,
 )
 OF_ONE_KIND: tuple[tuple[Match, ...], ...] = (
+    (match.udp, match.tp_dst(0), match.ct_udp_dst(53), match.dst("10.0.0.2")),
+    (match.udp6, match.ct_udp_dst(53)),
     (
         match.tcp,
         match.tp_dst(80),

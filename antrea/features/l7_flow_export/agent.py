@@ -49,7 +49,7 @@ from antrea.openflow.fields import (
     TRAFFIC_CONTROL_TARGET_OF_PORT,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, ct_tp_dst, in_port, tcp, tcp6, udp, udp6
+from antrea.openflow.match import ct_state, ct_udp_dst, in_port, tcp, tcp6, udp, udp6
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
 from antrea.openflow.tables import OUTPUT, TRAFFIC_CONTROL
@@ -125,7 +125,7 @@ def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         for protocol in (tcp, tcp6):
             yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, then=then)
         for protocol in (udp, udp6):
-            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, ct_tp_dst(DNS_PORT), then=then)
+            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, ct_udp_dst(DNS_PORT), then=then)
     marked = (OUTPUT_TO_OF_PORT_REG_MARK.match, TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.match)
     out, copied = output(TARGET_OF_PORT), output(TRAFFIC_CONTROL_TARGET_OF_PORT)
     for protocol, asked_for, address, port in ENDS:

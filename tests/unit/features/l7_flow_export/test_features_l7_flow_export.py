@@ -82,7 +82,7 @@ def marks(*matches: str) -> list[str]:
 def test_packets_of_both_directions_of_the_connections_that_are_asked_for_are_copied() -> None:
     first, answer, own = "ct_state=-rpl-inv+trk,", "ct_state=+rpl-inv+trk,", "ct_mark=0x0/0x40,"
     to, by = ",reg1=0x5", ",in_port=5"
-    families = ("tcp", "tcp6", "ct_tp_dst=53,udp", "ct_tp_dst=53,udp6")
+    families = ("tcp", "tcp6", "ct_nw_proto=17,ct_tp_dst=53,udp", "ct_nw_proto=17,ct_tp_dst=53,udp6")
     ingress = marks(
         *(f"{first}{own}{one}{to}" for one in families), *(f"{answer}{own}{one}{by}" for one in families)
     )
