@@ -44,6 +44,8 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     focus: str
     skip: tuple[Skip, ...] = ()
+    without_kube_proxy: tuple[Skip, ...] = ()
+    """More that is not run in labs in which there is none."""
 
     def why_not(self, name: str) -> str:
         """Why this spec of the focus is not run; empty if it is."""
@@ -96,9 +98,11 @@ class Program(msgspec.Struct, frozen=True):
         return [str(self.ginkgo), f"--procs={self.processes}", *its, str(self.suite), "--", *rest]
 
 
-def selection() -> Selection:
-    """The committed one, conformance.yaml."""
-    return msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
+def selection(kube_proxy: str) -> Selection:
+    """The committed one, conformance.yaml, for a lab with kube-proxy of this mode, or `none`."""
+    found = msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
+    more = found.without_kube_proxy if kube_proxy == "none" else ()
+    return msgspec.structs.replace(found, skip=found.skip + more, without_kube_proxy=())
 
 
 def arguments(chosen: Selection, *, nodes: int, seconds: int) -> list[str]:

@@ -33,7 +33,7 @@ class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> bool:
     """Run the selected specs, print and write the results; whether every spec that is not left out has passed."""
-    chosen = conformance.selection()
+    chosen = conformance.selection(lab.settings.kube_proxy)
     if wish.focus:
         chosen = msgspec.structs.replace(chosen, focus=wish.focus)
     ginkgo = artifacts.ginkgo(say) if wish.processes > 1 else None

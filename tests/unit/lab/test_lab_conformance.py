@@ -82,7 +82,7 @@ def test_conformance_one_spec_alone_is_found_by_its_whole_name_only() -> None:
 
 
 def test_conformance_the_committed_list_has_all_network_specs_and_says_why_it_leaves_some_out() -> None:
-    chosen = conformance.selection()
+    chosen = conformance.selection("iptables")
     assert all(skip.why for skip in chosen.skip)
     assert [bool(chosen.why_not(name)) for name in (DENY, PORTS, SCTP, OTHER)] == [False, False, True, False]
     elsewhere = "[sig-node] Pods should be restarted"
@@ -92,6 +92,12 @@ def test_conformance_the_committed_list_has_all_network_specs_and_says_why_it_le
     assert r"'--ginkgo.focus=\[sig-network\]'" in words
     assert words.startswith("e2e.test --provider=skeleton --num-nodes=2 ")
     assert r"'--ginkgo.skip=\[Feature:SCTPConnectivity\]'" in words
+
+
+def test_conformance_what_asks_for_kube_proxy_is_left_out_where_there_is_none() -> None:
+    urls = "[sig-network] Networking should check kube-proxy urls"
+    found = [bool(conformance.selection(mode).why_not(urls)) for mode in ("none", "iptables", "nftables")]
+    assert found == [True, False, False]
 
 
 def test_conformance_the_page_has_a_row_for_each_spec_and_the_reason_of_each_that_is_left_out() -> None:
