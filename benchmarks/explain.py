@@ -20,6 +20,8 @@ from tests.ovs.ovs_process import OvsProcess, ovs_process, until
 TRACES = 100_000
 PACKETS = 100
 """In each cluster."""
+PROGRESS = 5_000
+"""Packets between two lines."""
 
 
 def bridge(ovs: OvsProcess) -> Switch:
@@ -47,10 +49,15 @@ def main() -> None:
             seed += 1
             for one in trial.differences[known:]:
                 print(f"mismatch: {one}", flush=True)
+            if trial.packets % PROGRESS == 0:
+                print(
+                    f"{trial.packets} packets, {trial.node_ports} to NodePorts, next seed {seed}", flush=True
+                )
         switch.close()
     seconds, done = time.monotonic() - begin, trial.packets
     show("explain_traces", "packets", [done])
     show("explain_balanced", "% of packets", [100 * trial.balanced / done])
+    show("explain_node_port", "% of packets", [100 * trial.node_ports / done])
     show("explain_direct", "% of packets", [100 * trial.direct / done])
     show("explain_refused", "% of packets", [100 * trial.refused / done])
     show("explain_by_antrea_rule", "% of packets", [100 * trial.by_antrea / done])

@@ -125,6 +125,8 @@ class Trial:
         self.refused = 0
         self.by_antrea = 0
         self.balanced = 0
+        self.node_ports = 0
+        """Of the balanced."""
         self.direct = 0
         self.explaining = 0.0
         self.differences: list[str] = []
@@ -148,7 +150,9 @@ class Trial:
             self.packets += 1
             self.refused += not wanted.port
             self.by_antrea += wanted.egress is not None or wanted.ingress is not None
-            self.balanced += balanced(world, one.packet) is not None
+            balance = balanced(world, one.packet)
+            self.balanced += balance is not None
+            self.node_ports += balance is not None and bool(balance.node_port)
             if difference:
                 self.mismatches += 1
                 if first is None:
