@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,6 +38,18 @@ INVALID = "; ".join(
     for tool in ("iptables", "ip6tables")
 )
 """kube-proxy's rule, of mode iptables."""
+PROHIBITED = ("EHOSTUNREACH", "EACCES")
+"""What UDP clients of IPv4 and IPv6 are told where there is no Endpoint."""
+FIREWALL = """
+add table inet firewall
+add chain inet firewall input { type filter hook input priority 5; }
+add rule inet firewall input tcp dport 9 counter drop
+add set inet firewall hosts { type ipv4_addr; }
+add element inet firewall hosts { 10.96.0.10, 192.0.2.1 }
+add chain inet firewall nat { type nat hook prerouting priority dstnat; }
+add rule inet firewall nat ip daddr @hosts tcp dport 31999 redirect to :31998
+"""
+"""Of another program: it has addresses of the Service and the Node, and hooks beside those of the agent."""
 
 
 @pytest.fixture
@@ -139,9 +150,9 @@ async def test_what_is_turned_away_and_what_goes_on_as_the_service_changes(node:
             for row in endpoints(OUTSIDE, "n2"):
                 node.facts.drop(ServiceEndpoint, row.key)
             await engine.quiet()
-            deadline = time.monotonic() + LONG
-            while (found := await node.asks("outside", NODES, 30080))[:2] != refused:
-                assert time.monotonic() < deadline, found
+            await node.becomes((*refused, *PROHIBITED), "outside", NODES, 30080)
+            assert await node.asks("near", CLUSTER) == (*refused, *PROHIBITED)
+            assert await node.asks("node", CLUSTER) == (*refused, *PROHIBITED)
 
             node.facts.drop(Service, SERVICE.key)
             await engine.quiet()
@@ -149,6 +160,64 @@ async def test_what_is_turned_away_and_what_goes_on_as_the_service_changes(node:
             assert "30080" not in elements
             assert "198.51.100.9" not in elements
             assert "10.96.0.10" not in node.netns.sh("ip route")
+        assert not engine.errors.counts
+
+
+def rules_of_others(node: Node) -> str:
+    """Without counters and times."""
+    saved = "iptables-save; ip6tables-save; nft -s list table inet firewall"
+    lines = node.netns.sh(saved).splitlines()
+    return "\n".join(line.partition(" [")[0] for line in lines if not line.startswith("#"))
+
+
+async def test_rules_of_other_programs_stay_as_they_are(node: Node) -> None:
+    """While the agent starts, Services come and go, and `proxyAll` is turned off."""
+    node.netns.sh(INVALID)
+    node.netns.sh(f"nft -f - <<'END'\n{FIREWALL}\nEND")
+    before = rules_of_others(node)
+    for row in endpoints(WEB):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, "AntreaProxy", "LoadBalancerModeDSR") as engine:
+        for mode in ("nat", "dsr"):
+            node.facts.put(msgspec.structs.replace(SERVICE, mode=mode))
+            await engine.quiet()
+            assert "30080" in node.netns.sh("nft list table inet antrea")
+            assert rules_of_others(node) == before
+        node.facts.drop(Service, SERVICE.key)
+        node.facts.put(msgspec.structs.replace(PROXY_ALL, antrea_proxy=AntreaProxy()))
+        await engine.quiet()
+        assert "30080" not in node.netns.sh("nft list table inet antrea")
+        assert rules_of_others(node) == before
+        assert not engine.errors.counts
+    assert "firewall" in before
+    assert "KUBE-FORWARD" in before
+
+
+async def test_addresses_that_are_left_out_reach_whoever_has_them(node: Node) -> None:
+    """NodePorts at other addresses than those of `nodePortAddresses`, and a load balancer's with `proxyLoadBalancerIPs: false`."""
+    other = ("192.0.2.77", "2001:db8:2::77")
+    node.netns.sh(f"ip addr add {other[0]}/24 dev eth0; ip addr add {other[1]}/64 dev eth0 nodad")
+    node.netns.sh(
+        f"ip addr add {BALANCED[0]}/32 dev lo; ip addr add {BALANCED[1]}/128 dev lo nodad", node.outside
+    )
+    proxy = AntreaProxy(
+        proxy_all=True,
+        proxy_load_balancer_ips=False,
+        node_port_addresses=(f"{NODES[0]}/32", f"{NODES[1]}/128"),
+    )
+    for row in (SERVICE, *endpoints(WEB)):
+        node.facts.put(row)
+    config = msgspec.structs.replace(PROXY_ALL, antrea_proxy=proxy)
+    async with node.agent(config, "AntreaProxy") as engine:
+        with node.serving(node.pods["web"], SERVER), node.serving(node.outside, SERVER.replace("8080", "80")):
+            assert await node.asks("outside", NODES, 30080) == OUTSIDE * 2
+            assert await node.asks("outside", other, 30080) == ("ECONNREFUSED",) * 4
+            for ip, *sources in zip(BALANCED, NODES, other, strict=True):
+                assert await node.ask("near", ip, "SOCK_STREAM", 80, LONG) in sources
+            node.facts.put(PROXY_ALL)
+            await engine.quiet()
+            await node.becomes(OUTSIDE * 2, "outside", other, 30080)
+            await node.becomes(NEAR * 2, "near", BALANCED)
         assert not engine.errors.counts
 
 

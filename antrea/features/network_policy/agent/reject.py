@@ -103,10 +103,15 @@ def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
         return Way(server, None, host.mac) if server else None
     if found.in_port == host.ofport:
         # For a Pod of this Node, kube-proxy has chosen this destination, and has to undo that in the answer.
-        tunnel = facts.get(OvsPort, TUNNEL_PORT)
-        remote = End(tunnel.ofport if tunnel else host.ofport, host.mac)
-        return Way(server or remote, host, host.mac)
+        return Way(server or End(_remote_port(facts, found, host), host.mac), host, host.mac)
     return Way(server or host, client, client.mac)
+
+
+def _remote_port(facts: Facts, found: PacketIn, host: End) -> int:
+    """By which what is no Pod of this Node answers. Without tunnels all of it is behind the gateway, to which nothing goes that came from it."""
+    if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
+        return tunnel.ofport
+    return host.ofport if _is_balanced(found) else LOCAL_PORT
 
 
 def _end(facts: Facts, host: End, ip: str) -> End | None:
