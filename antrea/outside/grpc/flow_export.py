@@ -36,7 +36,7 @@ class GrpcSession:
             await self._stream.open(host, port, EXPORT, tls, name)
         except (OSError, ValueError, Unavailable) as why:
             await self.close()
-            raise Unavailable(f"{where}: {words(why) or 'no answer'}") from why
+            raise Unavailable(f"{where}: {words(why) if str(why) else 'no answer'}") from why
 
     def expect_open(self) -> None:
         """Raises Unavailable: the session has failed."""
@@ -54,7 +54,7 @@ class GrpcSession:
                     write(record, message.flows.add(), domain=self._domain, now=now)
                 await self._stream.send(message.SerializeToString())
         except (OSError, Unavailable) as why:
-            raise Unavailable(f"flow collector: {words(why) or 'it takes nothing'}") from why
+            raise Unavailable(f"flow collector: {words(why) if str(why) else 'it takes nothing'}") from why
         return len(records)
 
     async def close(self) -> None:

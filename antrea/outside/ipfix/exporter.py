@@ -67,7 +67,7 @@ class CollectorSession:
             await self._send(self._writer.templates(int(record_time())))
         except (OSError, ValueError) as why:
             await self.close()
-            raise Unavailable(f"{where}: {words(why) or 'no answer'}") from why
+            raise Unavailable(f"{where}: {words(why) if str(why) else 'no answer'}") from why
         self._templates_due = time.monotonic() + self._template_seconds
 
     def expect_open(self) -> None:
@@ -89,7 +89,7 @@ class CollectorSession:
                 await self._send([message])
                 sent += count
         except OSError as why:
-            raise Unavailable(f"flow collector: {words(why) or 'it takes nothing'}") from why
+            raise Unavailable(f"flow collector: {words(why) if str(why) else 'it takes nothing'}") from why
         return sent
 
     async def close(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
-from aggregator_world import write_kubeconfig
+from aggregator_world import World, write_kubeconfig
 from certificate_world import api_server
 from free_port import free_port
 from test_flow_aggregator_process import halves, running, sent, until
@@ -17,11 +18,13 @@ from test_flow_aggregator_process import halves, running, sent, until
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
 from antrea.apis.flow import FlowRecord
+from antrea.config.flow_aggregator import FlowCollector, GrpcCollector
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.features.flow_export.connection import ConnectionStore
 from antrea.features.flow_export.settings import Trust
 from antrea.openflow.tracked_connection import tracked_connections
+from antrea.outside.ipfix import exporter
 from antrea.outside.ipfix.collector import Collector
 
 if TYPE_CHECKING:
@@ -202,3 +205,34 @@ async def test_halves_of_nodes_whose_clocks_differ_by_a_minute_are_one_connectio
 def octets(record: FlowRecord) -> tuple[int, int]:
     """As each side counts them."""
     return record.octet_total_count_from_source_node, record.octet_total_count_from_destination_node
+
+
+async def test_a_collector_that_reads_nothing_is_named_and_costs_the_log_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts the connection, and the kernel takes what it has room for."""
+    monkeypatch.setattr(exporter, "PATIENCE", 0.3)
+    with socket.socket() as stuck:
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.bind(("127.0.0.1", 0))
+        stuck.listen()
+        to = FlowCollector(enable=True, address=f"127.0.0.1:{stuck.getsockname()[1]}:tcp")
+        async with api_server({}) as (_, kube):
+            here = World(
+                tmp_path, kube, flow_collector=to, record_buffer_size=500, cluster_id="c1",
+                aggregator_transport_protocol="tcp", grpc_collector=GrpcCollector(enable=False),
+            )  # fmt: skip
+            async with here.running():
+                states = {one.name: one for one in here.aggregator._to.all}
+                collector, log = states["flowCollector"], states["flowLogger"]
+                offered = 0
+                async with asyncio.timeout(60):
+                    while not (collector.trouble and collector.dropped):
+                        for _ in range(100):
+                            offered += 1
+                            here.aggregator._offer(FlowRecord(source_ip="10.0.0.1", source_transport_port=offered % 65536))  # fmt: skip
+                        while log.exported < offered:  # noqa: ASYNC110 (a thread writes the file)
+                            await asyncio.sleep(0)
+                assert "it takes nothing" in collector.trouble
+                assert (log.trouble, log.dropped) == ("", 0)
+                assert here.ports == [number % 65536 for number in range(1, offered + 1)]
