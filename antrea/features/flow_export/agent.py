@@ -5,16 +5,19 @@ The flows that send denied packets are those of policies; the rest is work of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from antrea.apis.crd.flow_export import FlowExporterDestination
+from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.flow_destination import FlowDestination
+from antrea.facts.node import ThisNode
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import SERVICE_WATCH
+from antrea.host.sysctl import Sysctl
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
 GATE = "FlowExporter"
 PATH = "/apis/crd.antrea.io/v1alpha1/flowexporterdestinations"
+KERNEL_COUNTS: Final = ("net/netfilter/nf_conntrack_acct", "net/netfilter/nf_conntrack_timestamp")
+"""Without these, which are off in stock kernels, the kernel's connection tracking has no counters and no times of new connections.
+
+parity: pkg/agent/flowexporter/connections/conntrack_linux.go SetupConntrackParameters
+"""
 
 
 class FlowExport(msgspec.Struct, frozen=True):
@@ -57,9 +65,24 @@ def flow_destination(found: FlowExporterDestination) -> FlowDestination:
     )
 
 
-def flow_export(_: Facts, destination: FlowDestination) -> Iterator[FlowExport]:
-    """Of each destination."""
+def flow_export(facts: Facts, destination: FlowDestination) -> Iterator[FlowExport | Sysctl]:
+    """Of each destination, with what its records are counted by."""
     yield FlowExport(destination)
+    yield from _kernel_counts(facts.need(AgentConfig))
+
+
+def counted_connections(facts: Facts, _: ThisNode) -> Iterator[Sysctl]:
+    """What records for the collector of the configuration are counted by."""
+    config = facts.need(AgentConfig)
+    if config.flow_exporter.enable:
+        yield from _kernel_counts(config)
+
+
+def _kernel_counts(config: AgentConfig) -> Iterator[Sysctl]:
+    """For the kernel datapath; the other one has connections of its own."""
+    if config.ovs_datapath_type == "system":
+        for path in KERNEL_COUNTS:
+            yield Sysctl(path, "1")
 
 
 FEATURES = (
@@ -70,6 +93,6 @@ FEATURES = (
             SERVICE_WATCH,
             Watched(PATH, FlowExporterDestination, FlowDestination, flow_destination, optional=True),
         ),
-        units=(Unit(FlowDestination, flow_export),),
+        units=(Unit(FlowDestination, flow_export), Unit(ThisNode, counted_connections)),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -16,8 +16,9 @@ from antrea.apis.controlplane import (
 from antrea.apis.flow import NANOS, FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import FlowExporter
 from antrea.config.shape import Collector, collector
-from antrea.engine import Facts
+from antrea.engine import Engine, Facts
 from antrea.errors import Invalid
 from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.flow_destination import FlowDestination
@@ -25,6 +26,7 @@ from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
+from antrea.features.flow_export.agent import FEATURES
 from antrea.features.flow_export.connection import SLICE, ConnectionStore, DeniedStore
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, settings
@@ -32,6 +34,7 @@ from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
 from antrea.features.proxy.host import NODE_PORT_IPS
+from antrea.host.sysctl import Sysctl
 from antrea.openflow.fields import SERVICE
 from antrea.openflow.tracked_connection import TrackedConnection, start_time, tracked_connections
 
@@ -411,3 +414,23 @@ def test_timeouts_are_at_least_the_poll_interval_and_unknown_protocols_are_left_
     found = settings(own)
     assert (found.poll, found.active, found.idle, found.stale) == (20, 20, 600, 1200)
     assert found.protocols == {6}
+
+
+@pytest.mark.parametrize(
+    ("datapath", "enable", "objects", "counted"),
+    [("system", True, 0, True), ("system", False, 2, True), ("system", False, 0, False), ("netdev", True, 1, False)],
+)  # fmt: skip
+def test_the_kernels_connection_tracking_counts_while_its_connections_are_exported(
+    datapath: Literal["system", "netdev"], enable: bool, objects: int, counted: bool
+) -> None:
+    exporter = FlowExporter(enable=enable)
+    facts = Facts()
+    facts.put(AgentConfig(ovs_datapath_type=datapath, flow_exporter=exporter))
+    facts.put(ThisNode("n1", ("10.1.0.0/24",)))
+    for number in range(objects):
+        facts.put(FlowDestination(f"d{number}", "", "192.0.2.9:4739", "tcp"))
+    (feature,) = FEATURES
+    put = Engine(facts, feature.units).plan().put
+    found = {one.path: one.value for one in put if isinstance(one, Sysctl)}
+    names = ("net/netfilter/nf_conntrack_acct", "net/netfilter/nf_conntrack_timestamp")
+    assert found == (dict.fromkeys(names, "1") if counted else {})
