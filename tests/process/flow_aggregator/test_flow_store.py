@@ -216,6 +216,40 @@ def test_the_map_and_policies_are_summed_by_their_ends(tmp_path: Path) -> None:
     assert verdicts == [("egress", 2, "shop", "out", (1, 1)), ("ingress", 1, "", "", (0, 1))]
 
 
+QUESTIONS = [
+    ("flows", {}),
+    ("policies", {"step": "1h"}),
+    *(("map", {"by": by}) for by in ("namespace", "workload", "service", "endpoint")),
+    *(
+        ("top", {"by": by})
+        for by in ("source", "destination", "policy", "egress", "egress-source", "namespace")
+    ),
+]
+
+
+def test_no_answer_for_one_namespace_has_anything_of_another(tmp_path: Path) -> None:
+    """Of connections between all pairs of a Namespace that is seen, one that is not, and outside of the cluster."""
+    records = [
+        {
+            "sourcePodNamespace": source, "sourcePodName": source and f"{source}-web", "sourceNodeName": f"{source}-node",
+            "destinationPodNamespace": target, "destinationPodName": target and f"{target}-db", "sourceIP": f"{source}.ip",
+            "destinationIP": f"{target}.ip", "destinationServicePortName": target and f"{target}/db:sql", "octetDeltaCount": 7,
+            "ingressNetworkPolicyName": f"{target}-in", "ingressNetworkPolicyNamespace": target, "ingressNetworkPolicyType": 2,
+            "egressNetworkPolicyName": f"{source}-out", "egressNetworkPolicyNamespace": source, "egressNetworkPolicyType": 2,
+            "egressName": f"{source}-egress", "egressIP": f"{source}.egress", "appProtocolName": "http", "httpVals": f"{source} {target}",
+        }
+        for source in ("shop", "secret", "") for target in ("shop", "secret", "") if source or target
+    ]  # fmt: skip
+    words = [sys.executable, "-c", WRITE, str(tmp_path / "store"), json.dumps(records)]
+    subprocess.run(words, check=True, timeout=60, capture_output=True)
+    asked = [(name, values, who) for who in (None, ["shop"]) for name, values in QUESTIONS]
+    found = [json.dumps(one) for one in ask(tmp_path / "store", *asked)]
+    every, own = found[: len(QUESTIONS)], found[len(QUESTIONS) :]
+    assert [question for question, text in zip(QUESTIONS, every, strict=True) if "secret" not in text] == []
+    assert [question for question, text in zip(QUESTIONS, own, strict=True) if "secret" in text] == []
+    assert [question for question, text in zip(QUESTIONS, own, strict=True) if "shop" not in text] == []
+
+
 def test_a_query_that_the_engine_ends_names_the_limit_and_what_to_ask(tmp_path: Path) -> None:
     slow = "SELECT sleepEachRow(0.2) FROM numbers(20) SETTINGS max_execution_time = 1, max_block_size = 1"
     large = "SELECT groupArray(number) FROM numbers(10000000) SETTINGS max_memory_usage = 1000000"

@@ -15,7 +15,7 @@ from aggregator_world import World
 from aiohttp import web
 from free_port import free_port
 from loopback import client_of
-from test_flow_visibility import ClusterRights, RecordingStore
+from test_flow_visibility import ClusterRights, RecordingStore, namespaces
 
 from antrea.config.flow_aggregator import AggregatorApi, GrpcCollector
 from antrea.flow_aggregator import user_antctl
@@ -56,11 +56,12 @@ def agent_info() -> dict[str, Any]:
 
 
 class ClusterObjects(ClusterRights):
-    """A cluster whose objects `root` may list; `tokens` are those with which it was asked for some."""
+    """A cluster whose objects `root` may list; `tokens` are those with which it was asked for some, `store` has what was seen."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens: set[str] = set()
+        self.store = SeenStore()
         self.lists = {
             "/api/v1/pods": [pod("web", "10.1.0.5"), pod("db", "10.1.0.7")],
             "/api/v1/namespaces/shop/pods": [pod("web", "10.1.0.5"), pod("db", "10.1.0.7")],
@@ -111,7 +112,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, ClusterObjects]]:
             folder, kube, api_server=api, aggregator_transport_protocol="tcp",
             grpc_collector=GrpcCollector(enable=False),
         )  # fmt: skip
-        here.aggregator.store = SeenStore()
+        here.aggregator.store = cluster.store
         async with here.running():
             yield f"https://127.0.0.1:{api.api_port}", cluster
 
@@ -123,7 +124,7 @@ async def asked(url: str, token: str, path: str, body: bytes | None = None) -> t
         for _ in range(300):
             with contextlib.suppress(aiohttp.ClientConnectorError):  # it has not begun to listen
                 async with session.request(
-                    method, f"{url}/flows/{path}", headers=headers, data=body, ssl=False
+                    method, f"{url}/flows/{path}".replace("/?", "?"), headers=headers, data=body, ssl=False
                 ) as found:
                     text = await found.text()
                     return found.status, json.loads(text) if text.startswith("{") else text
@@ -156,6 +157,31 @@ async def test_who_may_see_flows_and_no_policies_is_told_so_and_gets_nothing(tmp
         assert cluster.tokens == {"ann"}
         code, found = await asked(url, "ann", "nodes?namespaces=shop")
         assert (code, "ann may not list" in json.dumps(found)) == (503, True)
+
+
+ASKED_FROM_RECORDS = (
+    "?",
+    "map?by=endpoint&",
+    "top?by=policy&",
+    "policies?",
+    "live?",
+    "recommend?",
+    "replay?",
+)
+"""All that is answered from records, with the query begun."""
+
+
+@pytest.mark.parametrize("path", ASKED_FROM_RECORDS)
+async def test_no_answer_is_made_of_records_of_other_namespaces(tmp_path: Path, path: str) -> None:
+    body = yaml.safe_dump(CLOSED).encode() if path == "replay?" else None
+    async with serving(tmp_path) as (url, cluster):
+        for scope in ("", "namespaces=shop,secret", "namespace=secret", "namespaces=secret&namespace=shop"):
+            code, found = await asked(url, "ann", path + scope, body)
+            assert (code, "cannot list" in json.dumps(found)) == (403, True), (scope, found)
+        assert (cluster.store.asked, cluster.tokens) == ([], set())
+        if path != "live?":  # which ends no answer, and has a test of its own
+            await asked(url, "ann", f"{path}namespaces=shop&namespace=secret", body)
+            assert [namespaces(values) for values in cluster.store.asked] == [[["shop"]]]
 
 
 async def test_policies_are_recommended_and_tried_on_what_was_seen(tmp_path: Path) -> None:
