@@ -19,6 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements/flow-store.txt"
 PATIENCE = 60.0
 PASSWORD = "let me in"
+CLUSTER = (
+    "<clickhouse><tcp_port>9000</tcp_port><remote_servers><{name}><shard><replica><host>localhost</host><port>9000</port>"
+    "</replica></shard></{name}></remote_servers></clickhouse>"
+)
+"""Its one server is this one, by the port that it would have."""
 
 
 def engine_folder() -> Path:
@@ -32,10 +37,14 @@ def engine_folder() -> Path:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, port: int) -> AsyncIterator[None]:
-    """A server on loopback whose rows are below `folder`, and which outlives none of its callers."""
+async def serving(folder: Path, port: int, *, cluster: str = "") -> AsyncIterator[None]:
+    """A server on loopback whose rows are below `folder`, and which outlives none of its callers; alone in this `cluster`."""
     program = ROOT / "antrea/lab/clickhouse_server.py"
-    words = (sys.executable, str(program), str(folder / "data"), f"--port={port}")
+    rows = str(folder / "data")
+    if cluster:
+        (folder / "cluster.xml").write_text(CLUSTER.format(name=cluster))
+        rows += f"?config-file={folder / 'cluster.xml'}"
+    words = (sys.executable, str(program), rows, f"--port={port}")
     secret = {"PYTHONPATH": str(engine_folder()), "CLICKHOUSE_PASSWORD": PASSWORD}
     with (folder / "server.log").open("a") as log:
         process = await asyncio.create_subprocess_exec(

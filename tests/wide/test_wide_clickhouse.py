@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from certificates import SERVER, made
 from clickhouse_engine import PASSWORD, serving
@@ -37,6 +38,13 @@ RECORD = FlowRecord(
     source_ip="2001:db8::5", destination_ip="2001:db8::7", source_pod_name="<script>'\\\n\t\"", octet_total_count=2**63,
     flow_end_seconds=1795422000, cluster_id="c1",
 )  # fmt: skip
+LOCAL_ENGINE = (
+    "ENGINE = MergeTree ORDER BY (timeInserted, flowEndSeconds) TTL timeInserted + INTERVAL 12 HOUR"
+)
+VIEW = (
+    "ENGINE = SummingMergeTree ORDER BY sourcePodName AS "
+    "SELECT sourcePodName, sum(octetTotalCount) AS octets FROM flows_local GROUP BY sourcePodName"
+)
 THEIA = "flowEndSeconds DateTime, sourceIP String, destinationIP String, sourcePodName String, trusted UInt8"
 
 
@@ -141,6 +149,48 @@ async def test_a_table_of_somebody_else_is_widened_and_loses_nothing(
         engine_text = await answer(config, "SELECT engine_full FROM system.tables WHERE name = 'flows'")
         assert "toIntervalYear(100)" in engine_text
         assert "timeInserted" not in engine_text
+
+
+async def test_rows_of_theias_distributed_table_and_its_views_stay(
+    tmp_path: Path, config: ClickHouse
+) -> None:
+    """`flows` leads to `flows_local`, from which views are fed; it lacks what upstream's versions since 1.13 have."""
+    old = [*COLUMNS][: [*COLUMNS].index("clusterUUID")]
+    kinds = {name: COLUMNS[name].replace("LowCardinality(String)", "String") for name in old}
+    kinds |= {"timeInserted": "DateTime DEFAULT now()", "trusted": "UInt8 DEFAULT 0"}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    async with serving(tmp_path, port_of(config), cluster="theia"):
+        for statement in (
+            f"CREATE TABLE flows_local ({columns}) {LOCAL_ENGINE}",
+            f"CREATE MATERIALIZED VIEW flows_pod_view {VIEW}",
+            "CREATE TABLE flows AS flows_local ENGINE = Distributed('theia', currentDatabase(), flows_local, rand())",
+            "INSERT INTO flows (sourceIP, sourcePodName, octetTotalCount, trusted) SELECT '10.0.0.1', 'old', 5, 7",
+        ):
+            await answer(config, statement)
+        await written(
+            config, RECORD, msgspec.structs.replace(RECORD, source_pod_name="old", octet_total_count=6)
+        )
+        rows = "SELECT sourceIP, trusted, clusterUUID, httpVals FROM flows ORDER BY trusted FORMAT JSONCompactEachRow"
+        found = [json.loads(line) for line in (await answer(config, rows)).splitlines()]
+        assert found == [["2001:db8::5", 0, "c1", ""]] * 2 + [["10.0.0.1", 7, "", ""]]
+        for table in ("flows", "flows_local"):
+            names = (
+                await answer(
+                    config, f"SELECT name FROM system.columns WHERE table = '{table}' FORMAT TabSeparated"
+                )
+            ).split()
+            assert {*names} == {"timeInserted", "trusted", *COLUMNS}
+        engines = "SELECT name, engine_full FROM system.tables WHERE name LIKE 'flows%' FORMAT TabSeparated"
+        shown = dict(line.split("\t") for line in (await answer(config, engines)).splitlines())
+        assert (shown["flows"].startswith("Distributed"), "toIntervalHour(12)" in shown["flows_local"]) == (
+            True,
+            True,
+        )
+        view = "SELECT sum(octets) FROM flows_pod_view WHERE sourcePodName = 'old' FORMAT TabSeparated"
+        assert await answer(config, view) == "11\n"
+        await answer(
+            config, "DROP TABLE flows"
+        )  # with threads of its own, which outlive the others of a process that is killed
 
 
 async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are_counted(
