@@ -20,6 +20,8 @@ const FIELDS = [
   ["protocol", "Protocol", "tcp"], ["action", "Action", "denied"], ["policy", "Policy", "namespace/name"], ["egress", "Egress", ""],
   ["limit", "Limit", "100"],
 ];
+// what is asked without a limit
+const LIMITS = { top: "10" };
 // views that have few of the fields
 const ONLY = { recommend: ["since", "until", "namespaces", "namespace"], nodes: ["namespaces"] };
 const LIMITED = ["flows", "top", "egress"];
@@ -48,7 +50,7 @@ function SignIn({ done, why }) {
     <label>Namespaces, if you may not see all
       <input name="namespaces" placeholder="shop,db" value=${place().parameters.namespaces ?? ""} /></label>
     <button class="main">Sign in</button>
-    <p>Such as of <code>kubectl create token NAME</code>. It is kept until this tab is closed.</p>
+    <p>For example, what <code>kubectl create token NAME</code> prints. It is kept until this tab is closed.</p>
   </form></main>`;
 }
 
@@ -65,7 +67,8 @@ function Filters({ view, parameters }) {
   const [draft, setDraft] = useState(parameters);
   // a link or the back button changes the fields; Live leaves what is being typed, and the focus
   useEffect(() => setDraft(parameters), [to(view, { ...parameters, live: "" })]);
-  const fields = FIELDS.filter(([name]) => ONLY[view]?.includes(name) ?? (name !== "limit" || LIMITED.includes(view)));
+  const fields = FIELDS.filter(([name]) => ONLY[view]?.includes(name) ?? (name !== "limit" || LIMITED.includes(view)))
+    .map(([name, title, hint]) => [name, title, name === "limit" ? LIMITS[view] ?? hint : hint]);
   const change = (name, value) => setDraft(before => ({ ...before, [name]: value }));
   const submit = event => { event.preventDefault(); location.hash = to(view, { ...draft, live: parameters.live }); };
   const live = event => { location.hash = to(view, { ...parameters, live: event.target.checked ? "1" : "" }); };

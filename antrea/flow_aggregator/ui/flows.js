@@ -80,11 +80,11 @@ export function Flows({ parameters }) {
     { title: "Destination", cell: flow => pod(flow, "destination", parameters) },
     { title: "Port", number: true, cell: flow => flow.destinationTransportPort || "" },
     { title: "Protocol", cell: flow => protocol(flow.protocolIdentifier) },
-    { title: "Service", cell: flow => shown(flow.destinationServicePortName) },
+    { title: "Service", optional: true, cell: flow => shown(flow.destinationServicePortName) },
     { title: "Bytes", number: true, cell: flow => bytes(flow.octetTotalCount + flow.reverseOctetTotalCount) },
-    { title: "Egress rule", cell: flow => verdict(flow, "egress") },
-    { title: "Ingress rule", cell: flow => verdict(flow, "ingress") },
-    { title: "Egress IP", cell: flow => shown(flow.egressName && `${flow.egressName} ${flow.egressIP}`) },
+    { title: "Egress rule", optional: true, cell: flow => verdict(flow, "egress") },
+    { title: "Ingress rule", optional: true, cell: flow => verdict(flow, "ingress") },
+    { title: "Egress IP", optional: true, cell: flow => flow.egressName && html`${shown(flow.egressName)}<br />${shown(flow.egressIP)}` },
   ];
   return html`<div><${State} state=${state} />${isLive && html`<${Coming} coming=${coming} />`}
     ${(state.answer || rows.length > 0) && html`<${Table} name="flows" columns=${columns}

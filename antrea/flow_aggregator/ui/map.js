@@ -55,6 +55,17 @@ function short(text) {
   return text.length > LABEL ? `${text.slice(0, LABEL - 1)}\u2026` : text;
 }
 
+/** From the source to the target, with a corner for the arrow, which is not where that of the other direction is. */
+function line({ source, target }) {
+  const [x, y] = ["x", "y"].map(axis => source[axis] + 0.62 * (target[axis] - source[axis]));
+  return `M ${source.x} ${source.y} L ${x} ${y} L ${target.x} ${target.y}`;
+}
+
+function Arrow({ name, kind = "" }) {
+  return html`<marker id=${name} class=${kind} viewBox="0 0 10 10" refX="5" refY="5" markerWidth="15" markerHeight="15"
+    markerUnits="userSpaceOnUse" orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" /></marker>`;
+}
+
 /** A node, which leads to the connections of its Namespace, if it has one. */
 function Circle({ node, parameters }) {
   const drawn = html`<circle cx=${node.x} cy=${node.y} r="9" /><text x=${node.x} y=${node.y + 24}>${short(label(node))}</text>`;
@@ -66,12 +77,12 @@ function Circle({ node, parameters }) {
 function Drawing({ answer, parameters }) {
   const places = useRef(new Map());
   const { nodes, links } = useMemo(() => layout(answer, places.current), [answer]);
-  if (!nodes.length) return html`<p>No connection was seen.</p>`;
-  const lines = links.map(one => html`<line class=${one.denied ? "denied" : ""} x1=${one.source.x} y1=${one.source.y}
-    x2=${one.target.x} y2=${one.target.y} stroke-width=${1 + Math.min(6, Math.log10(1 + one.octets) / 2)} />`);
+  if (!nodes.length) return undefined;
+  const lines = links.map(one => html`<path class=${`link ${one.denied ? "denied" : ""}`} d=${line(one)}
+    marker-mid=${`url(#arrow${one.denied ? "-denied" : ""})`} stroke-width=${1 + Math.min(6, Math.log10(1 + one.octets) / 2)} />`);
   const circles = nodes.map(one => html`<${Circle} key=${one.id} node=${one} parameters=${parameters} />`);
-  return html`<svg class="map" viewBox=${box(nodes)} role="group" aria-label="Map of connections; the table below has the same">
-    ${lines}${circles}</svg>`;
+  return html`<div class="scroll"><svg class="map" viewBox=${box(nodes)} role="group" aria-label="Map of connections; the table below has the same">
+    <defs><${Arrow} name="arrow" /><${Arrow} name="arrow-denied" kind="denied" /></defs>${lines}${circles}</svg></div>`;
 }
 
 export function ServiceMap({ parameters }) {
@@ -92,7 +103,7 @@ export function ServiceMap({ parameters }) {
   return html`<div>
     <div class="bar"><label>Show <select value=${by} onChange=${choose}>${Object.entries(CHOICES).map(([key, text]) =>
       html`<option value=${key}>${text}</option>`)}</select></label>
-      <span>A dashed red line has denied connections; width is by bytes.</span></div>
+      <span>Arrows lead to who was asked; a dashed red line has denied connections; width is by bytes.</span></div>
     <${State} state=${state} />
     ${state.answer && html`<${Drawing} answer=${state.answer} parameters=${given} />
       <${Table} name="map" caption="Links" columns=${columns} rows=${state.answer.links} mark=${one => one.denied > 0} />`}

@@ -12,18 +12,35 @@ export function State({ state }) {
   </div>`;
 }
 
+const NONE = "Nothing was seen in that time that these filters let through.";
+
+// characters of a cell up to which it is not broken
+const SHORT = 26;
+
 const kind = one => one.number ? "number" : one.wide ? "wide" : "";
 
-/** `columns` are {title, cell, number, wide}; `cell` makes what is shown of a row, `wide` is for long texts. */
-export function Table({ name, caption, columns, rows, mark }) {
-  const head = columns.map(one => html`<th scope="col" class=${kind(one)}>${one.title}</th>`);
-  const line = row => columns.map(one => html`<td class=${kind(one)}>${one.cell(row)}</td>`);
+/** The text of what a cell shows. */
+function textOf(shown) {
+  if (Array.isArray(shown)) return shown.map(textOf).join("");
+  return shown !== null && typeof shown === "object" ? textOf(shown.props?.children) : String(shown ?? "");
+}
+
+/** `columns` are {title, cell, number, wide, optional}; `cell` makes what is shown of a row, `wide` is for long texts, and an `optional`
+ * one is there if a row has something of it; `none` is shown without rows. */
+export function Table({ name, caption, columns, rows, mark, none = NONE }) {
+  if (!rows.length) return html`<section><p class="none">${none}</p></section>`;
+  const all = rows.map(row => columns.map(one => one.cell(row)));
+  const texts = all.map(cells => cells.map(textOf));
+  const there = columns.map((one, at) => !one.optional || texts.some(cells => cells[at]));
+  const head = columns.map((one, at) => there[at] && html`<th scope="col" class=${kind(one)}>${one.title}</th>`);
+  const line = row => columns.map((one, at) => there[at] &&
+    html`<td class=${`${kind(one)} ${texts[row][at].length > SHORT ? "long" : "short"}`}>${all[row][at]}</td>`);
   return html`<section>
     <div class="bar"><span>Rows: ${rows.length}</span><${Files} name=${name} rows=${rows} /></div>
     <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
       <caption>${caption}</caption>
       <thead><tr>${head}</tr></thead>
-      <tbody>${rows.map(row => html`<tr class=${mark?.(row) ? "denied" : ""}>${line(row)}</tr>`)}</tbody>
+      <tbody>${rows.map((row, at) => html`<tr class=${mark?.(row) ? "denied" : ""}>${line(at)}</tr>`)}</tbody>
     </table></div>
   </section>`;
 }

@@ -58,12 +58,14 @@ export function Recommend({ parameters }) {
     </div>
     ${state.error && html`<p class="trouble" role="alert">${state.error}</p>`}
     ${recommended?.partial && html`<p class="trouble" role="alert">Connections with Namespaces that you may not see are not allowed by these policies.</p>`}
-    ${recommended && html`<${Table} name="recommended" caption="Recommended policies, with what they come from" columns=${POLICIES} rows=${recommended.policies} />
+    ${recommended && html`<${Table} name="recommended" caption="Recommended policies, with what they come from" columns=${POLICIES} rows=${recommended.policies}
+      none="Nothing was seen that could be allowed." />
       <${Lines} title="Left out" lines=${recommended.leftOut} /><${Lines} title="Notes" lines=${recommended.notes} />`}
     <label>Policies to try, recommended or your own
       <textarea name="policies" rows="14" spellcheck="false" value=${policies} onInput=${event => setPolicies(event.target.value)}></textarea></label>
     ${replayed && html`<p role="status">${shown(replayed.summary)}</p>
-      <${Table} name="replayed" caption="Connections that would be judged otherwise" columns=${CHANGES} rows=${replayed.rows} mark=${row => row.after !== "Allow"} />
+      <${Table} name="replayed" caption="Connections that would be judged otherwise" columns=${CHANGES} rows=${replayed.rows} mark=${row => row.after !== "Allow"}
+      none="No connection would be judged otherwise." />
       <${Lines} title="Not judged" lines=${replayed.lacks} />`}
   </div>`;
 }

@@ -9,7 +9,12 @@ const text = (title, key, wide = false) => ({ title, wide, cell: row => shown(ro
 const COLUMNS = {
   http: [
     NUMBER, text("Method", "http_method"), text("Host", "hostname"), text("URL", "url", true),
-    { title: "Status", number: true, cell: row => shown(row.status || "") }, text("Content type", "http_content_type"),
+    { title: "Status", number: true, cell: row => shown(row.status || "") }, text("Protocol", "protocol"), text("Content type", "http_content_type"),
+    { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) }, text("User agent", "http_user_agent", true),
+  ],
+  grpc: [
+    NUMBER, text("Host", "hostname"), text("Method", "url", true), { title: "Status of gRPC", number: true, cell: row => shown(row.grpc_status) },
+    { title: "Status of HTTP", number: true, cell: row => shown(row.status || "") },
     { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) }, text("User agent", "http_user_agent", true),
   ],
   tls: [NUMBER, text("Server name", "sni"), text("Version", "version")],
@@ -26,12 +31,17 @@ function read(row) {
   }
 }
 
+/** What is known of calls of gRPC is more than of other requests of HTTP. */
+function kind(one) {
+  return one.application === "http" && "grpc_status" in one ? "grpc" : one.application;
+}
+
 /** `rows` are the records of one connection, the newest first. */
 export function Requests({ rows }) {
   const found = new Map(rows.toReversed().flatMap(read));
   const all = [...found.values()].sort((one, other) => one.number - other.number);
   return Object.entries(COLUMNS).map(([name, columns]) => {
-    const own = all.filter(one => one.application === name);
+    const own = all.filter(one => kind(one) === name);
     return own.length > 0 && html`<${Table} name="requests-${name}" caption="Requests of this connection: ${name}" columns=${columns} rows=${own} />`;
   });
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import csv
 import json
 import os
 import subprocess
@@ -331,24 +330,6 @@ async def test_a_connection_is_explained_and_policies_are_recommended_and_tried(
                 assert wide <= 0, f"{view} is {wide} pixels wider than {width}"
         assert found == {"explain": [], "recommend": []}
         assert page.errors == []
-
-
-async def test_a_table_is_saved_as_csv_and_json_and_no_value_is_a_formula(tmp_path: Path) -> None:
-    folder = tmp_path / "saved"
-    async with page_of(tmp_path, HOSTILE_RECORD) as (page, url, _):
-        await page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-        await sign_in(page, url, "root")
-        await page.until(f"{ROWS} === 2")
-        for kind in ("csv", "json"):
-            button = f"[...document.querySelectorAll('main button')].find(one => one.textContent === '{kind.upper()}')"
-            await page.value(f"{button}.click()")
-            await until((folder / f"flows.{kind}").exists, f"a file of {kind}")
-    with (folder / "flows.csv").open(newline="") as saved:
-        rows = {row["sourcePodName"]: row for row in csv.DictReader(saved)}
-    assert rows.keys() == {"web", SCRIPT}
-    assert (rows[SCRIPT]["destinationPodName"], rows[SCRIPT]["egressNodeName"]) == (REVERSED, "'=1+1")
-    exact = {row["sourcePodName"]: row for row in json.loads((folder / "flows.json").read_text())}
-    assert (exact[SCRIPT]["egressNodeName"], exact[SCRIPT]["octetTotalCount"]) == ("=1+1", 5000)
 
 
 async def findings(page: Page, judge: str) -> list[str]:
