@@ -1,6 +1,8 @@
 # `make` prints this help; every target works after scripts/bootstrap.
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Compiled modules are kept: without them each of the many programs that tests start compiles all that it imports, half a second of a processor.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := python -m pytest
 BENCH ?= engine
 # Two halves of a tier, which take about as long, at the same time.
