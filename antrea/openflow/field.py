@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import NewType
 
 import msgspec
@@ -18,6 +18,10 @@ _WIDTHS = {"reg": 32, "xxreg": 128, "ct_mark": 32, "ct_label": 128, "pkt_mark": 
 _COUNTS = {"reg": 16, "xxreg": 4}
 
 
+RECENT = 4096
+"""Texts of marks that are kept: of ports and of bits. Those of addresses go again."""
+
+
 @cache
 def register_width(register: str) -> int:
     """Bits of `register`; raises ValueError if OVS has no such register."""
@@ -28,9 +32,31 @@ def register_width(register: str) -> int:
     return _WIDTHS[kind]
 
 
+@lru_cache(RECENT)
 def masked_text(register: str, value: int, mask: int) -> str:
     """`0x1/0xf`, or `0x1` when the mask covers the whole register."""
     return f"{value:#x}" if mask == (1 << register_width(register)) - 1 else f"{value:#x}/{mask:#x}"
+
+
+@lru_cache(RECENT)
+def _match(register: str, text: str) -> Match:
+    return Match(f"{register}={text}")
+
+
+@lru_cache(RECENT)
+def _load(register: str, text: str) -> Action:
+    return Action(f"set_field:{text}->{register}")
+
+
+@cache
+def _nxm(register: str, lo: int, hi: int) -> str:
+    if (lo, hi) == (0, register_width(register) - 1):
+        bits = ""
+    elif lo == hi:
+        bits = str(lo)
+    else:
+        bits = f"{lo}..{hi}"
+    return f"NXM_NX_{register.upper()}[{bits}]"
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -64,13 +90,7 @@ class Field(msgspec.Struct, frozen=True):
     @property
     def nxm(self) -> str:
         """The name that move, load, learn and output use: `NXM_NX_REG0[0..3]`."""
-        if self.width == register_width(self.register):
-            bits = ""
-        elif self.lo == self.hi:
-            bits = str(self.lo)
-        else:
-            bits = f"{self.lo}..{self.hi}"
-        return f"NXM_NX_{self.register.upper()}[{bits}]"
+        return _nxm(self.register, self.lo, self.hi)
 
     def within(self, value: int, mask: int) -> Match:
         """Match some bits of the field only: a prefix of the Endpoint's address."""
@@ -96,8 +116,8 @@ class Mark(msgspec.Struct, frozen=True):
 
     @property
     def match(self) -> Match:
-        return Match(f"{self.field.register}={self._text}")
+        return _match(self.field.register, self._text)
 
     @property
     def load(self) -> Action:
-        return Action(f"set_field:{self._text}->{self.field.register}")
+        return _load(self.field.register, self._text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,6 +43,8 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     tables: tuple[Table, ...]
     ids: dict[str, int]
+    following: dict[str, str]
+    """The next table in its pipeline, of each that is not the last of it."""
 
     @classmethod
     def realise(cls, tables: Iterable[Table]) -> Pipeline:
@@ -53,7 +56,9 @@ class Pipeline(msgspec.Struct, frozen=True):
         for table in wanted.difference(TABLES):
             raise ValueError(f"table {table.name} is not declared")
         numbered = [(n, table) for n, table in enumerate(_ALL) if table in wanted]
-        return cls(tuple(table for _, table in numbered), {table.name: n for n, table in numbered})
+        tables = tuple(table for _, table in numbered)
+        following = {one.name: two.name for one, two in pairwise(tables) if one.pipeline == two.pipeline}
+        return cls(tables, {table.name: n for n, table in numbered}, following)
 
     def id(self, name: str) -> int:
         """Number of a table; raises ValueError if no active feature asked for it."""
@@ -79,10 +84,10 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     def next(self, name: str) -> str:
         """Name of the table after `name` in its pipeline; raises ValueError on the last one."""
-        here, *later = [t for t in self.of(self.table(name).pipeline) if self.ids[t.name] >= self.id(name)]
-        if not later:
-            raise ValueError(f"table {here.name} is the last of its pipeline")
-        return later[0].name
+        self.id(name)
+        if name not in self.following:
+            raise ValueError(f"table {name} is the last of its pipeline")
+        return self.following[name]
 
     def first(self, stage: Stage, name: str) -> str:
         """Name of the first table of `stage`, or of the next stage that has one, in the pipeline of `name`."""

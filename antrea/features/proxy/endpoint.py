@@ -113,7 +113,9 @@ def endpoint_marks(endpoint: ServiceEndpoint) -> tuple[Mark, Mark]:
 @lru_cache(RECENT)
 def _address_mark(ip: str) -> Mark:
     """A bucket and a translation need the same one after the other."""
-    return (ENDPOINT_IP6 if is_ipv6(ip) else ENDPOINT_IP)(int(ip_address(ip)))
+    if is_ipv6(ip):
+        return ENDPOINT_IP6(int(ip_address(ip)))
+    return ENDPOINT_IP(int.from_bytes(map(int, ip.split("."))))
 
 
 def is_remote(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
@@ -133,12 +135,16 @@ def state_of(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> Endpoin
     """As this Node sees it."""
     gates = facts.get(EnabledGates) if endpoint.nodes else None
     by_node = endpoint.nodes if gates is not None and SAME_NODE_GATE in gates else ()
-    return EndpointState(
+    return _state(
         endpoint.state,
         endpoint.node == node.name,
         (zone_of(facts, node) in endpoint.zones) if endpoint.zones else None,
         (node.name in by_node) if by_node else None,
     )
+
+
+_state = lru_cache(RECENT)(EndpointState)
+"""One object for all Endpoints of a kind."""
 
 
 def zone_of(facts: Facts, node: ThisNode) -> str:

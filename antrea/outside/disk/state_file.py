@@ -76,9 +76,10 @@ def lines_in(data: bytes, kind: type[T]) -> Lines:
     """The records of such lines; the last one counts as damaged where its line feed is missing."""
     *lines, rest = data.split(b"\n")
     values, damaged = [], []
+    decoder = msgspec.json.Decoder(kind)
     for number, line in enumerate(lines, start=1):
         try:
-            values.append(_value(line, kind))
+            values.append(_value(line, decoder))
         except (msgspec.DecodeError, ValueError, RecursionError):
             damaged.append(number)
     if rest:
@@ -86,11 +87,11 @@ def lines_in(data: bytes, kind: type[T]) -> Lines:
     return Lines(values, tuple(damaged))
 
 
-def _value(line: bytes, kind: type[T]) -> T:
+def _value(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     text, checksum = line[: -_CHECKSUM - 1], line[-_CHECKSUM:]
     if line[-_CHECKSUM - 1 : -_CHECKSUM] != b" " or checksum != b"%08x" % zlib.crc32(text):
         raise Damaged("the checksum is another one")
-    return msgspec.json.decode(text, type=kind)
+    return decoder.decode(text)
 
 
 def set_aside(path: Path) -> Path:
