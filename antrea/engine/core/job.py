@@ -44,23 +44,40 @@ class BoundUnit:
         self.workload: Workload | None = Workload() if unit.measured_as else None
 
 
+NOTHING: dict[Any, Any] = {}
+"""Stands for empty state of jobs, and is never written: a dict for each would be a third of what a job with numbers takes."""
+
+
 class JobDetails:
     """State that few jobs have."""
 
     __slots__ = ("acts", "due", "ids", "refused", "released_ids", "tries", "withdrawn")
 
     def __init__(self) -> None:
-        self.acts: dict[Any, Any] = {}
+        self.acts: dict[Any, Any] = NOTHING
         """By class, key and cause."""
-        self.ids: frozenset[Any] = frozenset()
-        self.released_ids: dict[Any, None] = {}
+        self.ids: Any = ()
+        """A tuple of few numbers, or a frozenset of many."""
+        self.released_ids: dict[Any, None] = NOTHING
         """Numbers that it no longer uses, but that entries of it, or of what it derived, may still carry."""
-        self.withdrawn: dict[Cell, None] = {}
+        self.withdrawn: dict[Cell, None] = NOTHING
         """Cells that it no longer wants and whose removal it waits for."""
         self.refused: Any = None
         """Why it is held back until `due`: meanwhile it contributes its last applied version."""
         self.due: float = 0.0
         self.tries: int = 0
+
+    def release(self, ref: Any) -> None:
+        """Keep a number that is no longer used until the job is settled."""
+        if self.released_ids is NOTHING:
+            self.released_ids = {}
+        self.released_ids[ref] = None
+
+    def withdraw(self, cell: Cell) -> None:
+        """Wait for the removal of what the cell stands for."""
+        if self.withdrawn is NOTHING:
+            self.withdrawn = {}
+        self.withdrawn[cell] = None
 
 
 class Job:

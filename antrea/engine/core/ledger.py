@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.engine.core.clash import ClashWaiters
 from antrea.engine.core.desired import change, desired, owners_of
-from antrea.engine.core.job import DUE, GONE, OPEN, Job, add_waiter, each
+from antrea.engine.core.job import DUE, GONE, NOTHING, OPEN, Job, add_waiter, each
 from antrea.engine.core.order import Order, Slot
 from antrea.engine.core.place import ORPHANED, TOUCHED, Cell, Table, discard_if_empty
 from antrea.engine.core.reader import stop_reading
@@ -91,7 +91,7 @@ class Ledger:
             for cell, before in left.items():
                 self._change(job, cell, before, None)
                 if cell.readers is not None and not cell.table.is_fact:
-                    job.ensure_details().withdrawn[cell] = None
+                    job.ensure_details().withdraw(cell)
         job.contributed = entries
 
     def _change(self, job: Job, cell: Cell, before: Any, after: Any) -> None:
@@ -253,7 +253,7 @@ class Ledger:
             details.tries = 0
             for ref in details.released_ids:
                 self._facts.ids.give_back(ref)
-            details.released_ids.clear()
+            details.released_ids = NOTHING
             if not (details.ids or details.acts or details.withdrawn):
                 job.details = None
             if self.unrealized:

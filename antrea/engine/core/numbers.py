@@ -25,16 +25,17 @@ def _first(value: Any) -> Any:
 def use_ids(job: Job, used: frozenset[Any], ids: Ids) -> None:
     """From now on `job` uses these numbers; those that it no longer uses are released once it is settled."""
     details = job.ensure_details()
-    if used == details.ids:
+    before = frozenset(details.ids)
+    if used == before:
         return
-    for ref in used - details.ids:
+    for ref in used - before:
         if ref in details.released_ids:
             del details.released_ids[ref]
         else:
             ids.take(ref)
-    for ref in details.ids - used:
-        details.released_ids[ref] = None
-    details.ids = _first(used) if len(used) <= SMALL else used
+    for ref in before - used:
+        details.release(ref)
+    details.ids = _first(tuple(used)) if len(used) <= SMALL else used
 
 
 def inherit_ids(place: Any, released: list[Any], ids: Ids) -> None:
@@ -46,5 +47,5 @@ def inherit_ids(place: Any, released: list[Any], ids: Ids) -> None:
         details = job.ensure_details()
         for ref in released:
             if ref not in details.released_ids and ref not in details.ids:
-                details.released_ids[ref] = None
+                details.release(ref)
                 ids.take(ref)

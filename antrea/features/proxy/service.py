@@ -6,6 +6,7 @@ parity: third_party/proxy/{service,endpointslicecache}.go, pkg/agent/proxy/proxi
 from __future__ import annotations
 
 from ipaddress import ip_network
+from sys import intern
 from typing import TYPE_CHECKING
 
 from antrea.apis import core
@@ -106,15 +107,16 @@ def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
     service = meta.labels.get(SERVICE_LABEL, "")
     if not service:
         return ()
+    own, of = f"{meta.namespace}/{meta.name}", f"{meta.namespace}/{service}"
     return tuple(
         ServiceEndpoint(
-            f"{meta.namespace}/{meta.name}",
-            f"{meta.namespace}/{service}",
+            own,
+            of,
             name,
             protocol,
             address,
             number,
-            endpoint.node_name or "",
+            intern(endpoint.node_name or ""),
             endpoint.conditions.is_ready,
             endpoint.conditions.is_serving,
             endpoint.conditions.terminating is True,
