@@ -40,7 +40,7 @@ SHARED: Final = 8192
 """Texts and addresses whose octets are kept for the next record."""
 LONGEST_SHARED: Final = 96
 """Characters of such a text."""
-SHARED_PARTS: Final = 2048
+SHARED_PARTS: Final = 4096
 """Parts of records whose octets are kept, for each session and family."""
 LONGEST_PART: Final = 512
 """Octets of such a part."""
