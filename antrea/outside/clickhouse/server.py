@@ -74,7 +74,9 @@ class ClickHouseServer:
             known = why.os_error if isinstance(why, aiohttp.ClientConnectorError) else why
             if isinstance(why, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
                 self._tls = None
-            raise Unavailable(f"{self.url}: {str(known) or type(known).__name__}") from why
+            silent = isinstance(why, TimeoutError)
+            nothing = f"no answer within {SECONDS:g} s" if silent else type(known).__name__
+            raise Unavailable(f"{self.url}: {str(known) or nothing}") from why
         if answer.status != 200:
             shown = one_line(text.decode(errors="replace"))[:_SHOWN]
             raise Unavailable(f"{self.url}: {answer.status}: {shown}")

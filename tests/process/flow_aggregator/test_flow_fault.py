@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,9 +22,11 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import FlowCollector, GrpcCollector
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
+from antrea.errors import Unavailable
 from antrea.features.flow_export.connection import ConnectionStore
 from antrea.features.flow_export.settings import Trust
 from antrea.openflow.tracked_connection import tracked_connections
+from antrea.outside.clickhouse import server
 from antrea.outside.ipfix import exporter
 from antrea.outside.ipfix.collector import Collector
 
@@ -236,3 +239,15 @@ async def test_a_collector_that_reads_nothing_is_named_and_costs_the_log_nothing
                 assert "it takes nothing" in collector.trouble
                 assert (log.trouble, log.dropped) == ("", 0)
                 assert here.ports == [number % 65536 for number in range(1, offered + 1)]
+
+
+async def test_a_clickhouse_server_that_does_not_answer_is_named_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        to = server.ClickHouseServer(url, "default", "", "", ssl.create_default_context)
+        with pytest.raises(Unavailable, match=r"no answer within 0\.3 s"):
+            await to.run("SELECT 1")
+        await to.close()
