@@ -47,7 +47,7 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     """Of the source, with the one that the other end sees, if that is another one."""
     snat_port: int = 0
     start: float = 0
-    """In seconds of the epoch; whole ones if it was found at a poll, some time after it began."""
+    """In seconds of the epoch; whole ones if it is not known, as it was found at a poll some time after it began."""
     counts: Counts = (0, 0, 0, 0)
     told: Counts = (0, 0, 0, 0)
     """The counts that were exported last."""
@@ -98,9 +98,11 @@ class Connection(msgspec.Struct, gc=False, eq=False):
 
 
 def _tracked(
-    record: FlowRecord, entry: TrackedConnection, now: float, wall: float, ends: Ends | None
+    record: FlowRecord, entry: TrackedConnection, now: float, polls: tuple[float, float], ends: Ends | None
 ) -> Connection:
-    start = start_time(entry.start) or int(wall)
+    """Found at the second of these polls, where it was not there at the first one; 0: there was none."""
+    before, wall = polls
+    start = start_time(entry.start) or int((before + wall) / 2 if before else wall)
     snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
     return Connection(record, now, wall, entry.key[2], snat_port, start, ends=ends)
 
@@ -206,7 +208,7 @@ class ConnectionStore:
             one = self._found.get(key)
             begins_anew = one is not None and one.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
-                one = self._found[key] = self._begun(entry, record_of(entry), now, wall)
+                one = self._found[key] = self._begun(entry, record_of(entry), now, (before, wall))
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
         for ended in gone:
@@ -220,12 +222,12 @@ class ConnectionStore:
             self._forget(key)
 
     def _begun(
-        self, entry: TrackedConnection, record: FlowRecord | None, now: float, wall: float
+        self, entry: TrackedConnection, record: FlowRecord | None, now: float, polls: tuple[float, float]
     ) -> Connection | None:
         if record is None:
             return None
         ends = Ends(*entry.key[:3], entry.destination, entry.port) if self._requests else None
-        one = _tracked(record, entry, now, wall, ends)
+        one = _tracked(record, entry, now, polls, ends)
         if ends:
             self._by_ends[ends] = one
         return one

@@ -133,6 +133,14 @@ def test_times_of_a_record_are_exact_and_that_of_its_start_only_where_it_is_know
     assert (found.flow_start_seconds, found.flow_start_nanos) == (int(start_time(start) or 1000), nanos)
 
 
+def test_a_connection_that_is_found_at_a_poll_began_halfway_since_the_one_before() -> None:
+    world = World()
+    world.poll(0)
+    world.poll(9, entry(3))
+    [found] = world.store.due(14, 10)
+    assert (found.flow_start_seconds, found.flow_start_nanos) == (1004, 0)
+
+
 def test_a_denied_connection_begins_with_its_first_packet() -> None:
     store = DeniedStore(ACTIVE, IDLE)
     for now in (0.25, 1.5):
