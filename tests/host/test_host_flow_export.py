@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,6 +64,14 @@ def found(got: list[FlowRecord], source: str, port: int, done: RuleAction) -> li
     return [one for one in ends if one.ingress_network_policy_rule_action == done]
 
 
+def kernel_counts() -> set[str]:
+    """Settings without which the kernel datapath has neither counters nor times of connections."""
+    return {
+        Path("/proc/sys/net/netfilter", f"nf_conntrack_{name}").read_text().strip()
+        for name in ("acct", "timestamp")
+    }
+
+
 def expect_allowed(got: list[FlowRecord]) -> None:
     one = found(got, "10.10.0.8", 8099, RuleAction.NONE)[0]
     assert (one.source_pod_name, one.destination_pod_name, one.source_node_name) == (
@@ -73,6 +82,13 @@ def expect_allowed(got: list[FlowRecord]) -> None:
     assert (one.protocol_identifier, one.flow_type) == (6, FlowType.INTRA_NODE)
     one = found(got, OUTSIDE[1], 8099, RuleAction.NONE)[0]
     assert (one.destination_ip, one.flow_type) == (WEB[1], FlowType.FROM_EXTERNAL)
+
+
+async def test_the_kernel_counts_the_connections_of_its_datapath_that_are_exported(node: PolicyNode) -> None:
+    config = msgspec.structs.replace(exporting_to(1, node), ovs_datapath_type="system")
+    assert kernel_counts() == {"0"}
+    async with node.agent(config, "FlowExporter"):
+        assert kernel_counts() == {"1"}
 
 
 @pytest.mark.parametrize("action", ["Drop", "Reject"])
