@@ -61,7 +61,7 @@ class ClickHouseOutput:
         if not self._is_ready:
             await prepare(self._store, self._retention)
             self._is_ready = True
-        rows = _ENCODER.encode_lines([values_of(one) for one in records])
+        rows = _ENCODER.encode_lines(map(values_of, records))
         await self._store.insert(TABLE, WRITTEN, rows)
 
     async def close(self) -> None:
