@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,13 +11,17 @@ import pytest
 from policy_node import NODES, OUTSIDE, WEB
 from proxy_node import BALANCED, LONG, PROXY_ALL, SERVER, SERVICE, Node, endpoints
 
+from antrea.agent import unrealized_feed
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, Transport
+from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from conftest import Namespaces
+
+    from antrea.engine import Engine
 
 NO_TUNNELS = msgspec.structs.replace(PROXY_ALL, traffic_encap_mode="noEncap")
 PEER = ("192.0.2.2", "2001:db8:2::2")
@@ -34,6 +40,8 @@ ANSWERS_FROM_THERE = SERVER.replace(
 """,
 ).replace("def echo():", "def echo():\n    udp.setsockopt(41, socket.IPV6_RECVPKTINFO, 1)")
 """Over UDP, too, from the address that was asked."""
+DIRECT_SERVER = ANSWERS_FROM_THERE.replace("8080", "80")
+DSR_GATES = ("AntreaProxy", "LoadBalancerModeDSR")
 KINDS = ("SOCK_STREAM", "SOCK_DGRAM")
 
 
@@ -76,6 +84,22 @@ class Segment(Node):
         mac = self.mac_of("eth0", self.peer)
         self.facts.put(AgentNode("n2", PEER, PEER, pod_cidrs=("10.10.1.0/24", "fd00:10:1::/64"), mac=mac))
         self.netns.sh(INVALID)
+
+    def put_endpoint_on_the_peer(self) -> None:
+        """Behind a Service whose addresses it has, too."""
+        held = [f"ip addr add {ip}/{128 if ':' in ip else 32} dev lo" for ip in (*BALANCED, *REMOTE)]
+        self.netns.sh("; ".join(held), self.peer)
+        for row in (msgspec.structs.replace(SERVICE, mode="dsr"), *endpoints(REMOTE, "n2")):
+            self.facts.put(row)
+
+    @contextlib.asynccontextmanager
+    async def following(self, engine: Engine) -> AsyncIterator[None]:
+        """What an agent has beside its engine: refusals become facts."""
+        work = asyncio.create_task(unrealized_feed.follow(engine, self.facts))
+        try:
+            yield
+        finally:
+            work.cancel()
 
 
 @pytest.fixture
@@ -147,3 +171,35 @@ async def test_what_is_for_a_node_that_is_not_known_goes_nowhere(segment: Segmen
         assert shown.index("chain hops-4") > 0
         assert "priority raw - 10" in shown
         assert not engine.errors.counts
+
+
+async def test_where_nft_refuses_the_rules_packets_are_translated_until_it_takes_them(
+    segment: Segment,
+) -> None:
+    """It refuses those that name a card that is not there, as it does where the kernel has no module for them."""
+    node, told = segment, list[str]()
+    node.put_endpoint_on_the_peer()
+    link = node.facts.need(Transport)
+    node.facts.put(msgspec.structs.replace(link, interface="card", device="card"))
+    ways = [
+        f"ip route add {cidr} via {hop}"
+        for cidr, hop in zip(("10.10.1.0/24", "fd00:10:1::/64"), PEER, strict=True)
+    ]
+    node.netns.sh("; ".join(ways))
+
+    async def tell(act: PathRefused) -> None:
+        told.append(act.message)
+
+    async with (
+        node.agent(NO_TUNNELS, *DSR_GATES, more={PathRefused: tell}) as engine,
+        node.following(engine),
+    ):
+        await node.until(lambda: "IPv4 and IPv6" in refusal_text(node.facts))
+        with node.serving(node.peer, DIRECT_SERVER), node.serving(node.peer, ANSWERS_FROM_THERE):
+            await node.becomes(NODES * 2, "outside", BALANCED)
+            assert "IPv4 and IPv6" in told[-1]
+            assert "served in mode nat" in told[-1]
+            node.netns.sh("ip link set eth0 name card")
+            await node.until(lambda: not refusal_text(node.facts))
+            # one that begins while the way changes does not go on
+            await node.becomes(OUTSIDE * 2, "outside", BALANCED, seconds=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from antrea.agent.api.view import NotFound
 from antrea.agent.part import Part
@@ -23,6 +23,7 @@ from antrea.errors import Invalid
 from antrea.facts.service import EarlierConnection
 from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.dsr import ModeUnavailable
+from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.host.udp_binding import UdpBinding
 from antrea.openflow.fields import PacketIn as Category
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from antrea.engine import Act, Engine, Feed, Sink
     from antrea.facts.service import HealthCheck
     from antrea.openflow.packet_in import PacketIn
+    from antrea.outside.http.handlers import Check
+
+NO_MODE: Final = "LoadBalancerModeUnavailable"
+"""Reason of Events of Services and Nodes, and a condition of the agent."""
 
 
 class ProxyPart(Part):
@@ -65,7 +70,14 @@ class ProxyPart(Part):
         return {UdpBinding: self._stale}
 
     def acts(self) -> Mapping[type[Act], Handler]:
-        return {ExternalIPConflict: self._conflict, ModeUnavailable: self._no_mode}
+        return {
+            ExternalIPConflict: self._conflict,
+            ModeUnavailable: self._no_mode,
+            PathRefused: self._refused,
+        }
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {NO_MODE: lambda: refusal_text(self._agent.facts)}
 
     async def run(self) -> None:
         self._engine = self._agent.engine()
@@ -115,7 +127,10 @@ class ProxyPart(Part):
 
     async def _no_mode(self, act: ModeUnavailable) -> None:
         about = ObjectReference("Service", act.name, act.namespace, act.uid)
-        self._agent.record("LoadBalancerModeUnavailable", act.message, warning=True, about=about)
+        self._agent.record(NO_MODE, act.message, warning=True, about=about)
+
+    async def _refused(self, act: PathRefused) -> None:
+        self._agent.record(NO_MODE, act.message, warning=True)
 
     def _not_listening(self, message: str, check: HealthCheck | None) -> None:
         about = ObjectReference("Service", check.name, check.namespace, check.uid) if check else None

@@ -273,6 +273,12 @@ def external_ips(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", message, "ip neigh; ip -s link")
 
 
+def load_balancer_mode(node: NodeState) -> Iterator[FindingText]:
+    """Rules without which direct server return between Nodes without tunnels is none."""
+    if message := (node.conditions or {}).get("LoadBalancerModeUnavailable"):
+        yield FindingText("warning", message, "modprobe -a nft_dup_ipv4 nft_dup_ipv6")
+
+
 def fqdn_cache(node: NodeState) -> Iterator[FindingText]:
     """Domain names of which more would be forgotten."""
     if message := (node.conditions or {}).get("FqdnCacheNearlyFull"):
@@ -320,6 +326,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "traffic-control": (traffic_control, ("conditions",)),
     "strict-arp": (strict_arp, ("conditions",)),
     "external-ips": (external_ips, ("conditions",)),
+    "load-balancer-mode": (load_balancer_mode, ("conditions",)),
     "fqdn-cache": (fqdn_cache, ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),

@@ -37,6 +37,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "L7FlowEngineMissing",
             "StrictARPMissing",
             "ExternalIPsUnheard",
+            "LoadBalancerModeUnavailable",
             "FqdnCacheNearlyFull",
             "PodsUnreachable",
             "ServicesUnserved",

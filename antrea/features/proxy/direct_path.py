@@ -1,7 +1,8 @@
 """The way of packets that an Endpoint answers directly to the Node of that Endpoint, as they came.
 
 Through the tunnel; or, without tunnels, to a Node on the same network: the switch hands the packet back to the host with a source
-MAC that stands for this Node, and the host sends it there. Between Nodes with routers between them it has no such way.
+MAC that stands for this Node, and the host sends it there. Between Nodes with routers between them it has no such way, nor
+where nft refuses the host's rules for it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
@@ -17,7 +19,9 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import tunnel_way
 from antrea.features.node_route.way import direct_hop, tunnel_end
 from antrea.features.proxy.external_address import networks_of
+from antrea.features.proxy.host import proxies_all
 from antrea.host.carrier import hop_mac
+from antrea.host.nft import NftHops
 from antrea.host.pod_cidr import held
 from antrea.openflow.action import goto, set_eth_dst, set_eth_src
 from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, TO_GATEWAY_REG_MARK
@@ -25,6 +29,8 @@ from antrea.openflow.match import dl_dst
 from antrea.openflow.tables import L3_DEC_TTL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.engine import Facts
     from antrea.facts.service import ServiceEndpoint
     from antrea.openflow.field import Action, Match
@@ -57,6 +63,46 @@ def neighbour(facts: Facts, peer: PeerNode, *, ipv6: bool) -> str:
     return direct_hop(link, peer, ipv6=ipv6)
 
 
+def without_tunnel(facts: Facts) -> AgentConfig | None:
+    """The configuration, if it has neither tunnels nor kube-proxy."""
+    config = proxies_all(facts)
+    return config if config is not None and not config.has_tunnel else None
+
+
+def ipv4_hops(facts: Facts, node: ThisNode) -> Iterator[NftHops]:
+    """From the switch to other Nodes over IPv4."""
+    return _hops(facts, node, ipv6=False)
+
+
+def ipv6_hops(facts: Facts, node: ThisNode) -> Iterator[NftHops]:
+    """From the switch to other Nodes over IPv6."""
+    return _hops(facts, node, ipv6=True)
+
+
+HOP_UNITS = (Unit(ThisNode, ipv4_hops), Unit(ThisNode, ipv6_hops))
+"""Jobs of their own: nft may refuse one family alone, as a kernel has a module for each."""
+
+
+def _hops(facts: Facts, node: ThisNode, *, ipv6: bool) -> Iterator[NftHops]:
+    config, link = without_tunnel(facts), facts.get(Transport)
+    if config is None or link is None or ipv6 not in node.families:
+        return
+    if facts.get(OvsPort, config.host_gateway) is None:
+        return
+    hops = (
+        (hop_mac(facts.id(HOPS, peer.name)), hop)
+        for peer in facts.all(PeerNode)
+        if (hop := neighbour(facts, peer, ipv6=ipv6))
+    )
+    yield NftHops(ipv6=ipv6, dev=config.host_gateway, out=link.device, hops=tuple(sorted(hops)))
+
+
+def refused(facts: Facts, *, ipv6: bool) -> str:
+    """Why nft refuses the rules that hand packets of a family to other Nodes; empty: it does not."""
+    why = next((row.why for row in facts.refusals(HOP_UNITS[ipv6])), "")
+    return why.rpartition(": ")[2]  # nft's own words, without the entry's name
+
+
 def has_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
     """Whether packets of a family get to another Node as they came."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
@@ -64,7 +110,7 @@ def has_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
         return False
     if config.has_tunnel:
         return tunnel_end(node, peer) is not None
-    return bool(neighbour(facts, peer, ipv6=ipv6))
+    return bool(neighbour(facts, peer, ipv6=ipv6)) and not refused(facts, ipv6=ipv6)
 
 
 def passed_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> list[Action]:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import LINK, NodeAnnotation
 from antrea.config.agent import AgentConfig
-from antrea.engine import Unit
+from antrea.engine import Act, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.node_route.way import shared_cidrs
-from antrea.features.proxy.direct_path import GATE, HOPS, PASSED_MAC, neighbour
+from antrea.features.proxy.direct_path import GATE, HOP_UNITS, PASSED_MAC, refused, without_tunnel
+from antrea.features.proxy.dsr import DSR
 from antrea.features.proxy.dsr_node_port import NODE_PORTS, PEERS
-from antrea.features.proxy.host import EXTERNAL_IPS, proxies_all
+from antrea.features.proxy.host import EXTERNAL_IPS
 from antrea.host.carrier import hop_mac
-from antrea.host.nft import NftElement, NftHops, NftRule, NftSet
+from antrea.host.nft import NftElement, NftRule, NftSet
 from antrea.host.route import Neighbour, Route, RoutingRule
 from antrea.openflow.action import DROP, IN_PORT, goto
 from antrea.openflow.cookie import Category
@@ -49,13 +50,28 @@ PEER_MACS = "peer-node-mac"
 PASSED_IPS = ("169.254.0.249", "fc01::aabb:ccdd:eefb")
 """Next hop on antrea-gw0 of packets that another Node passed on, in IPv4 and IPv6."""
 TABLE, RULE_PRIORITY = 100, 299
+FAMILIES = ("IPv4", "IPv6")
 flow = flows_of(Category.SERVICE)
 
 
-def without_tunnel(facts: Facts) -> AgentConfig | None:
-    """The configuration, if it has neither tunnels nor kube-proxy."""
-    config = proxies_all(facts)
-    return config if config is not None and not config.has_tunnel else None
+class PathRefused(Act, frozen=True):
+    """Write an Event of the Node: it cannot hand packets to other Nodes as they came."""
+
+    message: str
+
+
+def refusal_text(facts: Facts) -> str:
+    """Which rules nft refuses, why, and what comes of it; empty: it refuses none."""
+    found = {name: why for ipv6, name in enumerate(FAMILIES) if (why := refused(facts, ipv6=bool(ipv6)))}
+    if not found:
+        return ""
+    link = facts.get(Transport)
+    modules = " and ".join(f"nft_dup_{name.lower()}" for name in found)
+    return (
+        f"nft refuses the rules of {' and '.join(found)} that pass packets on to other Nodes ({next(iter(found.values()))}): "
+        f"packets to Endpoints there are served in mode nat instead of {DSR}; the rules need kernel module {modules}"
+        + (f" and interface {link.device}" if link else "")
+    )
 
 
 # units
@@ -69,21 +85,20 @@ def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
         yield NodeAnnotation(node.name, LINK, text)
 
 
-def passed_on(facts: Facts, node: ThisNode) -> Iterator[NftHops | NftRule]:
-    """From the switch to other Nodes; what is for none of them goes nowhere."""
-    config, link = without_tunnel(facts), facts.get(Transport)
-    if config is None or link is None or facts.get(OvsPort, config.host_gateway) is None:
+def unknown_node(facts: Facts, node: ThisNode) -> Iterator[NftRule]:
+    """What the switch hands back for no Node of the hops goes nowhere; a job of its own: it stands also if nft refuses the hops."""
+    config = without_tunnel(facts)
+    if config is None or facts.get(Transport) is None or facts.get(OvsPort, config.host_gateway) is None:
         return
-    gateway = config.host_gateway
-    for ipv6 in sorted(node.families):
-        hops = (
-            (hop_mac(facts.id(HOPS, peer.name)), hop)
-            for peer in facts.all(PeerNode)
-            if (hop := neighbour(facts, peer, ipv6=ipv6))
-        )
-        yield NftHops(ipv6=ipv6, dev=gateway, out=link.device, hops=tuple(sorted(hops)))
-    text = f'iifname "{gateway}" ether saddr {hop_mac(0)}-{hop_mac(0xFFFFFFFF)} drop'
+    text = f'iifname "{config.host_gateway}" ether saddr {hop_mac(0)}-{hop_mac(0xFFFFFFFF)} drop'
     yield NftRule(chain="prerouting-raw", name="no Node that is not known", text=text, order=1)
+
+
+def refused_path(facts: Facts, node: ThisNode) -> Iterator[PathRefused]:
+    """While nft refuses rules of a family."""
+    if message := refusal_text(facts):
+        families = tuple(ipv6 for ipv6 in (False, True) if refused(facts, ipv6=ipv6))
+        yield PathRefused("hops", families, message=message)
 
 
 def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | RoutingRule | Route | Neighbour]:
@@ -143,7 +158,9 @@ FEATURE = AgentFeature(
     within="AntreaProxy",
     units=(
         Unit(Transport, link_annotation),
-        Unit(ThisNode, passed_on),
+        *HOP_UNITS,
+        Unit(ThisNode, unknown_node),
+        Unit(ThisNode, refused_path),
         Unit(ThisNode, passed_in),
         Unit(PeerNode, peer_mac),
         Unit(ThisNode, returned_flows),

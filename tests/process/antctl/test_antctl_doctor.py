@@ -154,6 +154,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"conditions": {"FqdnCacheNearlyFull": "nearly"}}, [("fqdn-cache", "warning", "kubectl -n kube-system exec antrea-agent-x -c antrea-agent -- antctl get fqdncache")]),
         ({"conditions": {"StrictARPMissing": "every Node answers"}}, [("strict-arp", "error", STRICT_ARP)]),
         ({"conditions": {"ExternalIPsUnheard": "no neighbour answers"}}, [("external-ips", "error", "ip neigh; ip -s link")]),
+        ({"conditions": {"LoadBalancerModeUnavailable": "nft refuses"}}, [("load-balancer-mode", "warning", "modprobe -a nft_dup_ipv4 nft_dup_ipv6")]),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
         ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
     ],

@@ -17,16 +17,19 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service, ServiceEndpoint
+from antrea.facts.unrealized import Unrealized
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.proxy.agent import FEATURE
-from antrea.features.proxy.direct_path import GATE
+from antrea.features.proxy.direct_path import GATE, HOP_UNITS
 from antrea.features.proxy.dsr import FEATURE as DSR
 from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.dsr_no_tunnel import FEATURE as DSR_NO_TUNNEL
+from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.host.nft import NftElement, NftHops, NftRule
 from antrea.host.route import Route, RoutingRule
+from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 
 OWN, HOST = ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.2", "2001:db8:2::2")
@@ -44,6 +47,8 @@ WEB = Service(
     created="2026-01-01T00:00:00Z",
 )
 REMOTE = ServiceEndpoint("a/w-4", "a/web", "http", "TCP", "10.10.1.12", 8080, "n2", True, True, False)
+HOP = "02:eb:00:00:00:01"
+"""Of n2, for the host."""
 UNITS = [unit for one in (NODE_ROUTE, FEATURE, DSR, DSR_NODE_PORT, DSR_NO_TUNNEL) for unit in one.units]
 
 
@@ -187,3 +192,35 @@ def test_of_what_a_node_may_write_into_its_annotation_only_a_mac_of_one_host_cou
     )
     assert row is not None
     assert row.mac == mac
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_where_nft_refuses_the_hops_of_a_family_its_packets_are_translated_and_the_node_is_told(
+    ipv6: bool,
+) -> None:
+    """The rule that drops what is for no Node stands all the same."""
+    facts, engine = world(msgspec.structs.replace(WEB, mode="dsr"))
+    assert direct(standing(engine)) == {False: True, True: True}
+    assert refusal_text(facts) == ""
+    facts.put(Unrealized(HOP_UNITS[ipv6].name, "self", "No such file or directory"))
+    plan = engine.plan()
+    (told,) = [act for act in plan.acts if isinstance(act, PathRefused)]
+    assert told.message == refusal_text(facts)
+    family = ("IPv4", "IPv6")[ipv6]
+    assert (
+        f"the rules of {family} that pass packets on to other Nodes (No such file or directory)"
+        in told.message
+    )
+    assert f"nft_dup_{family.lower()} and interface eth0" in told.message
+    found = standing(engine)
+    assert direct(found) == {ipv6: False, not ipv6: True}
+    assert sum(isinstance(one, NftHops) for one in found) == 2
+    assert any(isinstance(one, NftRule) and one.name == "no Node that is not known" for one in found)
+    facts.replace(Unrealized, [])
+    assert direct(standing(engine)) == {False: True, True: True}
+
+
+def direct(entries: list[Any]) -> dict[bool, bool]:
+    """By family, whether the switch hands packets back to the host for Node n2."""
+    shown = [one for one in entries if isinstance(one, Flow) and HOP in " ".join(one.actions)]
+    return {ipv6: any(("ipv6" in one.match) == ipv6 for one in shown) for ipv6 in (False, True)}
