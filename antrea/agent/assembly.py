@@ -63,7 +63,7 @@ from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
 from antrea.outside.log import klog
 from antrea.outside.netlink.entry import KINDS as NETLINK_KINDS
-from antrea.outside.netlink.host_feed import address_feed
+from antrea.outside.netlink.host_feed import address_feed, link_feed
 from antrea.outside.netlink.link_watch import LinkWatch
 from antrea.outside.netlink.netns import NetnsWorker
 from antrea.outside.netlink.sink import NetlinkSink
@@ -333,6 +333,7 @@ class Agent:
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
             "addresses": address_feed(),
+            "interfaces": link_feed(),
             **self.role.feeds(prepared, self),
         }
         connected = Connected(db, prepared.node)

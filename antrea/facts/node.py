@@ -77,7 +77,7 @@ class LocalAddress(Fact, frozen=True):
 
 
 class LocalLink(Fact, frozen=True):
-    """An interface of this Node; the netlink feed of the feature that needs it writes it."""
+    """An interface of this Node; the netlink feed writes it."""
 
     name: str
     index: int

@@ -191,6 +191,8 @@ class NftHops(msgspec.Struct, frozen=True, kw_only=True):
     ipv6: bool
     dev: str = ""
     out: str = ""
+    instance: int = 0
+    """Index of `out`: another one for an interface that was made anew under its name, as rules hold the index; 0: it is not there, or not read back."""
     hops: tuple[tuple[str, str], ...] = ()
     """MAC and neighbour, sorted."""
     category: int = 0

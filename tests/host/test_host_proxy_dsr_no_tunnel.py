@@ -13,8 +13,9 @@ from proxy_node import BALANCED, LONG, PROXY_ALL, SERVER, SERVICE, Node, endpoin
 
 from antrea.agent import unrealized_feed
 from antrea.facts.member import AgentNode
-from antrea.facts.node import LocalAddress, Transport
+from antrea.facts.node import LocalAddress, LocalLink, Transport
 from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
+from antrea.outside.netlink.host_feed import link_feed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -92,14 +93,24 @@ class Segment(Node):
         for row in (msgspec.structs.replace(SERVICE, mode="dsr"), *endpoints(REMOTE, "n2")):
             self.facts.put(row)
 
+    def make_card_anew(self) -> None:
+        """Under its name and with its MAC, as a driver that is loaded again does it."""
+        mac = self.mac_of("eth0")
+        self.netns.sh("ip link del eth0")
+        self.cable("eth0", self.outside, [f"{NODES[0]}/24", f"{NODES[1]}/64"])
+        self.netns.sh(f"ip link set eth0 address {mac}")
+        self.netns.sh("ip link set eth0 master br0", self.outside)
+
     @contextlib.asynccontextmanager
     async def following(self, engine: Engine) -> AsyncIterator[None]:
-        """What an agent has beside its engine: refusals become facts."""
-        work = asyncio.create_task(unrealized_feed.follow(engine, self.facts))
+        """What an agent has beside its engine: interfaces, and refusals, become facts."""
+        runs = (link_feed().run(self.facts), unrealized_feed.follow(engine, self.facts))
+        work = [asyncio.create_task(one) for one in runs]
         try:
             yield
         finally:
-            work.cancel()
+            for task in work:
+                task.cancel()
 
 
 @pytest.fixture
@@ -171,6 +182,22 @@ async def test_what_is_for_a_node_that_is_not_known_goes_nowhere(segment: Segmen
         assert shown.index("chain hops-4") > 0
         assert "priority raw - 10" in shown
         assert not engine.errors.counts
+
+
+async def test_packets_are_passed_on_by_a_card_that_was_made_anew_under_its_name(segment: Segment) -> None:
+    """Rules hold the index of the card, which is another one then."""
+    node = segment
+    node.put_endpoint_on_the_peer()
+    async with node.agent(NO_TUNNELS, *DSR_GATES) as engine, node.following(engine):
+        await node.until(lambda: node.facts.get(LocalLink, "eth0") is not None)
+        await engine.quiet()
+        with node.serving(node.peer, DIRECT_SERVER):
+            assert await node.asks("outside", BALANCED) == OUTSIDE * 2
+            before = node.facts.need(LocalLink, "eth0")
+            node.make_card_anew()
+            await node.until(lambda: node.facts.get(LocalLink, "eth0") not in (None, before))
+            await engine.quiet()
+            await node.becomes(OUTSIDE * 2, "outside", BALANCED)
 
 
 async def test_where_nft_refuses_the_rules_packets_are_translated_until_it_takes_them(

@@ -15,7 +15,6 @@ from antrea.features.traffic_control.agent import GATE, RecordTrouble, steering_
 from antrea.features.traffic_control.row import SteeredPod, Steering, steered_pod, steerings_of
 from antrea.features.traffic_control.switch_port import obstacle, usable
 from antrea.outside.kube.resource_feed import ResourceFeed
-from antrea.outside.netlink.host_feed import link_feed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +39,7 @@ class TrafficControlPart(Part):
         feed = ResourceFeed(
             self._agent.kube, "/api/v1/pods", core.Pod, fact=SteeredPod, row=steered_pod, query=here
         )
-        return {"Pods with labels": feed, "interfaces": link_feed()}
+        return {"Pods with labels": feed}
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {RecordTrouble: self._record}

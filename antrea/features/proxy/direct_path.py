@@ -13,7 +13,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode
-from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.node import LocalLink, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import tunnel_way
@@ -94,7 +94,14 @@ def _hops(facts: Facts, node: ThisNode, *, ipv6: bool) -> Iterator[NftHops]:
         for peer in facts.all(PeerNode)
         if (hop := neighbour(facts, peer, ipv6=ipv6))
     )
-    yield NftHops(ipv6=ipv6, dev=config.host_gateway, out=link.device, hops=tuple(sorted(hops)))
+    card = facts.get(LocalLink, link.device)
+    yield NftHops(
+        ipv6=ipv6,
+        dev=config.host_gateway,
+        out=link.device,
+        instance=card.index if card else 0,
+        hops=tuple(sorted(hops)),
+    )
 
 
 def refused(facts: Facts, *, ipv6: bool) -> str:

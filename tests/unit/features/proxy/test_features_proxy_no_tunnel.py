@@ -14,7 +14,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
-from antrea.facts.node import ThisNode, Transport
+from antrea.facts.node import LocalLink, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.facts.unrealized import Unrealized
@@ -224,3 +224,13 @@ def direct(entries: list[Any]) -> dict[bool, bool]:
     """By family, whether the switch hands packets back to the host for Node n2."""
     shown = [one for one in entries if isinstance(one, Flow) and HOP in " ".join(one.actions)]
     return {ipv6: any(("ipv6" in one.match) == ipv6 for one in shown) for ipv6 in (False, True)}
+
+
+def test_hops_are_made_anew_for_a_card_that_was_made_anew_under_its_name() -> None:
+    facts, engine = world()
+    facts.put(LocalLink("eth0", 7))
+    assert {one.instance for one in standing(engine) if isinstance(one, NftHops)} == {7}
+    facts.put(LocalLink("eth0", 9))
+    assert {one.instance for one in engine.plan().put if isinstance(one, NftHops)} == {9}
+    facts.drop(LocalLink, "eth0")
+    assert {one.instance for one in engine.plan().put if isinstance(one, NftHops)} == {0}
