@@ -77,18 +77,18 @@ def balanced(
     objects = service(name, ports, kernel.addresses("web"), type="LoadBalancer", **spec)
     named = ",".join(one["metadata"]["name"] for one in pools)
     objects[0]["metadata"]["annotations"] = {"service.antrea.io/external-ip-pool": named}
-    made = apply(node, *pools, *objects)
+    made = apply(*pools, *objects)
     try:
         with serving(kernel.netns("web"), {PORT: greeting}):
             yield
     finally:
         for one in reversed(made):
-            kubectl(node, "delete", one["kind"], one["metadata"]["name"], "--wait=false")
+            kubectl("delete", one["kind"], one["metadata"]["name"], "--wait=false")
 
 
 def given(node: KernelNode, name: str) -> set[str]:
     """The addresses in the status of a Service."""
-    found = json.loads(kubectl(node, "get", "service", name, "-o", "json"))
+    found = json.loads(kubectl("get", "service", name, "-o", "json"))
     return {one["ip"] for one in found["status"]["loadBalancer"].get("ingress", ())}
 
 
@@ -161,7 +161,7 @@ def arp_answers(ip: str) -> set[str]:
 
 def is_told(node: KernelNode, ip: str) -> bool:
     """Whether the Node's condition on strictARP names the address; "": whether there is none."""
-    found = json.loads(kubectl(node, "get", "antreaagentinfo", node.name, "-o", "json"))
+    found = json.loads(kubectl("get", "antreaagentinfo", node.name, "-o", "json"))
     conditions = {one["type"]: one for one in found.get("agentConditions", ())}
     told = conditions.get("StrictARPMissing", {})
     if told.get("status") != "True":
@@ -172,7 +172,7 @@ def is_told(node: KernelNode, ip: str) -> bool:
 def strict_arp_events(node: KernelNode) -> set[str]:
     """Nodes that have one."""
     words = ("get", "events", "-A", "--field-selector=reason=StrictARPMissing", "-o", "json")
-    return {one["involvedObject"]["name"] for one in json.loads(kubectl(node, *words))["items"]}
+    return {one["involvedObject"]["name"] for one in json.loads(kubectl(*words))["items"]}
 
 
 def doctor(node: KernelNode) -> str:
@@ -228,7 +228,7 @@ def poll(kernel: KernelLab, node: KernelNode) -> Iterator[None]:
     ports = [{"name": "http", "port": 80, "targetPort": TIER_PORT, "protocol": "TCP"}]
     hosts: list[str] = []
     running: list[subprocess.Popen[bytes]] = []
-    made = apply(node, pool("service-poll4", [POLL[4]]), pool("service-poll6", [POLL[6]]))
+    made = apply(pool("service-poll4", [POLL[4]]), pool("service-poll6", [POLL[6]]))
     try:
         for tier, pod in TIERS.items():
             more = {"type": "LoadBalancer"} if tier == "ui" else {}
@@ -237,7 +237,7 @@ def poll(kernel: KernelLab, node: KernelNode) -> Iterator[None]:
                 objects[0]["metadata"]["annotations"] = {
                     "service.antrea.io/external-ip-pool": "service-poll4,service-poll6"
                 }
-            made += (found := apply(node, *objects))
+            made += (found := apply(*objects))
             words = kernel.pods[pod].words("env", *hosts, sys.executable, PROGRAM, tier)
             running.append(subprocess.Popen(words))
             hosts.append(f"POLL_{tier.upper()}_SERVICE_HOST={found[0]['spec']['clusterIP']}")
@@ -247,7 +247,7 @@ def poll(kernel: KernelLab, node: KernelNode) -> Iterator[None]:
             process.kill()
             process.wait()
         for one in reversed(made):
-            kubectl(node, "delete", one["kind"], one["metadata"]["name"], "--wait=false")
+            kubectl("delete", one["kind"], one["metadata"]["name"], "--wait=false")
 
 
 def fetched(netns: Path, ip: str, path: str, method: str = "GET") -> str:

@@ -136,7 +136,7 @@ def _service(kernel: KernelLab) -> tuple[dict[int, str], list[Way]]:
     run(["modprobe", "-a", *MODULES])
     web = {"name": "web", "port": 80, "targetPort": WEB, "nodePort": NODE_PORT, "protocol": "TCP"}
     more = {"type": "NodePort", "externalIPs": list(EXTERNAL.values())}
-    made = apply(kernel.nodes[NODE], *service("take-over", [web], kernel.addresses(POD), **more))
+    made = apply(*service("take-over", [web], kernel.addresses(POD), **more))
     cluster_ips: dict[int, str] = {ip_address(ip).version: ip for ip in made[0]["spec"]["clusterIPs"]}
     own, outside, here = kernel.netns(NODE), kernel.netns(OUTSIDE), kernel.addresses(NODE)
     for version, address in EXTERNAL.items():

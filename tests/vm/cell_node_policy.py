@@ -75,13 +75,13 @@ def policy(**spec: Any) -> dict[str, Any]:
 
 @contextmanager
 def enforced(node: KernelNode, **spec: Any) -> Iterator[None]:
-    apply(node, policy(**spec))
+    apply(policy(**spec))
     try:
         realized = ("--for=jsonpath={.status.phase}=Realized", "--timeout=240s")
-        kubectl(node, "wait", "acnp/on-node", *realized)
+        kubectl("wait", "acnp/on-node", *realized)
         yield
     finally:
-        kubectl(node, "delete", "acnp", "on-node")
+        kubectl("delete", "acnp", "on-node")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def kernel() -> Iterator[KernelLab]:
 def node(kernel: KernelLab) -> KernelNode:
     run(["modprobe", "-a", *MODULES])
     found = kernel.nodes[NODE]
-    kubectl(found, "label", "node", NODE, "judged=yes")
+    kubectl("label", "node", NODE, "judged=yes")
     found.kill_agent()
     found.start_agent(featureGates={"NodeNetworkPolicy": True})
     return found
@@ -109,7 +109,7 @@ def services(kernel: KernelLab, node: KernelNode) -> Iterator[dict[str, dict[int
     ports = [{"name": p.lower(), "port": 53, "targetPort": 53, "protocol": p} for p in ("UDP", "TCP")]
     more = {"type": "NodePort", "externalIPs": list(EXTERNAL.values())}
     objects = service("web", [web], kernel.addresses(POD), **more)
-    made = apply(node, *objects, *service("names", ports, kernel.addresses(OUTSIDE)))
+    made = apply(*objects, *service("names", ports, kernel.addresses(OUTSIDE)))
     for version, address in EXTERNAL.items():
         run(["ip", f"-{version}", "route", "add", address, "via", kernel.addresses(NODE)[version]])
     with serving(kernel.netns(POD), {WEB: greeting}), kube_proxy(node):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from kernel_traffic import PATIENCE, family
-from vm_shape import DIRECTORY, TOPOLOGY
+from vm_shape import DIRECTORY, KUBECTL_PORT, TOPOLOGY
 
 from antrea.errors import Unavailable
-from antrea.lab import artifacts, namespace, node_files
-from antrea.lab.process import run, wait_for
+from antrea.lab import artifacts, namespace, node_files, vm
+from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,18 +49,24 @@ class Way(NamedTuple):
     source: str = ""
 
 
-def kubectl(node: KernelNode, *words: str, stdin: str | None = None) -> str:
-    """As the cluster's administrator, from the Node's network."""
-    program = artifacts.binaries(print).kubectl
-    config = Path(os.environ[DIRECTORY], "kubeconfig/admin.conf")
-    inside = ["ip", "netns", "exec", node.name, str(program), f"--kubeconfig={config}"]
-    return run([*inside, *words], stdin=stdin, seconds=8 * PATIENCE)
+def kubectl(*words: str, stdin: str | None = None) -> str:
+    """As the cluster's administrator; beside the machine, where it takes a second instead of a minute and a half."""
+    with (
+        socket.create_connection((vm.HOST, KUBECTL_PORT), timeout=600) as stream,
+        stream.makefile("rwb") as line,
+    ):
+        line.write(json.dumps([words, stdin]).encode() + b"\n")
+        line.flush()
+        output, error = json.loads(line.readline())
+    if error:
+        raise Unavailable(error)
+    return str(output)
 
 
-def apply(node: KernelNode, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+def apply(*objects: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns them as the API server has them."""
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    made = json.loads(kubectl(node, "apply", "-f", "-", "-o", "json", stdin=listed))
+    made = json.loads(kubectl("apply", "-f", "-", "-o", "json", stdin=listed))
     found: list[dict[str, Any]] = made.get("items", [made])  # one alone is printed by itself
     return found
 

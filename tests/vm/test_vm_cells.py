@@ -49,7 +49,7 @@ def served() -> Iterator[tuple[Path, Path]]:
     try:
         with record.locked():
             home = vm_cluster.serve(record)
-        with vm_cluster.restarting(record, home):
+        with vm_cluster.waiting_on(record, home):
             yield record.directory, home
     finally:
         cluster.down(record)

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
-from itertools import count
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from vm_shape import (
     API_SERVER,
     CHOSEN,
     CONTROLLER_PORT,
+    KUBECTL_PORT,
     MACHINES,
     POOLS,
     RESTART_PORT,
@@ -30,13 +31,14 @@ from vm_shape import (
 )
 
 import antrea
+from antrea.errors import Unavailable
 from antrea.lab import artifacts, control_plane, namespace
 from antrea.lab.antrea import MANIFEST
 from antrea.lab.api import Api
 from antrea.lab.process import end, launch, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from antrea.lab.record import Record
 
@@ -90,11 +92,22 @@ def start_controller(record: Record, home: Path, name: str) -> None:
 
 
 @contextmanager
-def restarting(record: Record, home: Path) -> Iterator[None]:
-    """While its block lasts, each connection to RESTART_PORT has the controller killed and another one started."""
+def waiting_on(record: Record, home: Path) -> Iterator[None]:
+    """While its block lasts, whoever connects to RESTART_PORT and KUBECTL_PORT gets what these are for."""
+    kubectl = Api(record, TOPOLOGY, artifacts.binaries(print).kubectl).kubectl
+    with (
+        _answering(home, RESTART_PORT, partial(_restart, record, home)),
+        _answering(home, KUBECTL_PORT, partial(_run_kubectl, kubectl)),
+    ):
+        yield
+
+
+@contextmanager
+def _answering(home: Path, port: int, serve: Callable[[socket.socket], None]) -> Iterator[None]:
+    """`serve` runs in a thread, until the listener is shut down."""
     with namespace.entered(home):
-        listener = socket.create_server(("127.0.0.1", RESTART_PORT))
-    thread = threading.Thread(target=_restart, args=(record, home, listener), name="restarting")
+        listener = socket.create_server(("127.0.0.1", port))
+    thread = threading.Thread(target=serve, args=(listener,), name=f"port {port}")
     thread.start()
     try:
         yield
@@ -104,18 +117,37 @@ def restarting(record: Record, home: Path) -> Iterator[None]:
         listener.close()
 
 
-def _restart(record: Record, home: Path, listener: socket.socket) -> None:
-    name = CONTROLLER
-    for number in count(2):
+def _accepted(listener: socket.socket) -> Iterator[socket.socket]:
+    while True:
         try:
             asked, _ = listener.accept()
         except OSError:
             return
-        with asked, record.locked():
+        with asked:
+            yield asked
+
+
+def _restart(record: Record, home: Path, listener: socket.socket) -> None:
+    """Kill the controller and start another one, once for each connection."""
+    name = CONTROLLER
+    for number, asked in enumerate(_accepted(listener), 2):
+        with record.locked():
             end([record.processes()[name]])
             name = f"{CONTROLLER}-{number}"
             start_controller(record, home, name)
             asked.sendall(b"started\n")
+
+
+def _run_kubectl(kubectl: Callable[..., str], listener: socket.socket) -> None:
+    """A line of JSON with arguments and input is answered with one of output and error."""
+    for asked in _accepted(listener):
+        with asked.makefile("rwb") as line:
+            words, stdin = json.loads(line.readline())
+            try:
+                answer = [kubectl(*words, stdin=stdin, seconds=500), ""]
+            except Unavailable as no:
+                answer = ["", str(no)]
+            line.write(json.dumps(answer).encode() + b"\n")
 
 
 def _token(api: Api, account: str) -> str:
