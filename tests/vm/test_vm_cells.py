@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
-OWN_BOOT = {"cell_external_ip.py": 2400, "cell_node_policy.py": 1500}
+OWN_BOOT = {"cell_connections.py": 7200, "cell_external_ip.py": 2400, "cell_node_policy.py": 1500}
 """Seconds of cells that start kube-proxy and agents in ways that others do not expect."""
 FILES = {path for path in Path(__file__).parent.glob("cell_*.py") if path.name not in OWN_BOOT}
 CELLS = sorted(FILES, key=lambda path: (path.name != ALONE, path))
 WIDE_ALONE = (ALONE, "cell_agent_kill.py", "cell_kube_proxy.py", "cell_traffic_control.py")
 """Without a core test: even the import takes long in there."""
 MODULES = ("openvswitch", "vport-geneve", "8021q", "dummy", "wireguard", "ip_vs", "sctp")
+HANDED_ON = ("ANTREA_LAB_", "ANTREA_TEST_", "XDG_CACHE")
+"""Beginnings of environment variables that the machine has, too."""
 COMMAND = f'modprobe -a {" ".join(MODULES)}; echo loaded $?; "$@"; echo cells $?; exit 7'
 PYTEST = (
     *("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", ".venv/bin/python", "-m", "pytest"),
@@ -88,7 +90,7 @@ def booted(
 ) -> tuple[int, str]:
     """Exit status and text of the command, beside the cluster's API server."""
     directory, home = served
-    same = [f"{k}={v}" for k, v in os.environ.items() if k.startswith(("ANTREA_LAB_", "XDG_CACHE"))]
+    same = [f"{k}={v}" for k, v in os.environ.items() if k.startswith(HANDED_ON)]
     same += [f"PYTHONPATH={Path(antrea.__path__[0]).parent}"]
     settings = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}"]
     settings += [f"PATH={image_switch.first_in_path()}:{vm.PATH}"]

@@ -7,10 +7,11 @@ that they and QEMU run in.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from vm_shape import (
     KUBECTL_PORT,
     MACHINES,
     POOLS,
+    PROCESSOR_PORT,
     RESTART_PORT,
     SCTP_PORTS,
     TOKEN,
@@ -93,11 +95,12 @@ def start_controller(record: Record, home: Path, name: str) -> None:
 
 @contextmanager
 def waiting_on(record: Record, home: Path) -> Iterator[None]:
-    """While its block lasts, whoever connects to RESTART_PORT and KUBECTL_PORT gets what these are for."""
+    """While its block lasts, whoever connects to RESTART_PORT, KUBECTL_PORT and PROCESSOR_PORT gets what these are for."""
     kubectl = Api(record, TOPOLOGY, artifacts.binaries(print).kubectl).kubectl
     with (
         _answering(home, RESTART_PORT, partial(_restart, record, home)),
         _answering(home, KUBECTL_PORT, partial(_run_kubectl, kubectl)),
+        _answering(home, PROCESSOR_PORT, _tell_processor_seconds),
     ):
         yield
 
@@ -148,6 +151,22 @@ def _run_kubectl(kubectl: Callable[..., str], listener: socket.socket) -> None:
             except Unavailable as no:
                 answer = ["", str(no)]
             line.write(json.dumps(answer).encode() + b"\n")
+
+
+def _tell_processor_seconds(listener: socket.socket) -> None:
+    for asked in _accepted(listener):
+        ticks = sum(map(_emulator_ticks, Path("/proc").glob("[0-9]*/stat")))
+        asked.sendall(f"{ticks / os.sysconf('SC_CLK_TCK')}\n".encode())
+
+
+def _emulator_ticks(stat: Path) -> int:
+    """Time of the processor, in user mode and in the kernel, of an emulator that this process has started; 0 of all others."""
+    with suppress(OSError):  # it has ended
+        name, _, rest = stat.read_text().rpartition(")")
+        fields = rest.split()
+        if "(qemu-system" in name and int(fields[1]) == os.getpid():
+            return int(fields[11]) + int(fields[12])
+    return 0
 
 
 def _token(api: Api, account: str) -> str:

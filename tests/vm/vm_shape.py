@@ -18,6 +18,8 @@ RESTART_PORT = 10340
 """Where the controller is killed and started again for whoever connects, on the loopback that the API server has."""
 KUBECTL_PORT = 10341
 """Where kubectl is run for whoever sends its arguments and its input, on the same loopback."""
+PROCESSOR_PORT = 10342
+"""Where whoever connects is told how many seconds of the processor the machine has used, on the same loopback."""
 DIRECTORY = "VM_CLUSTER"
 """Environment variable: where the machine finds `pki/ca.crt` and the agent's token."""
 TOKEN = "agent.token"

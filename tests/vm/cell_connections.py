@@ -1,0 +1,198 @@
+"""Runs in the virtual machine: new connections of a Pod to a Service, by AntreaProxy and by kube-proxy, on the kernel datapath.
+
+Prints figures: to a Pod of the same Node and of another one, among a few Services and among many. Each Endpoint has two
+Services, one of which AntreaProxy leaves to kube-proxy (`skipServices`), so that both serve at the same time and are asked by turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kernel_lab
+import pytest
+from kernel_services import kube_proxy, kubectl
+from kernel_traffic import PATIENCE
+from vm_shape import PROCESSOR_PORT, Machine
+
+from antrea.lab import vm
+from antrea.lab.process import run
+from benchmarks.figure import Against, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kernel_lab import KernelLab
+    from kernel_node import KernelNode
+
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(7000)]
+COUNTS = [int(count) for count in os.environ.get("ANTREA_TEST_SERVICES", "10,1000").split(",")]
+"""Services, one figure after the other."""
+ROUNDS, CONNECTIONS = 20, 120
+PORTS = {"antrea": 9100, "kube_proxy": 9101}
+"""Of Endpoints, by side: one that both had would meet the same port of the client twice, and the switch tracks both."""
+MACHINES = (Machine("node-1", "dual", ("web", "client")), Machine("node-2", "dual", ("server",)))
+"""No more than are needed: every agent takes its part of the processor."""
+TARGETS = {"same_node": "web", "across_nodes": "server"}
+"""By figure: the only Endpoint of its Services; the client is on the Node of `web`."""
+SIDES = ("antrea", "kube_proxy")
+CLUSTER_IPS = {
+    ("antrea", "same_node"): "10.96.7.1",
+    ("antrea", "across_nodes"): "10.96.7.2",
+    ("kube_proxy", "same_node"): "10.96.7.3",
+    ("kube_proxy", "across_nodes"): "10.96.7.4",
+}
+"""By who serves the Service, and figure."""
+RULES = {"nftables": "nft list map ip kube-proxy service-ips", "iptables": "iptables-save -t nat"}
+"""By mode of kube-proxy: what prints them. kube-proxy removes those of the other as it starts."""
+PROGRAM = Path("/run/connections")
+ZONE = 65520
+Figures = dict[tuple[str, str], list[float]]
+"""Connections for each second of the processor, by side and figure."""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelLab]:
+    with kernel_lab.realised(MACHINES) as lab:
+        yield lab
+
+
+def test_connections_a_second_beside_kube_proxy(kernel: KernelLab) -> None:
+    run(["cc", "-O2", "-static", "-o", PROGRAM, Path(__file__).with_name("connections.c")], seconds=300)
+    node, stand = kernel.nodes["node-1"], 0
+    with servers(kernel):
+        leave_to_kube_proxy(node)
+        for count in COUNTS:
+            made = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(kernel, stand, count)})
+            kubectl("create", "-f", "-", "-o", "name", stdin=made)
+            stand = count
+            for mode in RULES:
+                show_figures(mode, count, beside_kube_proxy(node, kernel, mode, ip_of(count - 1)))
+
+
+def leave_to_kube_proxy(node: KernelNode) -> None:
+    """Start the agent anew."""
+    skipped = [name_of(number) for number, (side, _) in enumerate(CLUSTER_IPS) if side == "kube_proxy"]
+    node.kill_agent()
+    node.start_agent(antreaProxy={"skipServices": [f"default/{name}" for name in skipped]})
+
+
+def beside_kube_proxy(node: KernelNode, kernel: KernelLab, mode: str, last: str) -> Figures:
+    """Both sides by turns, once both have all Services up to the `last` ClusterIP, and all are answered by whom they shall be."""
+    found: Figures = {}
+    with kube_proxy(node, mode):
+        node.wait_for(f"{last} in mode {mode}", partial(has_rule, node, mode, last), seconds=1800)
+        node.wait_for(f"flow to {last}", lambda: f"nw_dst={last}" in node.flows(), seconds=1800)
+        for ip in CLUSTER_IPS.values():
+            node.wait_for(f"{ip} in mode {mode}", partial(answers, kernel, ip), seconds=600)
+        for (side, _), ip in CLUSTER_IPS.items():
+            assert translated_by_switch(kernel, node, ip) == (side == "antrea")
+    # it has ended, which takes nothing from the kernel
+    ways = list(CLUSTER_IPS.items())
+    for number in range(ROUNDS):
+        for way, ip in ways if number % 2 else reversed(ways):
+            before = processor_seconds()
+            kernel.pods["client"].run(PROGRAM, "client", ip, "80", str(CONNECTIONS), seconds=600)
+            found.setdefault(way, []).append(CONNECTIONS / (processor_seconds() - before))
+    return found
+
+
+def processor_seconds() -> float:
+    """Of the processor that the machine has used: others that use it, too, do not count."""
+    with (
+        socket.create_connection((vm.HOST, PROCESSOR_PORT), timeout=600) as stream,
+        stream.makefile() as line,
+    ):
+        return float(line.readline())
+
+
+def has_rule(node: KernelNode, mode: str, ip: str) -> bool:
+    words = node.words(*RULES[mode].split())
+    shown = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE * 5).stdout
+    return f"{ip} " in shown or f"{ip}/32 " in shown
+
+
+def translated_by_switch(kernel: KernelLab, node: KernelNode, ip: str) -> bool:
+    """Whether the switch sends connections to this ClusterIP to the Endpoint; else it tracks them to the ClusterIP."""
+    tracked = node.run("ovs-appctl", "dpctl/dump-conntrack", f"zone={ZONE}")
+    ends = [row for row in tracked.splitlines() if f"src={kernel.addresses('client')[4]},dst={ip}," in row]
+    assert ends, tracked
+    here = {f"reply=(src={ip}," in row for row in ends}
+    assert len(here) == 1, ends
+    return not here.pop()
+
+
+def show_figures(mode: str, count: int, found: Figures) -> None:
+    for figure in TARGETS:
+        ours, theirs = (found[side, figure] for side in SIDES)
+        name = f"proxy_connections_{figure}_{count}_{mode}"
+        show(
+            name,
+            "connections for each second of the processor",
+            ours,
+            against=Against(f"kube_proxy_{mode}", tuple(theirs)),
+        )
+        ratios = [one / other for one, other in zip(theirs, ours, strict=True)]
+        show(f"{name}_to_ours", "times ours", ratios, target=1.0)
+
+
+def answers(kernel: KernelLab, ip: str) -> bool:
+    words = kernel.pods["client"].words(PROGRAM, "client", ip, "80", "1")
+    return subprocess.run(words, capture_output=True, check=False, timeout=3 * PATIENCE).returncode == 0
+
+
+@contextmanager
+def servers(kernel: KernelLab) -> Iterator[None]:
+    started = []
+    try:
+        for name, port in product(TARGETS.values(), PORTS.values()):
+            words = kernel.pods[name].words(PROGRAM, "server", str(port))
+            started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        for one in started:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "listening\n"
+        yield
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
+
+
+def name_of(number: int) -> str:
+    return f"connections-{number}"
+
+
+def ip_of(number: int) -> str:
+    known = list(CLUSTER_IPS.values())
+    return known[number] if number < len(known) else f"10.96.{8 + (number >> 8)}.{number & 255}"
+
+
+def objects(kernel: KernelLab, first: int, end: int) -> Sequence[dict[str, Any]]:
+    """A Service and its EndpointSlice for each of these numbers; the first of all are those of CLUSTER_IPS."""
+    known = [(kernel.addresses(TARGETS[figure])[4], PORTS[side]) for side, figure in CLUSTER_IPS]
+    found: list[dict[str, Any]] = []
+    for number in range(first, end):
+        endpoint, port = (
+            known[number] if number < len(known) else (f"10.244.9.{number & 127}", PORTS["antrea"])
+        )
+        meta = {"name": name_of(number), "namespace": "default"}
+        spec = {"clusterIP": ip_of(number), "ports": [{"name": "x", "port": 80, "targetPort": port}]}
+        found.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+        found.append(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": meta | {"labels": {"kubernetes.io/service-name": meta["name"]}},
+                "addressType": "IPv4",
+                "ports": [{"name": "x", "port": port, "protocol": "TCP"}],
+                "endpoints": [{"addresses": [endpoint], "conditions": {"ready": True}}],
+            }
+        )
+    return found
