@@ -26,6 +26,8 @@ tcp6 = Match("tcp6")
 udp6 = Match("udp6")
 sctp6 = Match("sctp6")
 icmp6 = Match("icmp6")
+later_fragment6 = Match("ipv6,nw_proto=44")
+"""Fragments in IPv6 but the first of a packet, whose protocol OVS does not see."""
 PROTOCOLS = {"TCP": (tcp, tcp6), "UDP": (udp, udp6), "SCTP": (sctp, sctp6)}
 """Protocols of Service ports and of rules, by Kubernetes' names: matches over IPv4 and over IPv6."""
 

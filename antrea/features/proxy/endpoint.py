@@ -47,7 +47,7 @@ from antrea.openflow.fields import (
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import BY_CONNECTION, CONSISTENT, Bucket, Group, GroupType
-from antrea.openflow.match import PROTOCOLS, ct_state, dst, src
+from antrea.openflow.match import PROTOCOLS, ct_state, dst, later_fragment6, src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
 from antrea.openflow.tables import ENDPOINT_DNAT, SERVICE_LB, SNAT_MARK
@@ -178,7 +178,9 @@ def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group 
                 if port.direct and goes_on(facts, port, endpoint, node):
                     direct.add(bool(port.affinity_seconds))
     if translated:
-        yield translation(facts, endpoint)
+        yield translation(facts, endpoint, chosen_match(endpoint))
+        if ipv6 and endpoint.protocol == "UDP" and is_userspace(facts):
+            yield translation(facts, endpoint, (later_fragment6, *chosen_match(endpoint)[1:]))
     if direct and endpoint.protocol == "UDP":
         yield as_it_is(endpoint.ip, *chosen_match(endpoint))
     if True in direct:
@@ -200,8 +202,8 @@ def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: Thi
     return Bucket(number, (*remote, *chosen, then), WEIGHT)
 
 
-def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
-    """The first packet of a connection to a chosen Endpoint: connection tracking translates all that follow."""
+def translation(facts: Facts, endpoint: ServiceEndpoint, chosen: tuple[Match, ...]) -> Flow:
+    """The first packet of a connection for which the Endpoint is chosen: connection tracking translates all that follow."""
     ipv6 = is_ipv6(endpoint.ip)
     asked = (
         (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL), move(TO_NODE_PORT_ADDRESS, NODE_PORT_CT_LABEL))
@@ -215,7 +217,7 @@ def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
         nat=nat_dst(endpoint.ip, endpoint.port),
         then=[SERVICE_CT_MARK.load, *asked],
     )
-    return flow(ENDPOINT_DNAT, Priority.NORMAL, *chosen_match(endpoint), then=[translate])
+    return flow(ENDPOINT_DNAT, Priority.NORMAL, *chosen, then=[translate])
 
 
 def chosen_match(endpoint: ServiceEndpoint) -> tuple[Match, ...]:

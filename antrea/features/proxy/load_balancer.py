@@ -13,7 +13,7 @@ from antrea.facts.service import EndpointStates, ServicePort, states_key
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.direct_path import from_peer
 from antrea.features.proxy.dsr import DIRECT_IPS, marking_flow
-from antrea.features.proxy.endpoint import WEIGHT, group_id, port_group, scopes
+from antrea.features.proxy.endpoint import WEIGHT, group_id, is_userspace, port_group, scopes
 from antrea.features.proxy.external_address import owner
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow import learn
@@ -37,7 +37,18 @@ from antrea.openflow.fields import (
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group
-from antrea.openflow.match import ANY, PROTOCOLS, dst, src, tp_dst
+from antrea.openflow.match import (
+    ANY,
+    PROTOCOLS,
+    ct_state,
+    ct_udp_dst,
+    dst,
+    later_fragment6,
+    src,
+    tp_dst,
+    udp,
+    udp6,
+)
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
 from antrea.openflow.tables import ENDPOINT_DNAT, SERVICE_LB, SESSION_AFFINITY
@@ -54,6 +65,8 @@ REFUSED = Priority.LOW - 10
 """Below all flows of those whose packets an address takes."""
 NO_ENDPOINT = Bucket(0, (SVC_NO_EP_REG_MARK.load, resubmit(ENDPOINT_DNAT)), WEIGHT)
 """The only bucket of a group whose port has no Endpoint to choose: the agent rejects the packet."""
+FRAGMENTS = (((udp, tp_dst(0)),), ((udp6, tp_dst(0)), (later_fragment6,)))
+"""Of UDP in IPv4 and IPv6: the switch has 0 as the port of all, and does not see the protocol of later ones in IPv6."""
 flow = flows_of(Category.SERVICE)
 
 
@@ -61,13 +74,24 @@ class Frontend(NamedTuple):
     """How packets to one address of a Service are known."""
 
     ipv6: bool
-    match: tuple[Match, ...]
+    protocol: Match
+    to: Match
+    port: int
     external: bool = False
     """It is reached from outside the cluster, so that the external traffic policy holds."""
     sources: tuple[Match, ...] = (ANY,)
     """Of whom it takes packets."""
     passed_on: tuple[Match, ...] = ()
     """How those of its packets are known that Endpoints on other Nodes answer directly; none: it has no such."""
+    fragments: tuple[Match, ...] = ()
+    """Fragments alone, known by this in place of protocol and port."""
+
+    @property
+    def match(self) -> tuple[Match, ...]:
+        """Packets to it, without their sources."""
+        if self.fragments:
+            return (*self.fragments, self.to, ct_state("+new+trk"), ct_udp_dst(self.port))
+        return (self.protocol, self.to, tp_dst(self.port))
 
     @property
     def guarded(self) -> bool:
@@ -88,8 +112,21 @@ def service_entries(facts: Facts, port: ServicePort) -> Iterator[Flow | Group]:
         for local in scopes(port, ipv6=ipv6):
             if states is None or not states.chosen(local=local):
                 yield port_group(facts, port, NO_ENDPOINT, ipv6=ipv6, local=local)
+    fragments = has_fragments(facts, port)
     for found in frontends(facts, port, node):
         yield from frontend_flows(facts, port, found)
+        for one in FRAGMENTS[found.ipv6] if fragments else ():
+            yield from frontend_flows(facts, port, found._replace(fragments=one))
+
+
+def has_fragments(facts: Facts, port: ServicePort) -> bool:
+    """Whether fragments of a new connection get Endpoints, as on the userspace datapath, which tracks packets whole and takes
+    them apart again before their ports are asked for.
+
+    That of the last one becomes the connection's: none where the choice is not the group's alone.
+    """
+    by_more = port.affinity_seconds or port.direct or port.consistent
+    return port.protocol == "UDP" and is_userspace(facts) and not by_more
 
 
 def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Frontend]:
@@ -98,18 +135,16 @@ def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Front
     protocols = PROTOCOLS[port.protocol]
     for ip in port.cluster_ips:
         if (ipv6 := is_ipv6(ip)) in families:
-            yield Frontend(ipv6, (protocols[ipv6], dst(ip), tp_dst(port.port)))
+            yield Frontend(ipv6, protocols[ipv6], dst(ip), port.port)
     for ipv6 in sorted(families) if port.node_port else ():
-        match = (protocols[ipv6], TO_NODE_PORT_ADDRESS_REG_MARK.match, tp_dst(port.node_port))
+        to = TO_NODE_PORT_ADDRESS_REG_MARK.match
         direct = (protocols[ipv6], dst(DIRECT_IPS[ipv6]), tp_dst(port.node_port)) if port.direct else ()
-        yield Frontend(ipv6, match, external=True, passed_on=direct)
+        yield Frontend(ipv6, protocols[ipv6], to, port.node_port, external=True, passed_on=direct)
     for ip in port.external_ips:
         if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
-            match = (protocols[ipv6], dst(ip), tp_dst(port.port))
             sources = allowed_sources(port, node, ip)
-            yield Frontend(
-                ipv6, match, external=True, sources=sources, passed_on=match if port.direct else ()
-            )
+            found = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
+            yield found._replace(passed_on=found.match if port.direct else ())
 
 
 def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -90,6 +90,99 @@ def test_a_service_is_a_flow_a_group_of_its_endpoints_and_a_translation_for_each
             "table=ServiceLB,priority=200,tcp,reg4=0x10000/0x70000,nw_dst=10.96.0.10,tp_dst=80 actions=set_field:0x200/0x200->reg0,"
             "set_field:0x20000/0x70000->reg4,set_field:0x1->reg7,group:1"
         ),
+    ]
+
+
+def test_a_service_of_ipv6_has_upstreams_forms_with_affinity_too() -> None:
+    """But for the Service's number, which learned flows keep here for rules on Services.
+
+    Source: pkg/agent/openflow/client_test.go
+    """
+    six = msgspec.structs.replace(WEB, ips=("fd00:96::a",), affinity_seconds=100)
+    dual = msgspec.structs.replace(NODE, pod_cidrs=(*NODE.pod_cidrs, "fd00:10::/64"))
+    _, engine = world(dual, six, endpoint("fd00:10::7"))
+    assert of_services(engine) == [
+        (
+            "group_id=1,type=select,bucket=bucket_id:1,weight:100,actions="
+            "set_field:0xfd000010000000000000000000000007->xxreg3,set_field:0x1f90/0xffff->reg4,resubmit(,ServiceLB)"
+        ),
+        (
+            "table=EndpointDNAT,priority=200,tcp6,reg4=0x21f90/0x7ffff,xxreg3=0xfd000010000000000000000000000007 actions="
+            "ct(commit,table=AntreaPolicyEgressRule,zone=65510,nat(dst=[fd00:10::7]:8080),exec(set_field:0x10/0x10->ct_mark))"
+        ),
+        (
+            "table=ServiceLB,priority=190,tcp6,reg4=0x30000/0x70000,ipv6_dst=fd00:96::a,tp_dst=80 actions="
+            "learn(table=SessionAffinity,hard_timeout=100,priority=200,delete_learned,cookie=0x30000000001,eth_type=0x86dd,nw_proto=6,"
+            "OXM_OF_TCP_DST[],NXM_NX_IPV6_DST[],NXM_NX_IPV6_SRC[],load:NXM_NX_REG4[0..15]->NXM_NX_REG4[0..15],"
+            "load:NXM_NX_REG4[26]->NXM_NX_REG4[26],load:NXM_NX_XXREG3[]->NXM_NX_XXREG3[],load:0x2->NXM_NX_REG4[16..18],"
+            "load:0x1->NXM_NX_REG0[9],load:0x1->NXM_NX_REG7[]),set_field:0x20000/0x70000->reg4,goto_table:EndpointDNAT"
+        ),
+        (
+            "table=ServiceLB,priority=200,tcp6,reg4=0x10000/0x70000,ipv6_dst=fd00:96::a,tp_dst=80 actions=set_field:0x200/0x200->reg0,"
+            "set_field:0x30000/0x70000->reg4,set_field:0x1->reg7,group:1"
+        ),
+    ]
+
+
+def test_an_endpoint_of_two_services_stays_with_the_one_that_is_left() -> None:
+    other = msgspec.structs.replace(WEB, name="other", ips=("10.96.0.11",))
+    mine = endpoint("10.10.0.7")
+    both = (mine, msgspec.structs.replace(mine, slice="a/other-1", service="a/other"))
+    facts, engine = world(WEB, other, *both)
+    found = of_services(engine)
+    assert [sum(one.startswith(kind) for one in found) for kind in ("group_id", "table=EndpointDNAT")] == [
+        2,
+        1,
+    ]
+    facts.drop(ServiceEndpoint, mine.key)
+    left = of_services(engine)
+    assert [one for one in left if "EndpointDNAT,priority" in one] == [
+        one for one in found if "EndpointDNAT,priority" in one
+    ]
+    assert sum("10.10.0.7" in one or "0xa0a0007->reg3" in one for one in left) == 2
+    facts.drop(Service, "a/other")
+    assert translated(engine) == set()
+
+
+@pytest.mark.parametrize(
+    ("datapath", "changes", "count"),
+    [
+        ("netdev", {}, 1),
+        ("system", {}, 0),
+        ("netdev", {"affinity_seconds": 100}, 0),
+        ("netdev", {"consistent": True}, 0),
+        ("netdev", {"ports": (("TCP", 80),)}, 0),
+    ],
+)
+def test_fragments_of_udp_are_known_by_the_port_of_their_connection_where_they_have_none(
+    datapath: Literal["system", "netdev"], changes: dict[str, Any], count: int
+) -> None:
+    service = msgspec.structs.replace(WEB, **{"ports": (("UDP", 80),), **changes})
+    facts, engine = world(service, msgspec.structs.replace(endpoint("10.10.0.7"), protocol="UDP"))
+    facts.put(AgentConfig(ovs_datapath_type=datapath))
+    engine.plan()
+    assert not engine.errors.standing
+    found = [one for one in engine.standing().values() if isinstance(one, Flow) and "tp_dst=0" in one.match]
+    assert [one.named(PIPELINE) for one in found] == [
+        (
+            "table=ServiceLB,priority=200,ct_state=+new+trk,ct_nw_proto=17,ct_tp_dst=80,udp,reg4=0x10000/0x70000,nw_dst=10.96.0.10,"
+            "tp_dst=0 actions=set_field:0x200/0x200->reg0,set_field:0x20000/0x70000->reg4,set_field:0x1->reg7,group:1"
+        )
+    ] * count
+
+
+def test_later_fragments_of_ipv6_are_translated_though_their_protocol_is_not_seen() -> None:
+    six = msgspec.structs.replace(WEB, ips=("fd00:96::a",), ports=(("UDP", 80),))
+    dual = msgspec.structs.replace(NODE, pod_cidrs=(*NODE.pod_cidrs, "fd00:10::/64"))
+    facts, engine = world(dual, six, msgspec.structs.replace(endpoint("fd00:10::7"), protocol="UDP"))
+    facts.put(AgentConfig(ovs_datapath_type="netdev"))
+    engine.plan()
+    found = [
+        one for one in engine.standing().values() if isinstance(one, Flow) and "nw_proto=44" in one.match
+    ]
+    assert sorted(one.named(PIPELINE).partition(" actions")[0] for one in found) == [
+        "table=EndpointDNAT,priority=200,ipv6,reg4=0x21f90/0x7ffff,xxreg3=0xfd000010000000000000000000000007,nw_proto=44",
+        "table=ServiceLB,priority=200,ct_state=+new+trk,ct_nw_proto=17,ct_tp_dst=80,ipv6,reg4=0x10000/0x70000,ipv6_dst=fd00:96::a,nw_proto=44",
     ]
 
 

@@ -1,4 +1,4 @@
-"""ovs-vswitchd of our image, with the libraries that it has there: in the virtual machine all other programs are this machine's."""
+"""ovs-vswitchd of our image, with the libraries that it has there, beside programs of this machine."""
 
 from __future__ import annotations
 
