@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from controller_process import controller_beside
 from own_lab import own_lab
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from controller_process import ControllerProcess
 
+PROXY_ALL = "LAB_PROXY_ALL"
+"""Where the environment has this variable, shared labs have no kube-proxy: AntreaProxy serves all Services (docs/testing.md)."""
 SHARED = Shared("empty_plane", "control_plane", "developed", "three_nodes", "controller", "lab")
 
 
@@ -56,6 +59,13 @@ def _none_left() -> Iterator[None]:
     SHARED.end()
 
 
+def served(settings: Settings) -> Settings:
+    """Who serves Services, as the environment has it."""
+    if not os.environ.get(PROXY_ALL):
+        return settings
+    return msgspec.structs.replace(settings, kube_proxy="none", proxy_all=True)
+
+
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     settings = Settings(
@@ -63,19 +73,19 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         agent={"networkPolicyStatsInterval": "2s"},
         controller={"featureGates": {"AdminNetworkPolicy": True, "ClusterNetworkPolicy": True}},
     )
-    yield from SHARED.use(request, partial(own_lab, "t", settings))
+    yield from SHARED.use(request, partial(own_lab, "t", served(settings)))
 
 
 @pytest.fixture(scope="module")
 def developed(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab in development mode: a loop starts an ended agent again at once, where kubelet would wait longer and longer."""
-    yield from SHARED.use(request, partial(own_lab, "d", Settings(nodes=2, dev=True)))
+    yield from SHARED.use(request, partial(own_lab, "d", served(Settings(nodes=2, dev=True))))
 
 
 @pytest.fixture(scope="module")
 def three_nodes(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab whose Nodes lose power and whose controllers come and go; with VLANs."""
-    yield from SHARED.use(request, partial(own_lab, "n", Settings(nodes=3, vlans=(181, 216))))
+    yield from SHARED.use(request, partial(own_lab, "n", served(Settings(nodes=3, vlans=(181, 216)))))
 
 
 @pytest.fixture(scope="module")

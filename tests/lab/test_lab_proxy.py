@@ -79,6 +79,8 @@ def fetch(inside: list[str], ip: str) -> str:
 def test_services_move_to_kube_proxy_and_back_and_connections_that_stand_go_on(
     lab: Lab, config: ConfigMap, served: dict[str, str]
 ) -> None:
+    if lab.settings.kube_proxy == "none":
+        pytest.skip("no kube-proxy takes over")
     inside = pod_namespace(lab, "node-1", served["asks"])
     ip, empty = (
         lab.api.kubectl("get", "service", name, "-o", "jsonpath={.spec.clusterIP}")
