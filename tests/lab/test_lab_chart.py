@@ -203,6 +203,13 @@ def test_upstreams_flow_visibility_tests_find_the_names_that_they_look_for(helm:
         "flow-aggregator.conf"
     ]
     assert not yaml.safe_load(config)["flowLogger"]["enable"]
+    for name in ("flow-aggregator-1", "flow-aggregator-2"):
+        other = made[f"{name}.yml"]
+        assert ("Namespace", name) in other
+        assert other["Deployment", "flow-aggregator"]["metadata"]["namespace"] == name
+        binding = other["ClusterRoleBinding", f"{name}-flow-aggregator-cluster-role-binding"]
+        assert binding["subjects"][0]["namespace"] == name
+        assert ("ClusterRole", binding["roleRef"]["name"]) in other
     assert made["clickhouse-operator-install-bundle.yml"].keys() == {
         ("ServiceAccount", "clickhouse-operator")
     }
