@@ -165,7 +165,7 @@ def in_ipv6(row: Row) -> Row:
 
 
 ROWS = (*ROWS4, *map(in_ipv6, ROWS4))
-OTHERWISE = {
+OTHERWISE: dict[str, dict[tuple[str, str], frozenset[str] | str]] = {
     "internal-local-none": {
         ("client", "cluster"): REFUSED,
         ("node-1", "cluster"): REFUSED,
