@@ -114,8 +114,14 @@ class AgentNode:
 
     def dump_groups(self) -> str:
         """All groups of br-int, as ovs-ofctl shows them."""
-        target = f"unix:{self.directory}/br-int.mgmt"
-        command = ("ovs-ofctl", "-O", "OpenFlow15", "dump-groups", target)
+        return self._dump("dump-groups")
+
+    def dump_flows(self) -> str:
+        """All flows of br-int, as ovs-ofctl shows them."""
+        return self._dump("dump-flows")
+
+    def _dump(self, what: str) -> str:
+        command = ("ovs-ofctl", "-O", "OpenFlow15", what, f"unix:{self.directory}/br-int.mgmt")
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def wait_ready(self) -> None:
