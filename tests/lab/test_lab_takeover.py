@@ -28,11 +28,12 @@ pytestmark = pytest.mark.wide
 SETTINGS = Settings(nodes=2, kube_proxy="none")
 DAEMON_SET = Path(__file__).with_name("kube_proxy_daemon_set.yaml")
 TAKEOVER = ("kube-proxy", "takeover")
+BALANCED = "198.51.100.8"
 SERVICE = """
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {type: NodePort, selector: {web: "yes"}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: LoadBalancer, selector: {web: "yes"}, ports: [{port: 80, targetPort: 8080}]}
 """
 
 
@@ -58,6 +59,11 @@ def pods(lab: Lab) -> Iterator[dict[str, str]]:
     ):
         lab.api.kubectl("label", "pod", "web", "web=yes")
         lab.api.apply(SERVICE)
+        given = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": BALANCED}]}}})
+        lab.api.kubectl("patch", "service", "web", "--subresource=status", "--type=merge", "-p", given)
+        first = lab.topology.machine("node-1").address("eth0", 4)
+        gateway = namespace.path(lab.record, "gateway")
+        namespace.script(lab.record, gateway, [f"ip route replace {BALANCED} via {first}"])
         yield clients | servers
 
 
@@ -75,6 +81,9 @@ def test_services_move_to_antrea_proxy_and_back(lab: Lab, pods: dict[str, str]) 
     )
     wait_for("kube-proxy to serve a Node", lambda: answers(node, cluster_ip, 80), seconds=60)
     wait_for("kube-proxy to serve a NodePort", lambda: answers(outside, node_ip, node_port), seconds=60)
+    wait_for(
+        "kube-proxy to serve a load balancer's address", lambda: answers(outside, BALANCED, 80), seconds=60
+    )
     override = control_plane.server_url(lab.topology)
 
     plan = workstation.run(lab, *TAKEOVER, "--plan").stdout
@@ -83,24 +92,27 @@ def test_services_move_to_antrea_proxy_and_back(lab: Lab, pods: dict[str, str]) 
     with (
         Conversation(node, cluster_ip) as of_node,
         Conversation(outside, node_ip, node_port) as of_outside,
+        Conversation(outside, BALANCED) as of_balanced,
     ):
-        before = of_node.ask(), of_outside.ask()
+        before = of_node.ask(), of_outside.ask(), of_balanced.ask()
         applied = workstation.run(lab, *TAKEOVER, "--apply", "--api-server", override, seconds=500).stdout
         assert applied.count("Services are served") == 2
         assert workstation.run(lab, *TAKEOVER, "--verify").stdout.count(" served") == 2
-        assert (of_node.ask(), of_outside.ask()) == before
+        assert (of_node.ask(), of_outside.ask(), of_balanced.ask()) == before
     assert answers(node, cluster_ip, 80)
     assert answers(outside, node_ip, node_port)
+    assert answers(outside, BALANCED, 80)
     assert lab.api.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "-o", "name") == ""
 
     with (
         Conversation(node, cluster_ip) as of_node,
         Conversation(outside, node_ip, node_port) as of_outside,
+        Conversation(outside, BALANCED) as of_balanced,
     ):
-        before = of_node.ask(), of_outside.ask()
+        before = of_node.ask(), of_outside.ask(), of_balanced.ask()
         back = workstation.run(lab, *TAKEOVER, "--rollback", seconds=500).stdout
         assert back.count("kube-proxy is back") == 2
-        assert (of_node.ask(), of_outside.ask()) == before
+        assert (of_node.ask(), of_outside.ask(), of_balanced.ask()) == before
     wait_for("kube-proxy to serve a Node", lambda: answers(node, cluster_ip, 80), seconds=60)
     wait_for("kube-proxy to serve a NodePort", lambda: answers(outside, node_ip, node_port), seconds=60)
     assert workstation.run(lab, *TAKEOVER, "--verify", code=1).stdout.count(" runs ") == 2
