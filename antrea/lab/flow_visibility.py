@@ -133,7 +133,8 @@ async def _serve(lab: Lab, front: socket.socket, inner: int, token: str, tell: P
     network = namespace.path(lab.record, CONTROL)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        # at Ctrl-C it ends: asyncio takes one that was cancelled for a fault, and prints it
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             to = ("127.0.0.1", inner)
             stream = await asyncio.to_thread(namespace.connect, network, to, seconds=CONNECT_SECONDS)
             stream.setblocking(False)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 HERE = Path(__file__).parent
+FILE = "flow-aggregator.conf"
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 CLOSED = """
 apiVersion: networking.k8s.io/v1
@@ -175,3 +176,72 @@ def test_a_user_of_one_namespace_sees_its_connections_on_the_web_page(lab: Lab, 
         assert "default/store-in" in shown["policies"]
         lab.api.kubectl("delete", "networkpolicy", "store-in")
     lab.api.kubectl("delete", *binding)
+
+
+def findings(lab: Lab) -> list[str]:
+    """What `antctl doctor` on a workstation finds of the flow aggregator, with its severity."""
+    done = subprocess.run(
+        workstation.command(lab, "doctor", "-o", "json"),
+        capture_output=True, text=True, check=False, timeout=120, env=workstation.environment(),
+    )  # fmt: skip
+    rows: list[dict[str, str]] = json.loads(done.stdout)
+    return [f"{row['severity']}: {row['finding']}" for row in rows if row["check"] == "flow-aggregator"]
+
+
+class AggregatorConfig:
+    """The ConfigMap of the aggregator."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._about = ("-n", "flow-aggregator", "configmap", "flow-aggregator-configmap")
+        self._lab = lab
+        data = json.loads(lab.api.kubectl("get", *self._about, "-o", "json"))["data"]
+        self._values: dict[str, Any] = yaml.safe_load(data[FILE])
+        self._changes = 0
+
+    def change(self, **values: Any) -> None:
+        """To what it was at first, with these."""
+        text = yaml.safe_dump({**self._values, **values})
+        self._lab.api.kubectl("patch", *self._about, "--type=merge", "-p", json.dumps({"data": {FILE: text}}))
+        # kubelet brings it to a Pod that changes at once, and to others within two minutes
+        self._changes += 1
+        pods = ("-n", "flow-aggregator", "pods", "-l", "app=flow-aggregator", f"changes={self._changes}")
+        self._lab.api.kubectl("annotate", *pods, "--overwrite")
+
+
+@pytest.mark.usefixtures("aggregator")
+def test_the_doctor_of_the_cluster_names_what_the_aggregator_refuses_and_where_records_do_not_go(
+    lab: Lab,
+) -> None:
+    """A configuration that cannot work, a collector that is away, and a store whose disk is full."""
+    wait_for("no finding", lambda: not findings(lab), seconds=60)
+    config, collector = AggregatorConfig(lab), {"enable": True, "address": "127.0.0.1:9:tcp"}
+    with quiet_pods(lab, {"doctor-asks": "node-1", "doctor-serves": "node-2"}, SERVING) as ips:
+        words = ("curl", "-s", "-o", "/dev/null", "--max-time", "2", f"http://{ips['doctor-serves']}:8080/")
+        asking = [*pod_namespace(lab, "node-1", ips["doctor-asks"]), *words]
+
+        def found(*texts: str) -> bool:
+            """Whether there is one finding with all of these, and no other."""
+            subprocess.run(asking, check=False)
+            one, *others = findings(lab) or [""]
+            return not others and all(text in one for text in texts)
+
+        config.change(mode="Both")
+        wait_for(
+            "the refused configuration",
+            lambda: found("error: Pod flow-aggregator/", "refuses its configuration", "mode: 'Both'"),
+            seconds=90,
+        )
+        config.change(flowCollector=collector)
+        wait_for(
+            "the collector that is away",
+            lambda: found("warning: flowCollector of Pod", "takes no records", "127.0.0.1"), seconds=90,
+        )  # fmt: skip
+        config.change()
+        wait_for("no finding", lambda: not findings(lab), seconds=90)
+        volume = {"name": "store", "emptyDir": {"medium": "Memory", "sizeLimit": "100Mi"}}
+        patch = json.dumps({"spec": {"template": {"spec": {"volumes": [volume]}}}})
+        lab.api.kubectl("-n", "flow-aggregator", "patch", "deployment/flow-aggregator", "-p", patch)
+        wait_for(
+            "the full store",
+            lambda: found("warning: store of Pod", "takes no records", "free space"), seconds=180,
+        )  # fmt: skip
