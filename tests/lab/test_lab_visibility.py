@@ -8,13 +8,17 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pytest
 import workstation
+from agent_node import pod_namespace
 from config_map import ConfigMap, wait_value
 from free_port import free_port
 
@@ -22,6 +26,7 @@ from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.client import HTTPResponse
 
     from antrea.lab.cluster import Lab
 
@@ -29,6 +34,8 @@ pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]
 VISIT = Path(__file__).with_name("page_visit.py")
 LAB = Path(sys.executable).with_name("antrea-lab")
 SECONDS = 400
+DENIED_SECONDS = 10.0
+"""With the timeouts that the chart sets."""
 MADE = ("pod/visitor", "pod/client", "pod/server", "service/server", "networkpolicy/server")
 
 
@@ -47,7 +54,10 @@ def before(lab: Lab) -> Iterator[None]:
 
 @contextlib.contextmanager
 def visibility(lab: Lab, port: int, out: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    # a shell that starts this in the background has SIGINT ignored
     words = [
+        "env",
+        "--default-signal=INT",
         str(LAB),
         "visibility",
         "--name",
@@ -84,12 +94,49 @@ def test_a_browser_of_this_machine_shows_the_connections_of_a_lab(lab: Lab, tmp_
         assert url, text
         assert token, text
         wait_for("a connection in the store", lambda: stored(lab), seconds=120)
+        took = denied_connection(lab, url[1], token[0])
+        print(
+            f"a denied connection is shown after {took['live']:.1f} s, and stored after {took['stored']:.1f} s"
+        )
         words = [sys.executable, str(VISIT), str(tmp_path), url[1], token[0], "default", "default/visitor"]
         paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
         shown = json.loads(subprocess.check_output(words, text=True, timeout=180, env=os.environ | paths))
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 0, said.read_text()
     assert "default/server" in shown["map"]
+    # in the table it is once the other Node's half has come, too
+    assert took["live"] < DENIED_SECONDS, took
+
+
+def denied_connection(lab: Lab, url: str, token: str) -> dict[str, float]:
+    """Seconds from the packet that a policy drops until the page has it, as it comes and in its table."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def asked(path: str) -> HTTPResponse:
+        query = f"{url}/{path}?action=denied&pod=default/server&port=8081"
+        request = urllib.request.Request(query, headers={"Authorization": f"Bearer {token}"})
+        answer: HTTPResponse = urllib.request.urlopen(request, context=context, timeout=60)
+        return answer
+
+    def stored() -> bool:
+        with asked("flows") as answer:
+            return bool(json.load(answer)["rows"])
+
+    visitor, server = (
+        lab.api.kubectl("get", "pod", name, "-o", "jsonpath={.status.podIP}") for name in ("visitor", "server")
+    )  # fmt: skip
+    inside = pod_namespace(lab, lab.topology.nodes[0].name, visitor)
+    assert not stored()
+    with asked("flows/live") as events:
+        rows = (json.loads(line[6:])["rows"] for line in events if line.startswith(b"data: "))
+        assert next(rows) == []
+        began = time.monotonic()
+        subprocess.run([*inside, "curl", "-s", "-m", "1", f"http://{server}:8081/"], check=False)
+        assert any(rows)
+        took = {"live": time.monotonic() - began}
+    wait_for("the denied connection in the table", stored, seconds=60)
+    return took | {"stored": time.monotonic() - began}
 
 
 def test_a_port_that_is_taken_is_named_with_the_repair(lab: Lab, tmp_path: Path) -> None:
