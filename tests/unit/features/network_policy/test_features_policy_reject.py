@@ -105,10 +105,11 @@ def test_who_has_asked_a_service_of_antrea_proxy_is_answered_through_connection_
     assert unbalanced == rejected(client, server, in_port)
 
 
-def test_without_a_tunnel_the_answer_of_another_nodes_pod_comes_by_the_gateway() -> None:
+def test_without_a_tunnel_the_answer_of_another_nodes_pod_goes_back_to_the_gateway() -> None:
+    """As if the bridge sent it: the switch sends nothing to the port that it came from."""
     found = rejected(WEB, FAR, 2, tunnel=False)
     assert found
-    assert (found.in_port, found.out_port) == (2, 2)
+    assert (found.in_port, found.out_port) == (LOCAL_PORT, 2)
 
 
 def test_there_is_no_answer_between_strangers_and_none_to_an_answer() -> None:
