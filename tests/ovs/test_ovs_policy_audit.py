@@ -133,9 +133,14 @@ def wanted_denials(world: World, packet: Packet) -> dict[str, bool]:
 
 
 def at_endpoint(world: World, packet: Packet, trace: str) -> Packet | None:
-    """What policies judge: with AntreaProxy, the packet to the Endpoint that it has chosen; None if there is none."""
+    """What policies judge: with AntreaProxy, the packet to the Endpoint that it has chosen; None if there is none.
+
+    None at NodePorts, too, where rules for Services judge the address that was asked: test_ovs_explain asks these.
+    """
     if (balance := balanced(world, packet)) is None:
         return packet
+    if balance.node_port:
+        return None
     _, chosen = choice(trace)
     return None if chosen is None else translated(world, packet, balance.name, chosen)
 
