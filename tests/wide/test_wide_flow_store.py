@@ -309,21 +309,23 @@ async def test_a_query_that_takes_too_long_is_ended_and_delays_no_insert(tmp_pat
 async def test_code_and_constants_of_the_engine_are_mapped_while_they_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is needed again is there."""
+    """And what is needed again is there. Other threads of the engine read some of it again at once."""
     monkeypatch.setattr(embedded, "RELEASE_SECONDS", 1e9)
     store = EmbeddedClickHouse(tmp_path / "store")
-    output = ClickHouseOutput(store, "168h")
-    await output.write(PEOPLE)
-    for name in QUERIES:
-        await answer(store, name, {}, None)
-    before = {mode: mapped(mode) for mode in ("r--p", "r-xp")}
-    monkeypatch.setattr(embedded, "RELEASE_SECONDS", 0.0)
-    await output.write(PEOPLE)
-    for mode, octets in before.items():
-        assert octets > 8e6
-        assert mapped(mode) < octets / 2, (mode, octets, mapped(mode))
-    assert await count(store) == 2 * len(PEOPLE)
-    await store.close()
+    try:
+        output = ClickHouseOutput(store, "168h")
+        await output.write(PEOPLE)
+        for name in QUERIES:
+            await answer(store, name, {}, None)
+        before = {mode: mapped(mode) for mode in ("r--p", "r-xp")}
+        monkeypatch.setattr(embedded, "RELEASE_SECONDS", 0.0)
+        await output.write(PEOPLE)
+        for mode, octets in before.items():
+            assert octets > 8e6
+            assert mapped(mode) < 0.9 * octets, (mode, octets, mapped(mode))
+        assert await count(store) == 2 * len(PEOPLE)
+    finally:
+        await store.close()
 
 
 def mapped(mode: str) -> float:
