@@ -190,10 +190,12 @@ async def test_requests_in_frames_with_a_vlan_tag_come_with_the_records_of_their
 
 
 def tags(copies: socket.socket) -> set[int]:
-    """VLANs of the frames that have come. Source: packet(7), PACKET_AUXDATA; struct tpacket_auxdata"""
+    """VLANs of the frames that have come, but for those of the interface's own. Source: packet(7), PACKET_AUXDATA; struct tpacket_auxdata"""
     found = set()
     while select.select([copies], [], [], 0.5)[0]:
-        _, ancillary, _, _ = copies.recvmsg(2048, socket.CMSG_SPACE(20))
+        _, ancillary, _, origin = copies.recvmsg(2048, socket.CMSG_SPACE(20))
+        if origin[2] == socket.PACKET_OUTGOING:
+            continue
         found |= {
             struct.unpack("=3I4H", data)[5] & 0xFFF for _, kind, data in ancillary if kind == PACKET_AUXDATA
         }
