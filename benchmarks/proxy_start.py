@@ -1,6 +1,6 @@
 """How long does an agent take from its start until 10,000 Services are in the switch, and kube-proxy until they are in its rules?
 
-`python -m benchmarks.proxy_start [SERVICES [ROUNDS [MODE...]]]`: the real agent, Open vSwitch (userspace datapath) and controller of `agent_node`, and
+`python -m benchmarks.proxy_start [SERVICES [ROUNDS [MODE...]]]`, without kube-proxy where the only mode is `none`: the real agent, Open vSwitch (userspace datapath) and controller of `agent_node`, and
 the real kube-proxy in modes nftables and, if they are named, others, by turns, with the same kube-apiserver and Services of 5 Endpoints each; needs root. Each has
 run before, so that each start finds what it left: "restart". The agent's time ends when it is ready, which it says after
 all flows and groups are in the switch; kube-proxy's when its metrics tell its first synchronisation, as both have read all lists.
@@ -20,6 +20,7 @@ import msgspec
 
 from antrea.lab import artifacts
 from benchmarks.agent_node import AgentNode, agent_node
+from benchmarks.cni_add import cpu_of
 from benchmarks.figure import Against, alternate, show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import store
@@ -42,12 +43,13 @@ COUNTS = {
 MARKS = {"nftables": "goto service-", "iptables": "-A KUBE-SERVICES "}
 
 
-def agent_started(node: AgentNode, services: int) -> float:
-    """Seconds until it is ready."""
+def agent_started(node: AgentNode, services: int, processor: list[float]) -> float:
+    """Seconds until it is ready; those of its processor are added to `processor`."""
     began = time.monotonic()
-    node.start_agent()
+    pid = node.start_agent()
     node.wait_ready()
     took = time.monotonic() - began
+    processor.append(cpu_of((pid,)))
     groups = node.dump_groups()
     if groups.count("type=select") < services:
         sys.exit(f"the switch has {groups.count('type=select')} groups of {services} Services")
@@ -112,17 +114,21 @@ def main(services: int, rounds: int, modes: Sequence[str]) -> None:
     with agent_node(0) as node:
         name_starved_now()
         store(stored(services))
-        measures = {"agent": partial(agent_started, node, services)}
+        processor: list[float] = []
+        measures = {"agent": partial(agent_started, node, services, processor)}
         for mode in modes:
             measures[mode] = partial(kube_proxy_started, node, services, mode)
         for measure in measures.values():
             measure()
+        processor.clear()
         values = alternate(measures, rounds)
     sides = [Against(f"kube_proxy_{mode}", tuple(values[mode])) for mode in modes]
-    for side in sides:
+    for side in sides or (None,):
         show(f"proxy_start_{services}", "s", values["agent"], against=side, target=SECONDS)
+    show(f"proxy_start_{services}_processor", "s", processor)
 
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    main(int(words[0]) if words else SERVICES, int(words[1]) if words[1:] else ROUNDS, words[2:] or MODES)
+    wanted = [mode for mode in words[2:] or MODES if mode != "none"]
+    main(int(words[0]) if words else SERVICES, int(words[1]) if words[1:] else ROUNDS, wanted)
