@@ -20,11 +20,24 @@ def remote(lab: Lab, *words: str) -> str:
 
 
 def wait_controller(lab: Lab) -> None:
-    """Until the controller has told where it is and is reached."""
+    """Until the controller and the agents that run have published where they are.
+
+    The objects of those before them stay until then, and name a port where nobody answers.
+    """
     words = ("-n", "kube-system", "rollout", "status", "deployment/antrea-controller", "--timeout=60s")
     lab.api.kubectl(*words)
-    told = ("get", "antreacontrollerinfos", "-o", "jsonpath={.items[*].nodeRef.name}")
-    wait_for("the controller's Node", lambda: lab.api.kubectl(*told).strip(), seconds=60)
+    running = ("-n", "kube-system", "get", "pods", "-l", "component in (antrea-agent,antrea-controller)")
+    told = ("get", "antreacontrollerinfos,antreaagentinfos")
+
+    def published() -> bool:
+        pods = names(lab.api.kubectl(*running, "-o", "jsonpath={.items[*].metadata.name}"))
+        return names(lab.api.kubectl(*told, "-o", "jsonpath={.items[*].podRef.name}")) == pods
+
+    wait_for("where the controller and the agents are", published, seconds=60)
+
+
+def names(text: str) -> list[str]:
+    return sorted(text.split())
 
 
 def test_antctl_prints_both_versions(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import outside_host
 import pytest
 import sftp_server
 import traffic
+import workstation
 import yaml
 from admission_object import crd
 from agent_node import wait_ready
@@ -46,6 +48,20 @@ def gate(lab: Lab) -> Iterator[None]:
     finally:
         for one in files:
             one.write(one.text)
+    # programs that build themselves anew answer nobody for a moment, which the next test would meet
+    wait_for("the gate to be off everywhere", lambda: off(lab), seconds=60)
+    for name in NODES:
+        wait_ready(lab, name)
+
+
+def off(lab: Lab) -> bool:
+    """In the agents and in the controller."""
+    asked = subprocess.run(
+        workstation.command(lab, "get", "featuregates"),
+        capture_output=True, text=True, check=False, timeout=60, env=workstation.environment(),
+    )  # fmt: skip
+    rows = [row.split() for row in asked.stdout.splitlines()]
+    return [row[1] for row in rows if row and row[0] == GATE] == ["Disabled", "Disabled"]
 
 
 @pytest.fixture
