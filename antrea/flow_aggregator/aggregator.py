@@ -72,7 +72,7 @@ TICK: Final = 0.5
 UI: Final = "/ui"
 """Where the web page is."""
 MOST: Final = 1000
-"""Records that are passed on before others have their turn."""
+"""Records that are passed on before others have their turn; a quarter of a destination's buffer, if that is less."""
 
 
 class Aggregator:
@@ -149,11 +149,13 @@ class Aggregator:
         self._streaming.offer(record)
 
     async def _export(self) -> None:
+        most = min(MOST, max(self._config.record_buffer_size // 4, 1))
         while True:
-            while found := self.flows.due(time.monotonic(), MOST):
+            while found := self.flows.due(time.monotonic(), most):
                 for record in found:
                     self._offer(record)
                 await asyncio.sleep(0)
+                await self._to.room()  # until then records are joined to those before them
             await asyncio.sleep(TICK)
 
     async def _serve(self) -> None:

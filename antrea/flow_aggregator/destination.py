@@ -36,6 +36,8 @@ MOST_OF_INTERVAL: Final = 10_000
 """The same of a destination that takes them at intervals."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries."""
+PATIENCE: Final = 10.0
+"""Seconds for which others wait for one whose buffer gets full; it is slow if that was in vain."""
 
 
 class Output(Protocol):
@@ -62,6 +64,10 @@ class Destination:
         self._most = most if interval else MOST
         self._enough = min(self._most, (size + 1) // 2)
         self._many = asyncio.Event()
+        self._filled = max(size * 3 // 4, 1)
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_slow = False
         self._waiting: deque[FlowRecord] = deque(maxlen=size)
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
@@ -82,6 +88,15 @@ class Destination:
         self._news.set()
         if len(self._waiting) >= self._enough:
             self._many.set()
+        if len(self._waiting) >= self._filled:
+            self._has_room.clear()
+
+    async def room(self) -> None:
+        """Return once a quarter of the buffer is free; at once if the output fails or was slow since the buffer was last empty."""
+        if self.trouble or self._is_slow:
+            return
+        await _set_within(self._has_room, PATIENCE)
+        self._is_slow = not self._has_room.is_set()
 
     def end(self) -> None:
         """Let `run` return once it has written what waits, if that is possible at once."""
@@ -132,7 +147,10 @@ class Destination:
                 return False
             self.exported += len(some)
             self.trouble = ""
+            if len(self._waiting) < self._filled:
+                self._has_room.set()
         self._news.clear()
+        self._is_slow = False
         return True
 
     def _failed(self, some: list[FlowRecord], why: str) -> None:

@@ -55,6 +55,11 @@ class Destinations:
         for one in self._all.values():
             one.offer(record)
 
+    async def room(self) -> None:
+        """Return once each that keeps up has room for more."""
+        for one in self.all:
+            await one.room()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -131,6 +132,21 @@ async def test_an_aggregator_that_is_killed_under_load_gets_what_the_agent_kept_
             wanted = {str(20_000 + number) for number in range(first, agent.opened)}
             await until(lambda: wanted <= {row[4] for row in aggregator.rows}, "all that came meanwhile")
             assert agent.to.trouble == ""
+
+
+async def test_a_burst_above_the_buffer_of_a_destination_that_keeps_up_loses_nothing(tmp_path: Path) -> None:
+    logger = {"enable": True, "path": str(tmp_path / "flows.log")}
+    burst = [
+        FlowRecord(source_ip="10.0.0.1", destination_ip="10.0.0.2", source_transport_port=port, destination_transport_port=80, protocol_identifier=6, flow_type=1)
+        for port in range(20_000)
+    ]  # fmt: skip
+    async with running(tmp_path, flowLogger=logger, recordBufferSize=100) as aggregator:
+        session = await sent(aggregator.port, "n1", "tcp", *burst)
+        counted = partial(aggregator.get, "/recordmetrics")
+        await until(lambda: counted()["numRecordsExported"] + counted()["numRecordsDropped"] >= 20_000, "all")
+        assert counted()["numRecordsDropped"] == 0
+        assert {row[4] for row in aggregator.rows} == {str(port) for port in range(20_000)}
+        await session.close()
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "grpc"])
