@@ -59,7 +59,7 @@ for tool in iptables; do
 done
 """
 NONE = {
-    "runs": False, "tables": [], "chains": 0, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
+    "runs": False, "tables": [], "chains": 0, "complete": False, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
     "ipSets": 0, "heldAddresses": 0, "keptRoutes": 0, "proxyAll": True, "trouble": "",
 }  # fmt: skip
 CONFIG = {"antreaProxy.proxyAll": True}
@@ -81,7 +81,7 @@ def test_all_of_kube_proxy_goes_and_nothing_else(netns: Namespaces, tmp_path: Pa
     assert seen(host) == NONE
     before = rules(netns)
     netns.sh(KUBE_PROXY)
-    assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"]}
+    assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"], "complete": True}
     remove(host)
     assert seen(host) == NONE
     left = rules(netns)
@@ -111,6 +111,19 @@ def test_what_mode_ipvs_leaves_goes_and_nothing_else(netns: Namespaces, tmp_path
     assert seen(host) == NONE
     assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "MINE"]
     assert "--match-set MINE src -j ACCEPT" in netns.sh("iptables-save")
+
+
+def test_kube_proxy_is_complete_when_its_chains_are_filled_in_all_families(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    host = Host(tmp_path)
+    fill = "-t nat -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN"
+    netns.sh(IPVS + "ip6tables -t nat -N KUBE-POSTROUTING")
+    assert not seen(host)["complete"]
+    netns.sh(f"iptables {fill}")
+    assert not seen(host)["complete"]
+    netns.sh(f"ip6tables {fill}")
+    assert seen(host)["complete"]
 
 
 def test_an_ipset_that_another_program_uses_is_named_and_the_others_go(

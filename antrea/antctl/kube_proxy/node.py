@@ -15,7 +15,7 @@ import click
 from antrea.antctl.doctor.gather import Host, service_trouble
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy import ipvs
-from antrea.antctl.kube_proxy.ruleset import commands, leftover, ruleset
+from antrea.antctl.kube_proxy.ruleset import commands, is_complete, leftover, ruleset
 from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask
 from antrea.errors import Unavailable
@@ -31,7 +31,6 @@ from antrea.outside.vswitch.conntrack import Conntrack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from antrea.antctl.kube_proxy.ruleset import Leftover
     from antrea.antctl.main import Target
     from antrea.outside.netlink.kept_route import Ends
 
@@ -63,11 +62,13 @@ def callback(clean: bool, keep: bool) -> None:
 
 def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     """What there is of kube-proxy, and whether Services are served. Raises OSError, SubprocessError, ValueError."""
-    found = _listed()
+    rows = _listed()
+    found = leftover(rows)
     return {
         "runs": PROCESS in host.processes(),
         "tables": [" ".join(place) for place in found.tables],
         "chains": len(found.chains),
+        "complete": is_complete(rows),
         "held": sorted({f"{' '.join(one.place)} {one.chain} -> {one.target}" for one in found.held}),
         "legacy": _legacy_tables(),
         **ipvs.counts(ipvs.left()),
@@ -84,7 +85,7 @@ def remove(host: Host) -> None:
         raise Failure("kube-proxy runs on this Node and would make its rules again")
     found = ipvs.left()
     ipvs.hand_over(found)
-    if script := commands(_listed()):
+    if script := commands(leftover(_listed())):
         run_nft(script)
     ipvs.remove_sets(found)
     if kept_route.kept_addresses():
@@ -108,8 +109,8 @@ def switched(dumps: Iterable[str]) -> Iterator[Ends]:
                 yield protocol, source, source_port, one.destination, one.port
 
 
-def _listed() -> Leftover:
-    return leftover(ruleset(run("nft", "-j", "list", "ruleset")))
+def _listed() -> list[Mapping[str, Any]]:
+    return ruleset(run("nft", "-j", "list", "ruleset"))
 
 
 def _legacy_tables() -> list[str]:

@@ -18,6 +18,8 @@ CHAIN = re.compile(
     r"|NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER"
     r"|(?:SVC|SVL|SEP|FW|EXT|XLB)-[A-Z0-9]{16})"
 )
+FILLED_LAST = "KUBE-POSTROUTING"
+"""Has rules in both modes of iptables and in each family, whichever Services there are."""
 BUILT_IN = frozenset(("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"))
 TABLE = "kube-proxy"
 """Of mode nftables, in the families ip and ip6."""
@@ -64,6 +66,16 @@ def leftover(listed: Iterable[Mapping[str, Any]]) -> Leftover:
     goes = tuple(chain for chain in chains if chain not in stays)
     jumps = tuple(rule for rule in leads if rule.chain in BUILT_IN and _end(rule) in goes)
     return Leftover(tables, goes, jumps, held)
+
+
+def is_complete(listed: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether kube-proxy has its rules: it makes chains of iptables first, and fills them once all else of a Service is there."""
+    rows = list(listed)
+    if leftover(rows).tables:
+        return True  # made in one transaction
+    made = {_place(row["chain"]) for row in rows if row.get("chain", {}).get("name") == FILLED_LAST}
+    filled = {_place(row["rule"]) for row in rows if row.get("rule", {}).get("chain") == FILLED_LAST}
+    return bool(made) and made <= filled
 
 
 def commands(found: Leftover) -> str:

@@ -197,7 +197,7 @@ class Takeover:
         told = self._node(name).told
         if not told["runs"]:
             return "it does not run"
-        return "" if told["tables"] or told["chains"] else "it has no rules yet"
+        return "" if told["complete"] else "it has not made its rules yet"
 
     def _node(self, name: str, act: str = "") -> NodeView:
         node = self._cluster.node(name, self._cluster.agents(), act=act)

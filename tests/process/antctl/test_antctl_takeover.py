@@ -45,6 +45,8 @@ class World:
         """Nodes whose connections to Services were told to keep their routes."""
         self.broken = ""
         """A Node whose Services are not served without kube-proxy."""
+        self.filling: set[str] = set()
+        """Nodes whose kube-proxy has made chains, and does not get to fill them."""
         self.generation = 1
 
     @property
@@ -70,7 +72,7 @@ class World:
         self.rules[name] = 9 if runs else 0 if clean else self.rules[name]
         served = runs or name != self.broken
         return {
-            "runs": runs, "tables": [], "chains": self.rules[name], "held": [], "legacy": [], "ipvs": False,
+            "runs": runs, "tables": [], "chains": self.rules[name], "complete": name not in self.filling, "held": [], "legacy": [], "ipvs": False,
             "proxyAll": value_of(self.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True,
             "trouble": "" if served else "no answer",
         }  # fmt: skip
@@ -188,6 +190,19 @@ async def test_nodes_keep_routes_before_kube_proxy_in_mode_ipvs_is_back(
         assert world.kept == []
         await asyncio.to_thread(takeover_.roll_back)
     assert (world.kept, world.proxies) == (kept, ["n1", "n2"])
+
+
+async def test_agents_serve_all_until_kube_proxy_has_filled_its_chains(world: World) -> None:
+    async with work(world, 0.5) as (takeover_, _, _said):
+        await asyncio.to_thread(takeover_.apply, API)
+        world.filling = {"n1"}
+        with pytest.raises(Failure, match="kube-proxy on Node n1: it has not made its rules yet"):
+            await asyncio.to_thread(takeover_.roll_back)
+        assert world.proxies == ["n1"]
+        assert value_of(world.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True
+        world.filling = set()
+        await asyncio.to_thread(takeover_.roll_back)
+    assert world.proxies == ["n1", "n2"]
 
 
 async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world: World) -> None:
