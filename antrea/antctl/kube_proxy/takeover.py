@@ -70,11 +70,17 @@ class Takeover:
     def roll_back(self) -> None:
         """From AntreaProxy to kube-proxy, by what `apply` noted; begun again, it goes on."""
         noted = self._noted()
-        there = {node.name for node in self._cluster.nodes()}
-        names = [name for name in json.loads(noted["nodes"]) if name in there]
+        nodes = self._cluster.nodes()
+        there, had = {node.name for node in nodes}, json.loads(noted["nodes"])
+        names = [name for name in had if name in there]
         for name in names:
             self._give_back(name)
+        for node in nodes:
+            if node.name not in had and not node.unseen:
+                self._keep(node.name)  # one that has joined gets kube-proxy by the affinity
         self._set_affinity(json.loads(noted["affinity"]))
+        for name in sorted(self._cluster.proxy_nodes() & there):
+            self._wait_proxy(name)
         for name in names:
             self._label(name, on=False)
         before = json.loads(noted["values"])
@@ -187,11 +193,17 @@ class Takeover:
         return node.serves or ("" if node.is_free else "rules of kube-proxy are left")
 
     def _give_back(self, name: str) -> None:
+        self._keep(name)
+        self._label(name, on=True)
+        self._wait_proxy(name)
+        self._say(f"Node {name}: kube-proxy is back.")
+
+    def _keep(self, name: str) -> None:
         if self._cluster.proxy_config().get("mode") == "ipvs" and not self._node(name).told["runs"]:
             self._node(name, "keep")
-        self._label(name, on=True)
+
+    def _wait_proxy(self, name: str) -> None:
         self._wait(f"kube-proxy on Node {name}", lambda: self._proxy_lacks(name))
-        self._say(f"Node {name}: kube-proxy is back.")
 
     def _proxy_lacks(self, name: str) -> str:
         told = self._node(name).told

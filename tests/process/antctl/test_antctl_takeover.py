@@ -205,6 +205,21 @@ async def test_agents_serve_all_until_kube_proxy_has_filled_its_chains(world: Wo
     assert world.proxies == ["n1", "n2"]
 
 
+async def test_a_node_that_joined_keeps_its_connections_and_is_waited_for(world: World) -> None:
+    world.maps["kube-proxy"] = {"config.conf": "mode: ipvs"}
+    async with work(world, 0.5) as (takeover_, _, _said):
+        await asyncio.to_thread(takeover_.apply, API)
+        world.labels["n3"], world.rules["n3"], world.filling = set(), 0, {"n3"}
+        with pytest.raises(Failure, match="kube-proxy on Node n3: it has not made its rules yet"):
+            await asyncio.to_thread(takeover_.roll_back)
+        assert world.kept == ["n1", "n2", "n3"]
+        assert value_of(world.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True
+        world.filling = set()
+        await asyncio.to_thread(takeover_.roll_back)
+    assert world.proxies == ["n1", "n2", "n3"]
+    assert (NOTED in world.maps, world.affinity) == (False, None)
+
+
 async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world: World) -> None:
     world.broken = "n1"
     async with work(world, 0.2) as (takeover_, _, _said):
