@@ -62,6 +62,7 @@ NONE = {
     "runs": False, "tables": [], "chains": 0, "complete": False, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
     "ipSets": 0, "heldAddresses": 0, "keptRoutes": 0, "proxyAll": True, "trouble": "",
 }  # fmt: skip
+GATEWAY = "antrea-gw0"
 CONFIG = {"antreaProxy.proxyAll": True}
 
 
@@ -82,7 +83,7 @@ def test_all_of_kube_proxy_goes_and_nothing_else(netns: Namespaces, tmp_path: Pa
     before = rules(netns)
     netns.sh(KUBE_PROXY)
     assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"], "complete": True}
-    remove(host)
+    remove(host, GATEWAY)
     assert seen(host) == NONE
     left = rules(netns)
     assert [line for line in before.splitlines() if line not in left] == []
@@ -96,7 +97,7 @@ def test_chains_that_another_program_uses_stay_with_all_they_lead_to(
     host = Host(tmp_path)
     netns.sh(OTHERS + KUBE_PROXY + "iptables -t nat -I MINE -p udp -j KUBE-SVC-ABCDEFGHIJKLMNOP")
     assert seen(host)["held"] == ["ip nat MINE -> KUBE-SVC-ABCDEFGHIJKLMNOP"]
-    remove(host)
+    remove(host, GATEWAY)
     saved = netns.sh("iptables-save -t nat")
     chains = {line[1:].split()[0] for line in saved.splitlines() if line.startswith(":KUBE")}
     assert chains == {"KUBE-SVC-ABCDEFGHIJKLMNOP", "KUBE-SEP-ABCDEFGHIJKLMNOP", "KUBE-MARK-MASQ"}
@@ -107,7 +108,7 @@ def test_what_mode_ipvs_leaves_goes_and_nothing_else(netns: Namespaces, tmp_path
     host = Host(tmp_path)
     netns.sh(IPVS)
     assert seen(host) == {**NONE, "chains": 6, "ipvs": True, "ipvsAddresses": 2, "ipSets": 5}
-    remove(host)
+    remove(host, GATEWAY)
     assert seen(host) == NONE
     assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "MINE"]
     assert "--match-set MINE src -j ACCEPT" in netns.sh("iptables-save")
@@ -131,7 +132,7 @@ def test_an_ipset_that_another_program_uses_is_named_and_the_others_go(
 ) -> None:
     netns.sh(IPVS + "iptables -A INPUT -m set --match-set KUBE-NODE-PORT-TCP dst -j ACCEPT")
     with pytest.raises(OSError, match="a rule of another program uses an ipset"):
-        remove(Host(tmp_path))
+        remove(Host(tmp_path), GATEWAY)
     assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "KUBE-NODE-PORT-TCP", "MINE"]
 
 
@@ -141,5 +142,5 @@ def test_nothing_goes_while_kube_proxy_runs(netns: Namespaces, tmp_path: Path) -
     host = Host(tmp_path)
     netns.sh(KUBE_PROXY)
     with pytest.raises(Failure, match="kube-proxy runs on this Node"):
-        remove(host)
+        remove(host, GATEWAY)
     assert (seen(host)["runs"], seen(host)["chains"]) == (True, 12)

@@ -32,6 +32,7 @@ ip route add fd00:10:96::9 via fc01::aabb:ccdd:eeff dev antrea-gw0 onlink &&
 nft add table inet tracked && nft add chain inet tracked in '{{ type filter hook input priority 0; }}' &&
 nft add rule inet tracked in ct state new accept && sysctl -qw net.ipv4.conf.all.rp_filter=1
 """
+STATE = "ip rule; ip -6 rule; sysctl net.ipv4.conf.antrea-gw0.src_valid_mark"
 IPVS = """
 ip link add name kube-ipvs0 type veth peer name other && ip link set kube-ipvs0 up && ip link set other up &&
 ip address add 10.96.0.9/32 dev kube-ipvs0 && ip address add fd00:10:96::9/128 dev kube-ipvs0 nodad
@@ -42,7 +43,7 @@ ip address add 10.96.0.9/32 dev kube-ipvs0 && ip address add fd00:10:96::9/128 d
 def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Namespaces, version: int) -> None:
     pod = netns.make()
     netns.sh(LINK.format(pod=pod))
-    rules = netns.sh("ip rule; ip -6 rule")
+    rules = netns.sh(STATE)
     with netns.serving(pod, ECHO), socket.create_connection((SERVICE[version], 8080), 10) as stream:
         assert talks(stream, b"before")
         keep("antrea-gw0", VIA.values())
@@ -66,7 +67,7 @@ def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Name
     assert set(kept_addresses()) == set(SERVICE.values())
     remains.look()
     assert kept_addresses() == []
-    assert netns.sh("ip rule; ip -6 rule") == rules
+    assert netns.sh(STATE) == rules
     assert "antrea-kept" not in netns.sh("nft list tables")
 
 

@@ -72,6 +72,6 @@ class TakeoverRemains:
         kept = kept_route.kept_addresses()
         idle = bool(kept) and earlier.isdisjoint(kept) and not stay_as_they_are(kept)
         if idle and self._idle:
-            kept_route.give_up()
+            kept_route.give_up(self._gateway)
             log.info("Gave up routes of connections that have ended", count=len(kept))
         self._idle = idle

@@ -47,14 +47,12 @@ def callback(clean: bool, keep: bool) -> None:
     rows = ask(target.find(), "/config", {})
     config = {row["key"]: row["value"] for row in rows}
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
+    gateway = str(config.get("hostGateway", "antrea-gw0"))
     try:
         if clean:
-            remove(host)
+            remove(host, gateway)
         if keep:
-            keep_routes(
-                str(config.get("hostGateway", "antrea-gw0")),
-                Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))),
-            )
+            keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
         click.echo(json.dumps(look(host, config, os.environ)))
     except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as why:
         raise Failure(f"the Node cannot be looked at: {_told(why)}") from why
@@ -79,7 +77,7 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
     }
 
 
-def remove(host: Host) -> None:
+def remove(host: Host, gateway: str) -> None:
     """All that is kube-proxy's of IPVS, and in nftables, in one transaction, while it does not run. Raises as `look`, Failure."""
     if PROCESS in host.processes():
         raise Failure("kube-proxy runs on this Node and would make its rules again")
@@ -89,7 +87,7 @@ def remove(host: Host) -> None:
         run_nft(script)
     ipvs.remove_sets(found)
     if kept_route.kept_addresses():
-        kept_route.give_up()
+        kept_route.give_up(gateway)
 
 
 def keep_routes(gateway: str, switch: Path) -> None:

@@ -92,13 +92,15 @@ def kept_addresses() -> list[str]:
     return found
 
 
-def give_up() -> None:
-    """All of them; rules are as they were. Raises as `keep`."""
+def give_up(gateway: str) -> None:
+    """All of them; rules and the device are as they were. Raises as `keep`."""
     for version in ("-4", "-6"):
         lines = f"rule add priority 0 lookup local\nrule del {_BY_MARK}\nrule del priority 1 lookup local\n"
         run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
         run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
     run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+    if may_stand(gateway):
+        _setting(gateway).write_text("0\n")
 
 
 def _routes(gateway: str) -> Iterator[tuple[str, str]]:
