@@ -8,7 +8,9 @@ import pytest
 
 from antrea.antctl.doctor.gather import Host
 from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy.ipvs import left
 from antrea.antctl.kube_proxy.node import look, remove
+from antrea.outside.netlink.ipvs import VirtualServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +47,8 @@ IPVS = """
 ip link add kube-ipvs0 type veth peer name other &&
 ip address add 10.96.0.1/32 dev kube-ipvs0 && ip address add fd00:10:96::1/128 dev kube-ipvs0 nodad &&
 ipset create KUBE-CLUSTER-IP hash:ip,port && ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:443 &&
-ipset create KUBE-6-CLUSTER-IP hash:ip,port family inet6 && ipset create KUBE-6-LOAD-BALANCER-SOURCE-CID hash:ip family inet6 &&
+ipset create KUBE-6-CLUSTER-IP hash:ip,port family inet6 && ipset add KUBE-6-CLUSTER-IP fd00:10:96::1,sctp:443 &&
+ipset create KUBE-6-LOAD-BALANCER-SOURCE-CID hash:ip family inet6 &&
 ipset create KUBE-6-NODE-PORT-LOCAL-SCTP-HAS hash:ip,port family inet6 && ipset create KUBE-NODE-PORT-TCP bitmap:port range 0-65535 &&
 ipset add KUBE-NODE-PORT-TCP 30080 && ipset create MINE hash:ip && ipset create KUBE-MINE hash:ip &&
 for tool in iptables; do
@@ -112,6 +115,26 @@ def test_what_mode_ipvs_leaves_goes_and_nothing_else(netns: Namespaces, tmp_path
     assert seen(host) == NONE
     assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "MINE"]
     assert "--match-set MINE src -j ACCEPT" in netns.sh("iptables-save")
+
+
+def test_virtual_servers_are_known_when_a_removal_was_interrupted(
+    netns: Namespaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their addresses are gone already; the kernel's list is given, since this machine's kernel may lack IPVS."""
+    table = tmp_path / "ip_vs"
+    table.write_text(
+        "TCP  0A600001:01BB rr\n  -> 0A0A0007:1F90 Masq 1 0 0\nTCP  0A600001:0050 rr\n"
+        "SCTP [fd00:0010:0096:0000:0000:0000:0000:0001]:01BB sh\nTCP  AC1E000B:7580 rr\nUDP  C0000201:01BB rr\n"
+    )
+    monkeypatch.setattr("antrea.outside.netlink.ipvs.TABLE", table)
+    netns.sh(IPVS)
+    assert len(left().servers) == 4
+    netns.sh("ip link delete kube-ipvs0")
+    assert set(left().servers) == {
+        VirtualServer("TCP", "10.96.0.1", 443),
+        VirtualServer("SCTP", "fd00:10:96::1", 443),
+        VirtualServer("TCP", "172.30.0.11", 30080),
+    }
 
 
 def test_kube_proxy_is_complete_when_its_chains_are_filled_in_all_families(

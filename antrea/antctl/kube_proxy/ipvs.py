@@ -1,7 +1,7 @@
 """What kube-proxy of mode ipvs has on a Node beside chains: a device with addresses of Services, virtual servers, ipsets.
 
-Names: kube-proxy v1.34 pkg/proxy/ipvs/ipset.go. A virtual server is kube-proxy's if its address is on kube-ipvs0, or if its
-port is in kube-proxy's set of NodePorts; those of other programs stay.
+Names: kube-proxy v1.34 pkg/proxy/ipvs/ipset.go. A virtual server is kube-proxy's if its address is on kube-ipvs0, or in a set of
+kube-proxy with its port, as when a removal was interrupted, or if its port is in kube-proxy's set of NodePorts; those of other programs stay.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from typing import NamedTuple
 
 from antrea.antctl.kube_proxy import handover
-from antrea.outside.netlink.ip_set import destroy_sets, set_names, set_ports
+from antrea.outside.netlink.ip_set import destroy_sets, set_elements, set_names
 from antrea.outside.netlink.iproute2 import run
-from antrea.outside.netlink.ipvs import VirtualServer, virtual_servers
+from antrea.outside.netlink.ipvs import PROTOCOLS, VirtualServer, virtual_servers
 
 DEVICE = "kube-ipvs0"
 SETS = re.compile(
@@ -22,6 +22,8 @@ SETS = re.compile(
 )
 """kube-proxy cuts names after 31 characters, those of two sets of IPv6."""
 NODE_PORTS = re.compile(r"KUBE-(?:6-)?NODE-PORT-(TCP|UDP|SCTP)(?:-HASH)?")
+SERVICES = re.compile(r"KUBE-(?:6-)?(?:CLUSTER-IP|(?:EXTERNAL-IP|LOAD-BALANCER)(?:-LOCAL)?)")
+"""Have addresses of Services with their ports."""
 
 
 class IpvsState(NamedTuple):
@@ -72,12 +74,18 @@ def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualSe
     if not listed:
         return []
     ports = {
-        (named[1], port)
+        (named[1], element.port)
         for name in sets
         if (named := NODE_PORTS.fullmatch(name)) is not None
-        for port in set_ports(name)
+        for element in set_elements(name)
     }
-    return [one for one in listed if one.ip in addresses or (one.protocol, one.port) in ports]
+    ends = {element for name in sets if SERVICES.fullmatch(name) for element in set_elements(name)}
+
+    def is_of_kube_proxy(one: VirtualServer) -> bool:
+        end = (PROTOCOLS[one.protocol], one.ip, one.port)
+        return one.ip in addresses or (one.protocol, one.port) in ports or end in ends
+
+    return [one for one in listed if is_of_kube_proxy(one)]
 
 
 def _addresses() -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Sets of the kernel's ipset: their names, the ports in one of them, and their removal.
+"""Sets of the kernel's ipset: their names, the elements of one of them, and their removal.
 
 The image has no program ipset. Source: linux/netfilter/ipset/ip_set.h, net/netfilter/ipset/ip_set_core.c
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.outside.netlink.message import (
     ASK,
@@ -22,14 +23,14 @@ from antrea.outside.netlink.message import (
 from antrea.outside.netlink.socket import Rtnl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _NETFILTER: Final = 12
 _SUBSYSTEM: Final = 6 << 8
 _DESTROY, _LIST = 3, 7
 _PROTOCOL, _SET_NAME, _FLAGS, _DATA, _ELEMENTS = 1, 2, 6, 7, 8
-_PORT: Final = 4
-"""Of an element, in the network's byte order."""
+_IP, _PORT, _TRANSPORT = 1, 4, 7
+"""Of an element, in the network's byte order; an address is nested."""
 _NAMES_ONLY: Final = 1 << 1
 _VERSION: Final = 6
 """Supported by all kernels since 2.6.39."""
@@ -51,15 +52,31 @@ def set_names() -> list[str]:
     return sorted({found[_SET_NAME].rstrip(b"\0").decode() for found in bodies if _SET_NAME in found})
 
 
-def set_ports(name: str) -> set[int]:
-    """The ports of the elements of a set. Raises OSError: ENOENT if there is none of that name."""
-    ports = set()
+class Element(NamedTuple):
+    """What a set of ports, or of addresses and ports, has."""
+
+    protocol: int
+    """0 in a set of ports alone."""
+    ip: str
+    """Empty in a set of ports alone."""
+    port: int
+
+
+def set_elements(name: str) -> set[Element]:
+    """Those with a port. Raises OSError: ENOENT if there is no set of that name."""
+    elements = set()
     for found in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
         for kind, octets in attribute_rows(found.get(_ELEMENTS, b"")):
-            port = attributes(octets).get(_PORT) if kind == _DATA else None
-            if port:
-                ports.add(int.from_bytes(port, "big"))
-    return ports
+            parts = attributes(octets) if kind == _DATA else {}
+            if port := parts.get(_PORT):
+                protocol = int.from_bytes(parts.get(_TRANSPORT, b""), "big")
+                elements.add(Element(protocol, _address(parts), int.from_bytes(port, "big")))
+    return elements
+
+
+def _address(parts: Mapping[int, bytes]) -> str:
+    nested = attributes(parts.get(_IP, b""))
+    return next((str(ip_address(octets)) for octets in nested.values()), "")
 
 
 def destroy_sets(names: Iterable[str]) -> None:
