@@ -114,6 +114,8 @@ def changes(view: ClusterView) -> Iterator[str]:
         own = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
         if sorted(own) != sorted(wanted):
             yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {own or 'empty: all addresses'}; this command leaves it"
+    if (view.proxy_config.get("ipvs") or {}).get("strictARP"):
+        yield "Note: kube-proxy has set net.ipv4.conf.all.arp_ignore to 1 and arp_announce to 2 on each Node (strictARP); this command leaves them"
 
 
 LABEL = "antrea.io/kube-proxy"

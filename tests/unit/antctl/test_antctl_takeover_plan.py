@@ -93,6 +93,12 @@ def test_a_plan_counts_what_mode_ipvs_has_and_tells_what_connections_do() -> Non
     assert "connections through them pause for a moment, and go on; 17 ipsets" in last
 
 
+def test_a_plan_names_settings_of_the_kernel_that_stay() -> None:
+    assert not any("strictARP" in line for line in changes(VIEW._replace(proxy_config={"mode": "ipvs"})))
+    view = VIEW._replace(proxy_config={"mode": "ipvs", "ipvs": {"strictARP": True}})
+    assert "arp_ignore to 1 and arp_announce to 2" in list(changes(view))[-1]
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
