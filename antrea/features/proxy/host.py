@@ -47,7 +47,7 @@ CHAINS = {
     "output-nat": "type nat hook output priority -101; policy accept;",
 }
 """Before those of kube-proxy; hook output has no name for dstnat, which is -100."""
-OURS = ("antrea-egress0", "antrea-ingress0", "antrea-ext.", "kube-ipvs0")
+OURS = ("antrea-egress0", "antrea-ingress0", "antrea-ext.", "antrea-earlier0", "kube-ipvs0")
 """Beginnings of names of interfaces at whose addresses no NodePort is served."""
 flow = flows_of(Category.SERVICE)
 

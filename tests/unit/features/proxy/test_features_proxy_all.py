@@ -180,6 +180,7 @@ def test_node_ports_are_served_at_the_chosen_addresses_of_the_nodes_own_interfac
         LocalAddress("192.0.2.50", "antrea-egress0"),
         LocalAddress("192.0.2.51", "antrea-ext.7"),
         LocalAddress("192.0.2.52", "kube-ipvs0"),
+        LocalAddress("10.96.0.9", "antrea-earlier0"),
     )
     proxy = AntreaProxy(proxy_all=True, node_port_addresses=addresses)
     found = standing(world(*rows, proxy=proxy)[1])
