@@ -36,11 +36,11 @@ CHUNK = 1 << 16
 
 
 def sets(lab: Lab) -> list[str]:
-    """Values of the chart, of a small aggregator on the first Node, which gets its image, that waits for both halves for 2 s."""
+    """Values of the chart, of a small aggregator on the first Node, which gets its image, that passes on what has traffic every 5 s."""
     return [
         "flowVisibility.enable=true",
         "flowAggregator.resources.requests.cpu=10m",
-        "flowAggregator.config.activeFlowRecordTimeout=2s",
+        "flowAggregator.config.activeFlowRecordTimeout=5s",
         f"flowAggregator.nodeSelector.kubernetes\\.io/hostname={lab.topology.nodes[0].name}",
     ]
 

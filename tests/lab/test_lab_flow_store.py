@@ -39,15 +39,14 @@ spec:
 """
 
 
-@pytest.fixture
-def aggregator(lab: Lab) -> Iterator[None]:
-    """Agents get the configuration that the chart renders, as far as it is about flows."""
+@contextlib.contextmanager
+def exporting(lab: Lab, values: list[str], **keys: str) -> Iterator[None]:
+    """Agents get the configuration that the chart renders of these values, as far as it is about flows, with these keys of flowExporter."""
     flow_visibility.import_image(lab, print)
-    ours, agent = flow_visibility.rendered(flow_visibility.sets(lab))
+    ours, agent = flow_visibility.rendered(values)
     lab.api.apply(yaml.safe_dump_all(ours))
     config = ConfigMap(lab)
-    exporting = agent["flowExporter"] | {"flowPollInterval": "1s", "activeFlowExportTimeout": "1s"}
-    config.change(featureGates=agent["featureGates"], flowExporter=exporting)
+    config.change(featureGates=agent["featureGates"], flowExporter=agent["flowExporter"] | keys)
     wait_value(lab, "featureGates", agent["featureGates"])
     rollout = ("rollout", "status", "deployment/flow-aggregator", "--timeout=180s")
     lab.api.kubectl("-n", "flow-aggregator", *rollout, seconds=190)
@@ -56,6 +55,13 @@ def aggregator(lab: Lab) -> Iterator[None]:
     wait_value(lab, "featureGates", {})
     # to its end: the next test makes it again
     lab.api.kubectl("delete", "namespace", "flow-aggregator", "--timeout=120s", seconds=130)
+
+
+@pytest.fixture
+def aggregator(lab: Lab) -> Iterator[None]:
+    """With agents that export soon."""
+    with exporting(lab, flow_visibility.sets(lab), flowPollInterval="1s", activeFlowExportTimeout="1s"):
+        yield
 
 
 def flows(lab: Lab, *words: str) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-TICK: Final = 1.0
+TICK: Final = 0.5
 """Seconds between looks at what is due."""
 MOST: Final = 500
 """Records that are sent before others have their turn."""

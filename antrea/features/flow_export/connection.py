@@ -1,6 +1,7 @@
 """A connection that is exported, and the store that finds which one is due.
 
 A record is due after the active timeout while a connection has traffic, after the idle timeout when it has none, and at its end.
+The first record of a denied connection, and of one without an answer, is due at once, so that live views have it soon.
 parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
 """
 
@@ -107,6 +108,13 @@ def _tracked(
     return Connection(record, now, wall, entry.key[2], snat_port, start, ends=ends)
 
 
+def is_unanswered(entry: TrackedConnection) -> bool:
+    """Whether it has packets of one direction alone, as of one that another Node denies. What is not counted is taken as answered."""
+    if entry.state:
+        return entry.state == "SYN_SENT"
+    return entry.packets > 0 and not entry.reply_packets
+
+
 class _Queue:
     """Connections by the time at which a record of theirs is due."""
 
@@ -127,11 +135,10 @@ class _Queue:
 
     def put(self, one: Connection, now: float, *, at_once: bool = False) -> None:
         """Queue it, or let it wait for the idle timeout anew."""
-        one.idle_at = now if at_once else now + self._idle
+        one.idle_at = now + self._idle
         if one.queued and not at_once:
             return  # found too early, it is put back
-        if not one.queued:
-            one.active_at = now + self._active
+        one.active_at = now if at_once else now + self._active
         one.queued = True
         self._push(one, min(one.active_at, one.idle_at))
 
@@ -247,7 +254,7 @@ class ConnectionStore:
         one.counts, one.state, one.changed = counts, entry.state, True
         if entry.state in ENDED:
             one.ended = True
-        self._queue.put(one, now)
+        self._queue.put(one, now, at_once=one.is_new and not one.queued and is_unanswered(entry))
 
     def _join(self, one: Connection, ends: Ends, found: Requests, now: float) -> None:
         one.changed = True
@@ -320,7 +327,7 @@ class DeniedStore:
             one = self._found[key] = Connection(made, now, wall, port, snat_port, start=wall)
         packets, before, *_ = one.counts
         one.counts, one.seen, one.changed = (packets + 1, before + octets, 0, 0), wall, True
-        self._queue.put(one, now)
+        self._queue.put(one, now, at_once=one.is_new and not one.queued)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
         """Records that are to be exported now; a connection without a packet since the last one is forgotten."""

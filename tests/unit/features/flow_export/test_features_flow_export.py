@@ -244,6 +244,49 @@ def test_denied_packets_are_counted_until_none_comes_and_never_too_many() -> Non
     assert len(store) == 0
 
 
+def test_the_first_record_of_a_denied_connection_is_due_at_once_and_others_as_the_timeouts_have_it() -> None:
+    store = DeniedStore(ACTIVE, IDLE)
+    due = dict[float, list[int]]()
+    for now in (0, 0.5, 1, 3, 5.4, 5.6, 7, 10.6, 15.7):
+        if now in (0, 1, 3, 7):
+            store.add("a", 60, now, 1000 + now, FlowRecord)
+        else:
+            due[now] = [one.packet_delta_count for one in store.due(now, 10)]
+    assert due == {0.5: [1], 5.4: [], 5.6: [2], 10.6: [1], 15.7: [0]}
+    assert len(store) == 0
+
+
+def test_denied_packets_take_no_memory_while_the_collector_is_away() -> None:
+    store = DeniedStore(ACTIVE, IDLE)
+    for now in range(1000):
+        store.add("a", 60, now, 1000 + now, FlowRecord)
+    assert len(store._queue._heap) == 1
+    assert [one.packet_total_count for one in store.due(1000, 10)] == [1000]
+
+
+@pytest.mark.parametrize(
+    ("found", "at_once"),
+    [
+        (entry(1, "SYN_SENT"), True),
+        (entry(1, "SYN_RECV", reply_packets=1), False),
+        (entry(1, ""), True),
+        (entry(1, "", reply_packets=1), False),
+        (entry(0, ""), False),
+    ],
+    ids=["TCP", "TCP answered", "UDP", "UDP answered", "not counted"],
+)
+def test_the_first_record_of_a_connection_without_an_answer_is_due_at_once(
+    found: TrackedConnection, at_once: bool
+) -> None:
+    world = World()
+    world.poll(0, found)
+    assert len(world.due(0.5)) == at_once
+    # what comes then is counted for the next one
+    world.poll(1, found._replace(packets=found.packets + 2))
+    assert [packets for _, _, packets in world.due(5.5)] == [2 if at_once else found.packets + 2]
+    assert len(world.due(11)) == 1
+
+
 POD = PodInterface("a-1", "c1", "shop", "web", "0a:00:00:00:00:01", ("10.1.0.5", "fd00:1::5"), 3, "u1")
 LOCAL = PodInterface("b-1", "c2", "shop", "db", "0a:00:00:00:00:02", ("10.1.0.6",), 4, "u2")
 
