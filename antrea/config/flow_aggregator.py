@@ -30,6 +30,8 @@ class RecordContents(Section, frozen=True):
 
     pod_labels: bool = False
     """With the labels of both Pods, in all destinations but the flow log."""
+    pod_names: bool = False
+    """Our own key: with the other end's Pod where one Node alone makes a record, such as of what it denied; follows all Pods."""
     requests: bool = False
     """Our own key: with requests of HTTP, TLS and DNS also in flowCollector, flowLogger and s3Uploader, where upstream v2.3.2 has them."""
 

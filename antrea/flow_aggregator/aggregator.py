@@ -139,7 +139,10 @@ class Aggregator:
     def _add(self, record: FlowRecord) -> None:
         self.flows.add(record, time.monotonic())
         if is_denied(record) and needs_both(record):
-            self.live.add(record, is_half=True)  # what is denied is not kept waiting for the other Node
+            # what is denied is not kept waiting for the other Node
+            shown = msgspec.structs.replace(record, cluster_id=self._config.cluster_id)
+            self.intake.add_asked(shown)
+            self.live.add(shown, is_half=not (shown.source_pod_name and shown.destination_pod_name))
 
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id

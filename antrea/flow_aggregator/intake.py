@@ -41,6 +41,7 @@ class Intake:
         self._config, self._kubeconfig, self._take = config, kubeconfig, take
         self._proxies = config.mode == "Proxy"
         self._labels = config.record_contents.pod_labels
+        self._names = self._labels or config.record_contents.pod_names
         self._pods = PodAddresses(labels=self._labels)
         has_uids = config.flow_collector.enable and config.flow_collector.include_k8s_uids
         self._uids = (ObjectUids("/api/v1/nodes"), ObjectUids("/api/v1/services")) if has_uids else ()
@@ -102,7 +103,7 @@ class Intake:
                 "Taking records without certificates: any client that reaches the port can send them",
                 protocol=protocol,
             )
-        needs_pods = self._proxies or self._labels
+        needs_pods = self._proxies or self._names
         needs_certificates = by_certificate or self._config.flow_stream_service.enable
         if not needs_certificates and not needs_pods and not self._uids:
             await self._serve(self._wanted)
@@ -157,12 +158,10 @@ class Intake:
         log.info("Taking records of connections", port=port, protocol=protocol)
 
     def add_asked(self, record: FlowRecord) -> None:
-        """Labels of its Pods, and UIDs that its agents did not have, if they are asked for.
-
-        With labels also the other end's Pod, where one Node alone made a record, as of what it denied.
-        """
-        if self._labels:
+        """Labels of its Pods, the other end's Pod where one Node alone made a record, and UIDs that its agents did not have: what is asked for."""
+        if self._names:
             add_names(record, self._pods)
+        if self._labels:
             add_labels(record, self._pods)
         if self._uids:
             add_uids(record, *self._uids)

@@ -136,11 +136,19 @@ def test_one_value_exports_joins_and_stores_connections(helm: Path) -> None:
         conf = objects["ConfigMap", "flow-aggregator-configmap"]["data"]["flow-aggregator.conf"]
         stores = yaml.safe_load(conf)
         assert (stores.get("store", {}).get("enable", False), "clickHouse" in stores) == (not server, server)
+        assert stores["recordContents"] == {"podNames": True}
         assert (("PersistentVolumeClaim", "flow-aggregator-store") in objects) != server
         pod = objects["Deployment", "flow-aggregator"]["spec"]["template"]["spec"]
         suffix = "" if server else "-flow-aggregator"
         assert pod["containers"][0]["image"] == f"{IMAGE}{suffix}:v{VERSION}"
         assert any(one["name"] == "store" for one in pod["volumes"]) != server
+
+
+def test_pods_of_other_ends_are_not_named_where_somebody_said_so(helm: Path) -> None:
+    own = "flowVisibility.enable=true,flowAggregator.config.recordContents.podNames=false,flowAggregator.config.recordContents.requests=true"
+    conf = rendered(helm, "--set", own)["ConfigMap", "flow-aggregator-configmap"]["data"]
+    contents = yaml.safe_load(conf["flow-aggregator.conf"])["recordContents"]
+    assert contents == {"podNames": False, "requests": True}
 
 
 def test_a_flow_collector_over_tls_has_its_secrets_as_files_and_uids_their_rights(helm: Path) -> None:

@@ -13,12 +13,13 @@ import aiohttp
 import msgspec
 import pytest
 from aggregator_world import World, until
+from aiohttp import web
 from free_port import free_port
 from loopback import client_of
 from test_flow_aggregator_process import halves, sent
 from test_flow_visibility import ClusterRights
 
-from antrea.config.flow_aggregator import AggregatorApi, GrpcCollector
+from antrea.config.flow_aggregator import AggregatorApi, GrpcCollector, RecordContents
 from antrea.flow_aggregator import live
 
 if TYPE_CHECKING:
@@ -28,9 +29,22 @@ if TYPE_CHECKING:
 LIMIT = 2.0
 """Seconds until a denied connection is in the live view, from when its agent sent it."""
 
+WEB = {
+    "metadata": {"namespace": "shop", "name": "web"}, "spec": {"nodeName": "n1"},
+    "status": {"phase": "Running", "podIPs": [{"ip": halves()[0].source_ip}]},
+}  # fmt: skip
+
 
 class Rights(ClusterRights):
-    """Users may GET what is below /flows."""
+    """Users may GET what is below /flows; there is one Pod."""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path != "/api/v1/pods":
+            return await super().answer(request)
+        if "watch" in request.query:
+            await asyncio.sleep(60)
+        listed = {"metadata": {"resourceVersion": "1"}, "items": [WEB]}
+        return web.json_response(listed)
 
     @staticmethod
     def _may(spec: Any) -> bool:
@@ -40,7 +54,7 @@ class Rights(ClusterRights):
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[tuple[str, int]]:
+async def serving(folder: Path, contents: RecordContents | None = None) -> AsyncIterator[tuple[str, int]]:
     """The URL of an aggregator's API, and the port that takes records."""
     async with client_of(Rights().answer) as kube:
         api = AggregatorApi(api_port=free_port(), authorize_users=True)
@@ -49,6 +63,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, int]]:
             kube,
             api_server=api,
             aggregator_transport_protocol="tcp",
+            record_contents=contents or RecordContents(),
             grpc_collector=GrpcCollector(enable=False),
         )
         async with here.running():
@@ -130,6 +145,23 @@ async def test_a_user_of_one_namespace_follows_its_connections_alone_and_no_halv
         assert [(row["sourcePodName"], row["destinationPodName"]) for row in await ann.rows()] == [
             ("web", "db")
         ]
+
+
+async def test_a_user_of_one_namespace_follows_a_denied_connection_at_once_where_addresses_are_named(
+    tmp_path: Path,
+) -> None:
+    async with (
+        serving(tmp_path, RecordContents(pod_names=True)) as (url, port),
+        following(url, "ann", "?namespaces=shop") as ann,
+    ):
+        assert await ann.rows() == []
+        _, half = halves()
+        half.ingress_network_policy_rule_action = 2
+        # it may be one of another Namespace, which ann may not see
+        unknown = msgspec.structs.replace(half, source_ip="10.9.9.9", source_transport_port=4100)
+        await (await sent(port, "n2", "tcp", unknown, half)).close()
+        [row] = await ann.rows()
+        assert (row["sourcePodName"], row["sourceNodeName"], row["destinationPodName"]) == ("web", "n1", "db")
 
 
 async def test_a_client_goes_on_after_its_last_event_when_a_stream_ends(

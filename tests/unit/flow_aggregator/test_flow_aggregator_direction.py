@@ -54,13 +54,17 @@ def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str],
 
 
 @pytest.mark.parametrize("mode", ["Aggregate", "Proxy"])
-def test_a_denied_record_of_one_node_names_the_pod_of_the_other_with_labels(
-    mode: Literal["Aggregate", "Proxy"],
+@pytest.mark.parametrize(
+    ("contents", "labels"),
+    [(RecordContents(pod_labels=True), '{"app":"db"}'), (RecordContents(pod_names=True), "")],
+    ids=["labels", "names"],
+)
+def test_a_denied_record_of_one_node_names_the_pod_of_the_other(
+    contents: RecordContents, labels: str, mode: Literal["Aggregate", "Proxy"]
 ) -> None:
     async def present(*_: object) -> None:
         pass
 
-    contents = RecordContents(pod_labels=True)
     intake = Intake(FlowAggregatorConfig(mode=mode, record_contents=contents), "", lambda _: None, present)
     intake._pods._pods = {"10.0.0.2": PodName("shop", "db", "n2", '{"app":"db"}', "u1")}
     record = FlowRecord(
@@ -69,5 +73,5 @@ def test_a_denied_record_of_one_node_names_the_pod_of_the_other_with_labels(
     )  # fmt: skip
     intake.add_asked(record)
     named = (record.destination_pod_namespace, record.destination_pod_name, record.destination_node_name)
-    assert (named, record.destination_pod_labels) == (("shop", "db", "n2"), '{"app":"db"}')
+    assert (named, record.destination_pod_labels) == (("shop", "db", "n2"), labels)
     assert (record.source_pod_name, record.source_node_name) == ("web", "n1")

@@ -111,6 +111,10 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{- $_ := set $config "store" (merge (dict "enable" true) ($config.store | default dict)) -}}
 {{- end -}}
 {{- $_ := set $config "apiServer" (merge ($config.apiServer | default dict) (dict "authorizeUsers" true)) -}}
+{{- $contents := $config.recordContents | default dict -}}
+{{- if not (hasKey $contents "podNames") -}}
+{{- $_ := set $config "recordContents" (merge (dict "podNames" true) $contents) -}}
+{{- end -}}
 {{- $_ := set $config "recordBufferSize" ($config.recordBufferSize | default 32768) -}}
 {{- end -}}
 {{- end -}}
