@@ -118,7 +118,7 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         raise Failure("only remote mode is supported for this command")
     if not namespace:
         raise Failure("--namespace: it is empty: name the Namespace whose Pods are to be isolated")
-    server, links = target.find(), seen(target, namespace, since, flows)
+    server, (links, bad) = target.find(), seen(target, namespace, since, flows)
     spaces = {end.split("/")[1] for link in links for end in link[:2] if end.startswith("workload/")}
     pods = [
         {**one, "metadata": {**one["metadata"], "namespace": space}}
@@ -126,7 +126,7 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         for one in ask(server, f"/api/v1/namespaces/{quote(space, safe='')}/pods", {})["items"]
     ]
     found = recommend(namespace, links, pods)
-    _name_each("left out", found.left_out)
+    _name_each("left out", [*bad, *found.left_out])
     _name_each("note", found.notes)
     if not found.policies:
         raise Failure(
@@ -163,13 +163,14 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         ) from why
     except Invalid as why:
         raise Failure(f"--filename: {why}") from why
-    found = replay(source, after, seen(target, namespace, since, flows))
+    links, bad = seen(target, namespace, since, flows)
+    found = replay(source, after, links)
     rows = [
         {**one.link._asdict(), "before": one.before, "after": one.after, "why": one.sentence}
         for one in found.changed
     ]
     _name_each("not taken into account", source.lacks)
-    _name_each("not judged", found.unjudged)
+    _name_each("not judged", [*bad, *found.unjudged])
     if not found.judged:
         raise Failure("no connection was judged: is --since long enough?")
     click.echo(render(rows, output, CHANGED, ordered=False), nl=False)

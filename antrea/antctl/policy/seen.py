@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -20,10 +20,19 @@ if TYPE_CHECKING:
     from antrea.antctl.main import Target
 
 MOST: Final = {"port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1}
+MOST_TEXT: Final = 100
+"""Characters that a message has of what is no end."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Sequence[Link]:
+class Seen(NamedTuple):
+    """What was seen, and in sentences what of it cannot be used; a bad record costs no other."""
+
+    links: Sequence[Link]
+    bad: Sequence[str]
+
+
+def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Seen:
     """With an end in this Namespace, in any if it is empty. Raises Failure."""
     if flows and click.get_current_context().get_parameter_source("since") is not ParameterSource.DEFAULT:
         raise Failure("--since: a file has no times: leave it out, or print the file of --flows with it")
@@ -33,20 +42,28 @@ def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) ->
         raise Failure(
             "the flow aggregator has seen more than one answer holds: ask for less by --since or --namespace"
         )
-    own = f"workload/{namespace}/"
-    return [
-        link
-        for link in links_of(found)
-        if not namespace or link.source.startswith(own) or link.target.startswith(own)
+    own, (links, bad) = f"workload/{namespace}/", links_of(found)
+    in_it = [
+        link for link in links if not namespace or link.source.startswith(own) or link.target.startswith(own)
     ]
+    return Seen(in_it, bad)
 
 
-def links_of(found: Any) -> Sequence[Link]:
-    """Of the answer of /flows/map by endpoint. Raises Failure."""
+def links_of(found: Any) -> Seen:
+    """Of the answer of /flows/map by endpoint. Raises Failure: it is none, or nothing of it can be used."""
+    links: list[Link] = []
+    bad: list[ValueError] = []
     try:
-        return [_link(row) for row in found["links"]]
+        for row in found["links"]:
+            try:
+                links.append(_link(row))
+            except ValueError as why:
+                bad.append(why)
+        if bad and not links:
+            raise bad[0]
     except (KeyError, TypeError, ValueError) as why:
         raise Failure(f"--flows: not what `antctl get flowmap --by endpoint -o json` prints: {why}") from why
+    return Seen(links, [f"{len(bad)} that cannot be used, such as: {bad[0]}"] if bad else [])
 
 
 def _link(row: Mapping[str, Any]) -> Link:
@@ -64,7 +81,9 @@ def _end(text: Any) -> str:
         return str(text)
     if kind == "address" and len(rest) == 1 and "%" not in rest[0]:
         return f"address/{ipaddress.ip_address(rest[0])}"
-    raise ValueError(f"{text!r} is no workload or address: print the ends with --by endpoint")
+    raise ValueError(
+        f"{str(text)[:MOST_TEXT]!r} is no workload or address: print the ends with --by endpoint"
+    )
 
 
 def _json(file: IO[bytes]) -> Any:

@@ -184,6 +184,23 @@ async def test_what_cannot_be_recommended_from_is_named(tmp_path: Path, seen: An
     assert (done.returncode, words in done.stderr) == (1, True), done.stderr
 
 
+async def test_a_record_with_a_bad_name_costs_the_others_nothing_and_is_counted(tmp_path: Path) -> None:
+    """An agent that is not what it should be sends any text as the name of a Pod."""
+    links = [Link(WEB, DB, 5432, 6, 7, 0), Link(WEB, DNS, 53, 17, 9, 0)]
+    names = ["../../api", "\x1b[31m", "x" * 400, "kind: Namespace"]
+    hostile = [Link(f"workload/shop/{name}", WEB, 80, 6, 1, 0) for name in names]
+    alone, both = await run(tmp_path, seen_of(*links)), await run(tmp_path, seen_of(*hostile, *links))
+    assert (both.returncode, both.stdout) == (0, alone.stdout), both.stderr
+    assert "left out: 4 that cannot be used, such as: 'workload/shop/../../api' is no" in both.stderr
+    assert max(map(len, both.stderr.splitlines())) < 250
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(alone.stdout)
+    done = await antctl(tmp_path, seen_of(*hostile, *links), "replay", "-f", str(policies))
+    assert done.returncode == 0, done.stderr
+    assert "2 connections were judged" in done.stderr
+    assert "not judged: 4 that cannot be used" in done.stderr
+
+
 async def test_recommended_policies_change_nothing_of_what_was_seen_and_allowed(tmp_path: Path) -> None:
     """And close what was not: the replay says so without a packet."""
     seen = [
