@@ -163,6 +163,8 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
     via: str = ""
     """The neighbour; empty in what an earlier start left: which one is not read back."""
     dev: str = ""
+    instance: int = 0
+    """Index of `dev`: another one for an interface that was made anew under its name, as rules hold the index; 0: it is not there, or not read back."""
     mark: int = 0
     """That which all packets to `dev` get: one that changes in chain `output` would be routed anew, back to the address."""
     rank: int = Rank.DIVERTS

@@ -50,7 +50,7 @@ from antrea.openflow.meter import Meter
 from antrea.outside.neighbour.announcement import NodeAnnouncer
 from antrea.outside.neighbour.responder import NeighbourResponder
 from antrea.outside.netlink.entry import KINDS
-from antrea.outside.netlink.host_feed import address_feed
+from antrea.outside.netlink.host_feed import address_feed, link_feed
 from antrea.outside.netlink.sink import NetlinkSink
 from antrea.outside.nftables.sink import KINDS as NFT_KINDS
 from antrea.outside.nftables.sink import NftSink
@@ -155,6 +155,17 @@ class Node(SwitchNode):
         for number, name in enumerate(("web", "plain"), 7):
             self.connect(name, number)
 
+    def make_gateway_anew(self) -> None:
+        """Under its name and with its MAC, as after its port was removed by hand."""
+        before = self.facts.need(OvsPort, "antrea-gw0")
+        self.switch.vsctl("del-port", "br-int", "antrea-gw0")
+        internal = ("--", "set", "interface", "antrea-gw0", "type=internal")
+        self.switch.vsctl("add-port", "br-int", "antrea-gw0", *internal)
+        number = self.ofport("antrea-gw0")
+        self.netns.sh(f"ip link set antrea-gw0 address {before.mac}")
+        self.facts.put(OvsPort("antrea-gw0", "gateway", number, before.mac))
+        self.engine.resync(self.netlink)  # as the agent does when it is there again
+
     def plug_tunnel(self) -> None:
         """The test is the other Node's end of the tunnel, in the namespace `peer`."""
         self.peer = self.netns.make()
@@ -210,6 +221,7 @@ class Node(SwitchNode):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(engine.run()), tasks.create_task(address_feed().run(self.facts))]
+            work.append(tasks.create_task(link_feed().run(self.facts)))
             work.append(tasks.create_task(probing.run(self.facts)))
             work.append(tasks.create_task(unrealized_feed.follow(engine, self.facts)))
             await self.until(lambda: self.facts.feeds.has(LocalAddress))

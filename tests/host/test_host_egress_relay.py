@@ -14,7 +14,7 @@ from egress_node import EGRESS, FAMILIES, NODES, OUTSIDE, PODS, SERVER, Node, li
 from antrea.agent.egress import graceful_handover
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
-from antrea.facts.node import LocalAddress
+from antrea.facts.node import LocalAddress, LocalLink
 from antrea.host.carrier import RELAYED_MACS
 from antrea.openflow.packet import packet
 from antrea.outside.netlink.netns import NetnsWorker
@@ -170,6 +170,25 @@ async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_
         await node.engine.quiet()
         assert not any(word in node.netns.sh("nft list ruleset") for word in ("relay-", "silence-"))
         assert node.unassigned == [ip]
+
+
+@VERSIONS
+async def test_answers_are_handed_on_by_a_gateway_that_was_made_anew_under_its_name(
+    node: Node, worker: NetnsWorker, version: int
+) -> None:
+    """The rule holds the index of the gateway, which is another one then."""
+    ip = EGRESS[version]
+    async with node.agent(), sockets(node, worker, version) as at:
+        await moving(node, version, "n1", "n1")
+        await moving(node, version, "n2", "n2")
+        at.outside.sendto(b"before", (ip, 4000))
+        assert (await asyncio.to_thread(relayed, at.peer))[2] == b"before"
+        before = node.facts.need(LocalLink, "antrea-gw0")
+        node.make_gateway_anew()
+        await node.until(lambda: node.facts.get(LocalLink, "antrea-gw0") not in (None, before))
+        await node.engine.quiet()
+        at.outside.sendto(b"after", (ip, 4000))
+        assert (await asyncio.to_thread(relayed, at.peer))[2] == b"after"
 
 
 async def test_what_neither_node_knows_does_not_go_round_between_them(

@@ -12,7 +12,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import AnnouncedAddress, Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import GossipMember
-from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.node import LocalLink, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.agent.handover_state import (
     HandoverState,
@@ -73,11 +73,13 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
     end = tunnel_end(node, peer) if node and peer else None
     if node is None or peer is None or gateway is None or tunnel is None or not end:
         return
+    link = facts.get(LocalLink, gateway.name)
     for cidr in (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) == is_ipv6(egress.ip)):
         yield NftRelay(
             ip=egress.ip,
             via=gateway_ip(cidr),
             dev=gateway.name,
+            instance=link.index if link else 0,
             mark=HOST_LOCAL_SOURCE_PKT_MARK.field.mask,
             # who gives up does not keep its Pods waiting for it
             rank=Rank.DIVERTS if assigned_here(facts, egress, node) else Rank.SENDS,
