@@ -188,7 +188,7 @@ def _evaluation(row: Row) -> tuple[str, ...]:
 
 
 def endpoints(answer: Any) -> str:
-    """The three sections of `antctl query endpoint`, for each endpoint."""
+    """The three sections of `antctl query endpoint`, for each endpoint, and two for each of its Services."""
     return "".join(_endpoint(endpoint) for endpoint in answer.get("endpoints") or [])
 
 
@@ -203,11 +203,17 @@ def _endpoint(endpoint: Row) -> str:
         ("Index", lambda rule: str(rule.get("ruleindex", 0))),
         ("UID", lambda rule: str(rule["policyref"].get("uid", ""))),
     )
-    for label, key, columns in (
-        ("Applied Policies on Endpoint:", "policies", policy_columns),
-        ("Egress Rules Referencing Endpoint as Destination:", "egressdstrules", rule_columns),
-        ("Ingress Rules Referencing Endpoint as Source:", "ingresssrcrules", rule_columns),
-    ):
-        rows = endpoint.get(key) or []
+    sections = [
+        ("Applied Policies on Endpoint:", endpoint.get("policies"), policy_columns),
+        ("Egress Rules Referencing Endpoint as Destination:", endpoint.get("egressdstrules"), rule_columns),
+        ("Ingress Rules Referencing Endpoint as Source:", endpoint.get("ingresssrcrules"), rule_columns),
+    ]
+    for one in endpoint.get("services") or []:
+        name = f"Service {one['namespace']}/{one['name']}"
+        sections += [
+            (f"Applied Policies on NodePorts of {name}:", one.get("policies"), policy_columns),
+            (f"Egress Rules Referencing {name} as Destination:", one.get("egressdstrules"), rule_columns),
+        ]
+    for label, rows, columns in sections:
         text += f"{label}\n{table(rows, columns, ordered=True)}\n" if rows else f"{label} None\n\n"
     return text

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from certificate_world import api_server
+from certificate_world import ApiServer, api_server
+from controller_program import controller_program
 
+from antrea.antctl import shape
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.controller.apiserver.endpoint_query import Endpoint, Rule, endpoint, found
@@ -17,8 +22,14 @@ from antrea.errors import Unavailable
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.outside.apiserver.store import Store
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 NONE = "could not find any endpoints matching your selection\n"
-POD: dict[str, dict[str, Any]] = {"/api/v1/namespaces/shop/pods/web-1": {}}
+POD: dict[str, dict[str, Any]] = {
+    "/api/v1/namespaces/shop/pods/web-1": {},
+    "/api/v1/namespaces/default/pods/db": {},
+}
 
 
 def stores(*objects: Any) -> dict[tuple[str, str], Store]:
@@ -93,6 +104,7 @@ def test_nothing_is_said_before_all_is_computed() -> None:
         ({"pod": "web-2", "namespace": "shop"}, (404, NONE)),
         ({"pod": "../pods/web-1", "namespace": "shop"}, (404, NONE)),
         ({"pod": "web-1"}, (404, NONE)),
+        ({"pod": "db"}, (200, '{"endpoints":[{"namespace":"default","name":"db"}]}\n')),
         ({"namespace": "shop"}, (400, "pod must be provided\n")),
     ],
 )
@@ -103,6 +115,99 @@ async def test_endpoint_answers_for_pods_that_there_are(query: dict[str, Any], a
         async with TestClient(TestServer(app)) as client:
             said = await client.get("/endpoint", params=query)
             assert (said.status, await said.text()) == answer
+
+
+SPACE = {"kubernetes.io/metadata.name": "shop"}
+CRD = "/apis/crd.antrea.io/v1beta1/clusternetworkpolicies"
+WEB = {"name": "web", "namespace": "shop"}
+OF_SERVICES: dict[str, dict[str, Any]] = {
+    "/api/v1/nodes/n1": {"metadata": {"uid": "n"}},
+    "/api/v1/namespaces/shop": {"metadata": {"uid": "s", "labels": SPACE}},
+    "/api/v1/namespaces/shop/pods/web-1": {
+        "metadata": {"namespace": "shop", "uid": "w", "labels": {"app": "web", "tier": "a"}},
+        "spec": {"nodeName": "n1"},
+        "status": {"podIPs": [{"ip": "10.244.1.2"}]},
+    },
+    **{
+        f"/api/v1/namespaces/shop/services/{name}": {
+            "metadata": {"namespace": "shop", "uid": name},
+            "spec": {
+                "type": "NodePort",
+                "clusterIPs": [ip],
+                "selector": selector,
+                "ports": [{"port": 80, "nodePort": port}],
+            },
+        }
+        for name, ip, port, selector in (
+            ("web", "10.96.0.10", 30080, {"app": "web"}),
+            ("bare", "10.96.0.11", 30081, {"tier": "a"}),
+            ("other", "10.96.0.12", 30082, {"app": "db"}),
+            ("by-hand", "10.96.0.13", 30083, {}),
+        )
+    },
+    f"{CRD}/at-node-port": {
+        "metadata": {"uid": "p"},
+        "spec": {
+            "priority": 1,
+            "appliedTo": [{"service": WEB}],
+            "ingress": [{"action": "Drop", "from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}],
+        },
+    },
+    f"{CRD}/to-services": {
+        "metadata": {"uid": "t"},
+        "spec": {
+            "priority": 2,
+            "appliedTo": [{"namespaceSelector": {"matchLabels": SPACE}}],
+            "egress": [
+                {"action": "Drop", "toServices": [{**WEB, "name": "other"}]},
+                {"action": "Drop", "toServices": [WEB]},
+            ],
+        },
+    },
+}
+PRINTED = """Endpoint shop/web-1
+Applied Policies on Endpoint:
+Name        Namespace UID
+to-services <NONE>    t
+
+Egress Rules Referencing Endpoint as Destination: None
+
+Ingress Rules Referencing Endpoint as Source: None
+
+Applied Policies on NodePorts of Service shop/bare: None
+
+Egress Rules Referencing Service shop/bare as Destination: None
+
+Applied Policies on NodePorts of Service shop/web:
+Name         Namespace UID
+at-node-port <NONE>    p
+
+Egress Rules Referencing Service shop/web as Destination:
+Name        Namespace Index UID
+to-services <NONE>    1     t
+
+"""
+
+
+async def test_a_controller_shows_what_judges_connections_to_a_pod_by_its_services(tmp_path: Path) -> None:
+    """The whole program, and what antctl prints of its answer."""
+    async with (
+        controller_program(tmp_path, ApiServer(OF_SERVICES), {}) as (url, token),
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
+    ):
+
+        async def printed() -> str:
+            query = {"pod": "web-1", "namespace": "shop"}
+            async with session.get(f"{url}/endpoint", params=query, ssl=False) as answer:
+                if answer.status != 200:
+                    return await answer.text()
+                lines = shape.endpoints(await answer.json()).splitlines()
+                return "".join(f"{line.rstrip()}\n" for line in lines)
+
+        deadline = time.monotonic() + 30
+        while (said := await printed()) != PRINTED and time.monotonic() < deadline:  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.1)
+        assert said == PRINTED
 
 
 SERVING = """# HELP antrea_a first
