@@ -101,7 +101,7 @@ class HealthServers:
             with self._facts.watch(HealthCheck, LocalAddress) as changed:
                 while True:
                     changed.clear()
-                    self._follow(tasks)
+                    await self._follow(tasks)
                     missing = len(self._open) < len(self._wanted())
                     try:
                         async with asyncio.timeout(RETRY_SECONDS if missing else None):
@@ -124,11 +124,14 @@ class HealthServers:
         addresses = listening_addresses(self._facts, self._config)
         return {(ip, check) for check in self._facts.all(HealthCheck) for ip in addresses}
 
-    def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Close what is no longer wanted, then open what is."""
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Close what is no longer wanted, then open what is: it may be the same port."""
         wanted = self._wanted()
-        for key in [key for key in self._open if key not in wanted]:
+        gone = [key for key in self._open if key not in wanted]
+        for key in gone:
             self._open.pop(key).cancel()
+        if gone:
+            await asyncio.sleep(0)  # they have their turn, and close their sockets
         for ip, check in sorted(wanted - set(self._open), key=str):
             try:
                 at = listening(ip, check.port)

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from free_port import free_port
 
-from antrea.agent.proxy.health import LATE_SECONDS, HealthServers, ProxyHealth
+from antrea.agent.proxy.health import LATE_SECONDS, RETRY_SECONDS, HealthServers, ProxyHealth
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
@@ -100,6 +100,23 @@ async def test_ports_follow_the_services_that_ask_for_them(world: World) -> None
         for gone in (port, other):
             while await listens(gone):  # noqa: ASYNC110 (the server ends in a task of its own)
                 await asyncio.sleep(0.01)
+    assert world.said == []
+
+
+async def test_a_port_goes_over_to_the_next_service_that_asks_for_it(world: World) -> None:
+    """As when a Service is deleted and made again with its healthCheckNodePort: between them nobody else has it."""
+    port = free_port()
+    world.facts.put(HealthCheck("a", "web", port, "u1"))
+    assert (await world.get(port)).status == 200
+    world.facts.put(HealthCheck("a", "web", port, "u2"))
+    world.facts.put(HealthCheck("a", "web", port, "u3"))
+    await asyncio.sleep(0.2)
+    assert (await world.get(port)).status == 200
+    world.facts.drop(HealthCheck, "a/web")
+    world.facts.put(HealthCheck("a", "other", port))
+    async with asyncio.timeout(RETRY_SECONDS - 1):
+        while json.loads((await world.get(port)).body)["service"]["name"] != "other":  # noqa: ASYNC110 (a request)
+            await asyncio.sleep(0.01)
     assert world.said == []
 
 
