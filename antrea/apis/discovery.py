@@ -18,8 +18,8 @@ class EndpointConditions(CoreStruct, frozen=True):
 
     @property
     def is_serving(self) -> bool:
-        """The API server of an old cluster sends `ready` alone."""
-        return self.is_ready if self.serving is None else self.serving
+        """True where the condition is missing, ready or not."""
+        return self.serving is not False
 
 
 class NamedHint(CoreStruct, frozen=True):

@@ -294,7 +294,7 @@ def _state(endpoint: SliceEndpoint) -> State:
     conditions = endpoint.conditions
     if conditions.ready is not False:
         return "ready"
-    return "draining" if conditions.serving and conditions.terminating else "unavailable"
+    return "draining" if conditions.serving is not False and conditions.terminating else "unavailable"
 
 
 def _hinted(hints: Sequence[NamedHint] | None, name: str) -> bool | None:

@@ -136,10 +136,13 @@ def test_a_client_with_affinity_has_any_of_the_endpoints_and_that_is_said() -> N
 
 
 def test_endpoints_that_drain_are_used_where_none_is_ready() -> None:
-    draining = {"ready": False, "serving": True, "terminating": True}
     gone = {"ready": False, "serving": False, "terminating": True}
-    rows = [endpoints(end("10.0.0.12", "n1", conditions=draining), end("10.0.1.13", "n2", conditions=gone))]
-    assert chosen(slices=rows) == [("a/web", 8080)]
+    for serving in (True, None):  # of whom the API says nothing, that serves
+        draining = {"ready": False, "serving": serving, "terminating": True}
+        rows = [
+            endpoints(end("10.0.0.12", "n1", conditions=draining), end("10.0.1.13", "n2", conditions=gone))
+        ]
+        assert chosen(slices=rows) == [("a/web", 8080)]
 
 
 def test_hints_for_the_zone_count_if_all_have_them_and_those_for_nodes_with_their_gate() -> None:

@@ -338,6 +338,8 @@ def test_an_endpoint_is_its_first_address() -> None:
         ({"ready": False, "serving": True, "terminating": True}, "draining"),
         ({"ready": False, "serving": False, "terminating": True}, "unavailable"),
         ({"ready": None, "serving": None, "terminating": None}, "ready"),
+        ({"ready": False, "terminating": True}, "draining"),
+        ({"ready": False, "serving": None, "terminating": True}, "draining"),
     ],
 )
 def test_conditions_of_an_endpoint_have_the_defaults_of_the_api(
