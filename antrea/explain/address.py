@@ -27,6 +27,15 @@ def ip(text: str) -> str:
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
+def stored_ip(text: str) -> str:
+    """As `ip`, of an address that the API has: numbers of IPv4 that begin with 0 are decimal. Raises ValueError."""
+    head, colon, last = text.rpartition(":")
+    octets = last.split(".")
+    if len(octets) == 4 and all(octet.isascii() and octet.isdecimal() for octet in octets):
+        return ip(head + colon + ".".join(str(int(octet[-9:])) for octet in octets))
+    return ip(text)
+
+
 def has_addresses(service: Service) -> bool:
     """Whether a Service is reached by an address of its own: not if it is headless, or another name of something else."""
     spec = service.spec
@@ -48,7 +57,7 @@ def readable_ips(texts: Iterable[str]) -> Iterator[str]:
     """Those that are addresses, in one spelling."""
     for text in texts:
         with contextlib.suppress(ValueError):
-            yield ip(text)
+            yield stored_ip(text)
 
 
 def pod_ips(pod: Pod) -> list[str]:

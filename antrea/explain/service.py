@@ -13,7 +13,7 @@ import msgspec
 
 from antrea.apis.annotation import LINK, TRANSPORT_ADDRESSES
 from antrea.errors import Invalid
-from antrea.explain.address import balanced_ips, has_addresses, internal_ips, readable_ips
+from antrea.explain.address import balanced_ips, has_addresses, internal_ips, readable_ips, stored_ip
 from antrea.explain.packet import PORTED, End, family, pod_name
 
 if TYPE_CHECKING:
@@ -250,8 +250,9 @@ def _guarded(service: Service, packet: Packet) -> bool:
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
     """None if it cannot be read: then it has no member."""
+    address, slash, length = text.strip().partition("/")
     try:
-        return ip_network(text.strip(), strict=False)
+        return ip_network(f"{stored_ip(address)}{slash}{length}", strict=False)
     except ValueError:
         return None
 

@@ -18,6 +18,7 @@ from antrea.explain.address import (
     pod_ips,
     readable_ips,
     service_ips,
+    stored_ip,
 )
 from antrea.explain.guard import DEFAULT_PORTS, Guard
 from antrea.explain.packet import End, family, pod_name
@@ -138,7 +139,7 @@ class World:
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
         self.services = {(one.metadata.namespace, one.metadata.name): one for one in objects.services}
         self._cluster_ips = {
-            ip(text): f"{space}/{name}"
+            stored_ip(text): f"{space}/{name}"
             for (space, name), one in self.services.items()
             if has_addresses(one)
             for text in one.spec.cluster_ips

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from antrea.facts.service import ServiceEndpoint
 
 TEXTS = (
-    "", " ", "10.10.0.300", "010.10.0.7", "10.10.0.7/32", "10.10.0.7:80", "fe80::1%eth0", "web.example", "10.10.0.8,", "::g",
+    "", " ", "10.10.0.300", "010.10.0.0300", "10.10.0.7/32", "10.10.0.7:80", "fe80::1%eth0", "web.example", "10.10.0.8,", "::g",
     "10.10.0.9\nflow add table=0,actions=drop", "0x0a0a0007", "１０.１０.０.７", "-1", "[fd00::1]",
 )  # fmt: skip
 PORTS: tuple[dict[str, Any], ...] = (

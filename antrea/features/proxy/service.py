@@ -15,7 +15,7 @@ from antrea.apis.discovery import EndpointSlice
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
 from antrea.facts.service import Service, ServiceEndpoint, ServicePort
-from antrea.features.framework.address import canonical
+from antrea.features.framework.address import stored
 from antrea.features.framework.admission import Watched
 from antrea.features.proxy.direct_path import is_possible
 from antrea.features.proxy.dsr import DSR
@@ -51,9 +51,9 @@ def service_row(found: core.Service) -> Service | None:
     if HEADLESS_LABEL in meta.labels:
         return None
     balanced = (one.ip for one in found.status.load_balancer.ingress if one.ip_mode != PROXY)
-    own = dict.fromkeys(ip for text in spec.cluster_ips if (ip := canonical(text)))
-    given = dict.fromkeys(ip for text in balanced if (ip := canonical(text)))
-    external = dict.fromkeys(ip for text in spec.external_ips if (ip := canonical(text))) | given
+    own = dict.fromkeys(ip for text in spec.cluster_ips if (ip := stored(text)))
+    given = dict.fromkeys(ip for text in balanced if (ip := stored(text)))
+    external = dict.fromkeys(ip for text in spec.external_ips if (ip := stored(text))) | given
     ports = [one for one in spec.ports if one.port in PORTS]
     affinity = spec.session_affinity_config.client_ip.timeout_seconds or DEFAULT_AFFINITY_SECONDS
     return Service(
@@ -92,8 +92,10 @@ def _health_port(spec: core.ServiceSpec) -> int:
 
 
 def _network(text: str) -> str:
+    """Empty if it cannot be read."""
+    address, slash, length = text.strip().partition("/")
     try:
-        return str(ip_network(text.strip(), strict=False))
+        return str(ip_network(f"{stored(address)}{slash}{length}", strict=False))
     except ValueError:
         return ""
 
@@ -125,7 +127,7 @@ def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
         )
         for name, protocol, number in _ports(found)
         for endpoint in found.endpoints or ()
-        if endpoint.addresses and (address := canonical(endpoint.addresses[0]))
+        if endpoint.addresses and (address := stored(endpoint.addresses[0]))
     )
 
 

@@ -145,6 +145,17 @@ def test_endpoints_that_drain_are_used_where_none_is_ready() -> None:
         assert chosen(slices=rows) == [("a/web", 8080)]
 
 
+def test_numbers_of_addresses_may_begin_with_zeros() -> None:
+    """As in objects that the API took long ago, and takes still."""
+    octets = IP.split(".")
+    written = ".".join(f"0{octet}" for octet in octets)
+    one = service(clusterIPs=[written])
+    there = world(ON, services=[one], endpoint_slices=[endpoints(end("010.000.0.012", "n1"))])
+    found = ask(there, destination=IP)
+    assert found.through is not None
+    assert [each.endpoint for each in found.through.endpoints] == ["a/web"]
+
+
 def test_hints_for_the_zone_count_if_all_have_them_and_those_for_nodes_with_their_gate() -> None:
     def hinted(zone: str, node: str = "") -> Object:
         nodes: Object = {"forNodes": [{"name": node}]} if node else {}

@@ -356,7 +356,7 @@ def test_conditions_of_an_endpoint_have_the_defaults_of_the_api(
         {"ports": [{"name": "http"}]},
         {"ports": [{"port": 0}]},
         {"ports": [{"port": 65536}]},
-        {"endpoints": [{"addresses": ["010.0.0.1"]}]},
+        {"endpoints": [{"addresses": ["010.0.0.0300"]}]},
         {"endpoints": [{"addresses": ["name.example"]}]},
         {"endpoints": [{"addresses": []}]},
         {"metadata": {"namespace": "a", "name": "web-1"}},
@@ -364,6 +364,28 @@ def test_conditions_of_an_endpoint_have_the_defaults_of_the_api(
 )
 def test_what_cannot_be_an_endpoint_gives_no_row(changes: dict[str, Any]) -> None:
     assert rows(**changes) == []
+
+
+def test_numbers_of_addresses_may_begin_with_zeros() -> None:
+    """As in objects that the API took long ago, and takes still: kube-proxy reads them as decimal."""
+    assert rows(endpoints=[{"addresses": ["010.010.0.07"]}]) == [("10.10.0.7", 8080, "", "ready")]
+    spec = {
+        "clusterIPs": ["010.096.0.010", "fd00:96::0a"],
+        "externalIPs": ["198.051.100.009", "2001:0db8::9"],
+        "loadBalancerSourceRanges": ["010.0.0.0/08", " 2001:db8::/032 ", "010.0.0.0300/8"],
+        "ports": [{"port": 80}],
+    }
+    ingress = [{"ip": "198.051.100.08"}, {"ip": "::ffff:198.051.100.07"}]
+    found = {"metadata": {"name": "web"}, "spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}
+    row = service_row(msgspec.convert(found, core.Service))
+    assert row is not None
+    assert row.cluster_ips == ("10.96.0.10", "fd00:96::a")
+    balanced = ("198.51.100.8", "198.51.100.7")
+    assert (row.external_ips, row.load_balancer_ips) == (
+        ("198.51.100.9", "2001:db8::9", *balanced),
+        balanced,
+    )
+    assert row.source_ranges == ("10.0.0.0/8", "2001:db8::/32", "")
 
 
 def test_a_service_with_the_label_of_headless_ones_is_served_by_no_proxy() -> None:
