@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.agent.node_route.reachability import Reachability
+from antrea.agent.proxy.invalid_drop import CONDITION, InvalidDropReport
 from antrea.antctl.doctor.checks import findings
 from antrea.antctl.doctor.gather import Host, chains, gateways, peers
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
+from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.service import ServicePort
 from antrea.outside.netlink.reach import device_to
 
 if TYPE_CHECKING:
@@ -32,6 +36,19 @@ nft add table inet firewalld
 nft add chain inet firewalld filter_FORWARD '{ type filter hook forward priority 10; policy accept; }'
 nft add rule inet firewalld filter_FORWARD ct state established,related accept
 nft add rule inet firewalld filter_FORWARD counter reject with icmpx admin-prohibited
+"""
+
+
+INVALID = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP"
+OTHERS = (
+    "-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+    "-A MINE -m conntrack --ctstate INVALID -j DROP",
+)
+IN_NFTABLES = """
+nft add table ip6 kube-proxy
+nft add chain ip6 kube-proxy forward '{ type filter hook forward priority 0; }'
+nft add rule ip6 kube-proxy forward ct state established accept
+nft add rule ip6 kube-proxy forward ct state invalid counter drop
 """
 
 
@@ -97,6 +114,63 @@ def test_a_drop_of_some_packets_is_a_firewalls_own_business(netns: Namespaces) -
         "iptables -A FORWARD -p tcp --dport 25 -j DROP; ip6tables -A FORWARD -m conntrack --ctstate INVALID -j DROP"
     )
     assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        ("iptables", "chain KUBE-FORWARD of table ip filter"),
+        ("ip6tables", "chain KUBE-FORWARD of table ip6 filter"),
+        (IN_NFTABLES, "chain forward of table ip6 kube-proxy"),
+    ],
+)
+async def test_kube_proxys_rule_that_drops_invalid_packets_is_named_while_endpoints_answer_directly(
+    netns: Namespaces, fault: str, place: str
+) -> None:
+    netns.sh(with_invalid_drop(fault))
+    facts, events = Facts(), asyncio.Queue[tuple[str, str]]()
+    facts.put(AgentConfig(antrea_proxy=AntreaProxy(proxy_all=True)))
+    report = InvalidDropReport(facts, lambda *event: events.put_nowait(event), look_seconds=0.05)
+    assert await report.look() == ""
+    facts.put(ServicePort("shop/web", "", "TCP", 80, ("10.96.0.10",), ("198.51.100.8",), direct=True))
+    run = asyncio.create_task(report.run())
+    reason, message = await asyncio.wait_for(events.get(), 10)
+    assert (reason, place in message) == (CONDITION, True)
+    assert report.message == message
+    (row,) = await asyncio.to_thread(found_invalid, message)
+    assert f"remove it with: {row.repair};" in message
+    before = netns.sh("iptables-save; ip6tables-save; nft list tables")
+    repair(netns, [row])
+    async with asyncio.timeout(10):
+        while report.message:  # noqa: ASYNC110 (a thread looks)
+            await asyncio.sleep(0.01)
+    run.cancel()
+    assert events.empty()
+    left = netns.sh("iptables-save; ip6tables-save; nft list tables").splitlines()
+    gone = [line for line in before.splitlines() if line not in left and not line.startswith("#")]
+    assert gone == ([INVALID] if "tables" in fault and "nft" not in fault else [])
+
+
+def with_invalid_drop(fault: str) -> str:
+    """The rule, made by a tool of iptables or by a script, among others."""
+    if fault == IN_NFTABLES:
+        return fault
+    rules = (INVALID, *OTHERS)
+    return " && ".join(f"{fault} {words}" for words in ("-N KUBE-FORWARD", "-N MINE", *rules))
+
+
+def found_invalid(message: str) -> list[Finding]:
+    """What the doctor finds while the agent has the condition."""
+    well = NodeState(cni_files=(CniFile("10-antrea.conflist"),), chains=chains())
+    return findings(well._replace(conditions={CONDITION: message}))
+
+
+def test_a_rule_of_iptables_legacy_that_drops_invalid_packets_goes(netns: Namespaces) -> None:
+    netns.sh(with_invalid_drop("iptables-legacy"))
+    rows = found_invalid("the agent does not see it")
+    repair(netns, rows)
+    left = netns.sh("iptables-legacy-save -t filter").splitlines()
+    assert [line for line in (INVALID, *OTHERS) if line not in left] == [INVALID]
 
 
 def test_a_firewall_on_the_gossip_port_is_found_and_a_refusal_is_not(netns: Namespaces) -> None:

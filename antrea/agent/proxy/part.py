@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.part import Part
 from antrea.agent.proxy.earlier_connections import EarlierConnectionFeed
 from antrea.agent.proxy.health import HealthServers, ProxyHealth
+from antrea.agent.proxy.invalid_drop import CONDITION, InvalidDropReport
 from antrea.agent.proxy.kept_affinity import KeptAffinity
 from antrea.agent.proxy.long_affinity import LongAffinity
 from antrea.agent.proxy.metrics import ProxyMetrics
@@ -55,6 +57,7 @@ class ProxyPart(Part):
         ofctl = Ofctl(switch / f"{agent.config.ovs_bridge}.mgmt")
         self._affinity = LongAffinity(agent.facts, ofctl)
         self._kept_affinity = KeptAffinity(agent.facts, ofctl, switch, agent.run_dir / "affinity")
+        self._invalid = InvalidDropReport(agent.facts, partial(agent.record, warning=True))
         self._metrics = ProxyMetrics(agent.facts)
         self._engine: Engine | None = None
 
@@ -77,7 +80,7 @@ class ProxyPart(Part):
         }
 
     def conditions(self) -> Mapping[str, Check]:
-        return {NO_MODE: lambda: refusal_text(self._agent.facts)}
+        return {NO_MODE: lambda: refusal_text(self._agent.facts), CONDITION: lambda: self._invalid.message}
 
     async def run(self) -> None:
         self._engine = self._agent.engine()
@@ -86,6 +89,7 @@ class ProxyPart(Part):
             tasks.create_task(self._affinity.run())
             tasks.create_task(self._kept_affinity.run(self._settled))
             tasks.create_task(self._answer_health_checks())
+            tasks.create_task(self._invalid.run())
             config = self._agent.config
             proxy_all = config.antrea_proxy.proxy_all
             remains = TakeoverRemains(config.host_gateway, self._by_switch, proxy_all=proxy_all)

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor import paths
+from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
 
 if TYPE_CHECKING:
@@ -327,6 +328,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "strict-arp": (strict_arp, ("conditions",)),
     "external-ips": (external_ips, ("conditions",)),
     "load-balancer-mode": (load_balancer_mode, ("conditions",)),
+    "invalid-packets": (invalid_packets, ("conditions",)),
     "fqdn-cache": (fqdn_cache, ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),

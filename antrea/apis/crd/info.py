@@ -38,6 +38,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "StrictARPMissing",
             "ExternalIPsUnheard",
             "LoadBalancerModeUnavailable",
+            "InvalidPacketsDropped",
             "FqdnCacheNearlyFull",
             "PodsUnreachable",
             "ServicesUnserved",

@@ -31,6 +31,7 @@ from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsIn
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
+from antrea.host.invalid_drop import LIBERAL
 from antrea.outside.kube.access import Access
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ ZONES = Chain("inet", "firewalld", "filter_FORWARD", "forward", "accept", ((COUN
 NO_ENCAP = {"trafficEncapMode": "noEncap"}
 EDIT = "kubectl -n kube-system edit configmap antrea-config"
 PROXY_ALL = {"antreaProxy.proxyAll": True}
+INVALID = {"InvalidPacketsDropped": "a rule drops"}
+XT_CONNTRACK = {"xt": {"type": "match", "name": "conntrack"}}
 OURS = CniFile("10-antrea.conflist", ("antrea", "portmap", "bandwidth"))
 WELL = NodeState(
     name="n1",
@@ -155,6 +158,19 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"conditions": {"StrictARPMissing": "every Node answers"}}, [("strict-arp", "error", STRICT_ARP)]),
         ({"conditions": {"ExternalIPsUnheard": "no neighbour answers"}}, [("external-ips", "error", "ip neigh; ip -s link")]),
         ({"conditions": {"LoadBalancerModeUnavailable": "nft refuses"}}, [("load-balancer-mode", "warning", "modprobe -a nft_dup_ipv4 nft_dup_ipv6")]),
+        ({"conditions": INVALID}, [("invalid-packets", "warning", LIBERAL)]),
+        (
+            {
+                "conditions": INVALID,
+                "processes": frozenset(),
+                "chains": (
+                    Chain("ip", "filter", "KUBE-FORWARD", rules=((XT_CONNTRACK, COUNTER, DROP),)),
+                    Chain("ip6", "filter", "KUBE-FORWARD", rules=((XT_CONNTRACK, COUNTER, {"accept": None}),)),
+                    Chain("ip", "filter", "MINE", rules=((XT_CONNTRACK, COUNTER, DROP),)),
+                ),
+            },
+            [("invalid-packets", "warning", "iptables -S KUBE-FORWARD | sed -n '/INVALID.*DROP/s/^-A/iptables -D/p' | sh")],
+        ),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
         ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
     ],

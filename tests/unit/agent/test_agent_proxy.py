@@ -36,10 +36,9 @@ async def test_that_nft_refuses_the_rules_of_direct_return_is_an_event_of_the_no
     await part.acts()[PathRefused](PathRefused("hops", (False,), message="nft refuses"))
     async with asyncio.timeout(5):
         assert await api.event == ("Node", "n1", "LoadBalancerModeUnavailable", "nft refuses")
-    ((name, check),) = part.conditions().items()
-    msgspec.convert(
-        {"type": name, "status": "True", "lastHeartbeatTime": ""}, AgentCondition
-    )  # the CRD has it
+    check = part.conditions()["LoadBalancerModeUnavailable"]
+    for one in part.conditions():  # the CRD has them
+        msgspec.convert({"type": one, "status": "True", "lastHeartbeatTime": ""}, AgentCondition)
     assert check() == ""
     facts.put(Transport("eth0", "eth0", "", 1500, ()))
     facts.replace(

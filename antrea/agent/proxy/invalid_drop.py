@@ -1,0 +1,65 @@
+"""Reports kube-proxy's rule that drops invalid packets, while Services are served with direct server return."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.service import ServicePort
+from antrea.features.proxy.host import proxies_all
+from antrea.host.invalid_drop import PLACES, TOOLS, DropRule, drop_text, drops_invalid
+from antrea.outside.nftables.libnftables import NftError, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.outside.nftables.libnftables import Nft
+
+CONDITION: Final = "InvalidPacketsDropped"
+"""Reason of the Event of the Node, and the condition of the agent."""
+LOOK_SECONDS: Final = 30.0
+
+
+class InvalidDropReport:
+    """kube-proxy may come, or make its rules again, at any time: looks now and then."""
+
+    def __init__(
+        self, facts: Facts, record: Callable[[str, str], None], *, look_seconds: float = LOOK_SECONDS
+    ) -> None:
+        """`record` writes a Warning Event of this Node, of a reason and a message."""
+        self._facts, self._record, self._look_seconds = facts, record, look_seconds
+        self.message = ""
+        """Empty: there is no such rule, or nothing that it could meet."""
+
+    async def run(self) -> None:
+        """An Event each time that it begins; for ever."""
+        while True:
+            before, self.message = self.message, await self.look()
+            if self.message and not before:
+                self._record(CONDITION, self.message)
+            await asyncio.sleep(self._look_seconds)
+
+    async def look(self) -> str:
+        """Once: the message of now."""
+        if not is_in_use(self._facts):
+            return ""
+        # the library would translate rules of iptables, for all of the process, while the sink may use it
+        return drop_text(await asyncio.to_thread(lambda: list(drop_rules(Program()))))
+
+
+def is_in_use(facts: Facts) -> bool:
+    """Whether Endpoints on other Nodes answer clients of any Service directly."""
+    return proxies_all(facts) is not None and any(port.direct for port in facts.all(ServicePort))
+
+
+def drop_rules(nft: Nft) -> Iterator[DropRule]:
+    """Those of this network namespace; rules of iptables-legacy are not seen."""
+    for family in TOOLS:
+        for table, chain in PLACES:
+            try:
+                listed = nft.run(f"list chain {family} {table} {chain}\n")
+            except (NftError, OSError):
+                continue  # there is no such chain, or nobody who can tell
+            if any(map(drops_invalid, listed.splitlines())):
+                yield DropRule(family, table, chain)
