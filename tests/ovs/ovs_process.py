@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _QUIET = ("-vconsole:off", "-vsyslog:off", "-vfile:off")
@@ -50,9 +50,10 @@ class OvsProcess:
         until(self.socket.exists, "socket of ovsdb-server")
         self.vsctl("--no-wait", "init")
 
-    def start_switch(self) -> None:
+    def start_switch(self, environ: Mapping[str, str] | None = None) -> None:
+        """`environ`: variables besides those of this process."""
         dummy = ("--enable-dummy=override", "--disable-system", "--disable-system-route")
-        self._start("ovs-vswitchd", f"unix:{self.socket}", *dummy)
+        self._start("ovs-vswitchd", f"unix:{self.socket}", *dummy, environ=environ)
         until((self.directory / "ovs-vswitchd.ctl").exists, "control socket of ovs-vswitchd")
 
     def kill(self, daemon: str) -> None:
@@ -85,10 +86,12 @@ class OvsProcess:
     def run(self, *command: str) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
-    def _start(self, daemon: str, *arguments: str) -> None:
+    def _start(self, daemon: str, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
         own = {f"OVS_{kind}DIR": str(self.directory) for kind in ("RUN", "LOG", "SYSCONF", "DB")}
         command = [daemon, *arguments, *_QUIET, f"--unixctl={self.directory}/{daemon}.ctl"]
-        self._daemons[daemon] = subprocess.Popen(command, env={**os.environ, **own}, cwd=self.directory)
+        self._daemons[daemon] = subprocess.Popen(
+            command, env={**os.environ, **own, **(environ or {})}, cwd=self.directory
+        )
 
 
 @contextlib.contextmanager

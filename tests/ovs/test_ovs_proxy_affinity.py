@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,14 +22,15 @@ from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import ports
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from ovs_bridge import OvsBridge
 
     from antrea.outside.vswitch.ofctl import Refusal
 
 DAY = 86_400
+FAKE_TIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+AGE = re.compile(r"cookie=0x30[0-9a-f]*, duration=([0-9.]+)s,")
 LONG = msgspec.structs.replace(WEB, affinity_seconds=DAY)
 
 
@@ -134,6 +137,70 @@ def kept_until(file: Path) -> float:
     """Of the only choice in it."""
     (choice,) = msgspec.json.decode(unsealed(KIND, read_octets(file)), type=Kept).choices
     return choice.until
+
+
+@pytest.fixture
+def clock(bridge: OvsBridge, tmp_path: Path) -> Iterator[Callable[[float], None]]:
+    """The switch reads a clock that jumps by so many seconds; its monotonic one goes on as it is."""
+    if not FAKE_TIME.exists():
+        pytest.skip("libfaketime is not installed")
+    file, process = tmp_path / "clock", bridge.process
+
+    def jump(seconds: float) -> None:
+        fresh = file.with_suffix(".new")
+        fresh.write_text(f"{seconds:+.0f}\n")
+        fresh.replace(file)
+
+    def restart(environ: dict[str, str]) -> None:
+        process.kill("ovs-vswitchd")
+        process.start_switch(environ)
+        bridge.vsctl("set", "bridge", "br-int", f"external_ids:restarted={len(environ)}")
+
+    jump(0)
+    only_this = dict.fromkeys(
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC", "FAKETIME_NO_CACHE"), "1"
+    )
+    restart({**only_this, "FAKETIME_TIMESTAMP_FILE": str(file), "LD_PRELOAD": str(FAKE_TIME)})
+    yield jump
+    restart({})
+
+
+@pytest.mark.parametrize("days", [2, -2])
+async def test_a_clock_that_jumps_ends_no_choice_and_keeps_none_for_longer(
+    bridge: OvsBridge,
+    clock: Callable[[float], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    days: int,
+) -> None:
+    rows = (LONG, endpoint(POD.ips[0]), endpoint(REMOTE[0], "n2"))
+    facts = install(bridge, *rows)
+    facts.synced(Service)
+    ofctl, directory = Ofctl(bridge.process.directory / "br-int.mgmt"), bridge.process.directory
+    kept, long = KeptAffinity(facts, ofctl, directory, tmp_path / "affinity"), LongAffinity(facts, ofctl)
+
+    async def settled() -> None:
+        """It never lost anything."""
+
+    first = trace(bridge, POD.ips[0], CLUSTER[0], learns=True)
+    before = learned(bridge)
+    assert (len(before), await kept.look(settled)) == (1, 0)
+    until = kept_until(tmp_path / "affinity")
+    clock(days * DAY)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + days * DAY)
+    await asyncio.sleep(3)  # the switch looks for flows whose time is over once a second
+    assert (await kept.look(settled), await long.look()) == (0, 0)
+    assert learned(bridge) == before
+    assert abs(kept_until(tmp_path / "affinity") - until) < 2
+    assert {trace(bridge, POD.ips[0], CLUSTER[0]).to for _ in range(8)} == {first.to}
+    (age,) = [float(one[1]) for line in stated(bridge) if (one := AGE.match(line))]
+    assert 0 <= age < 60
+
+
+def stated(bridge: OvsBridge) -> list[str]:
+    """Flows with their age."""
+    return [line.strip() for line in bridge.ofctl("dump-flows").splitlines()]
 
 
 def test_a_choice_is_kept_for_the_rest_of_its_time() -> None:
