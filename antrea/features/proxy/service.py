@@ -14,7 +14,14 @@ from antrea.apis.annotation import CONSISTENT_CHOICE
 from antrea.apis.discovery import EndpointSlice
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
-from antrea.facts.service import Service, ServiceEndpoint, ServicePort
+from antrea.facts.service import (
+    DRAINING,
+    READY,
+    UNAVAILABLE,
+    Service,
+    ServiceEndpoint,
+    ServicePort,
+)
 from antrea.features.framework.address import stored
 from antrea.features.framework.admission import Watched
 from antrea.features.proxy.direct_path import is_possible
@@ -41,6 +48,8 @@ HEADLESS_LABEL = "service.kubernetes.io/headless"
 MODE = "service.antrea.io/load-balancer-mode"
 NAT = "nat"
 PORTS = range(1, 65536)
+STATES = (READY, DRAINING, UNAVAILABLE)
+"""Of Endpoints, the best first."""
 
 
 def service_row(found: core.Service) -> Service | None:
@@ -110,7 +119,8 @@ def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
     if not service:
         return ()
     own, of = f"{meta.namespace}/{meta.name}", f"{meta.namespace}/{service}"
-    return tuple(
+    ports = _ports(found)
+    rows = tuple(
         ServiceEndpoint(
             own,
             of,
@@ -125,10 +135,21 @@ def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
             _names(endpoint.hints.for_zones if endpoint.hints else ()),
             _names(endpoint.hints.for_nodes if endpoint.hints else ()),
         )
-        for name, protocol, number in _ports(found)
+        for name, protocol, number in ports
         for endpoint in found.endpoints or ()
         if endpoint.addresses and (address := stored(endpoint.addresses[0]))
     )
+    return rows if len({row.ip for row in rows}) * len(ports) == len(rows) else _best(rows)
+
+
+def _best(rows: Iterable[ServiceEndpoint]) -> tuple[ServiceEndpoint, ...]:
+    """One for each address: Pods that have their Node's may take over from each other."""
+    best: dict[tuple[str, str], ServiceEndpoint] = {}
+    for row in rows:
+        place = (row.key, row.address)
+        if (other := best.get(place)) is None or STATES.index(row.state) < STATES.index(other.state):
+            best[place] = row
+    return tuple(best.values())
 
 
 def _ports(found: EndpointSlice) -> list[tuple[str, str, int]]:

@@ -366,6 +366,20 @@ def test_what_cannot_be_an_endpoint_gives_no_row(changes: dict[str, Any]) -> Non
     assert rows(**changes) == []
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_pods_with_the_address_of_their_node_the_one_that_is_ready_counts(order: int) -> None:
+    """As while one takes over from the other: the slice has both, in any order."""
+    ends = [
+        {"addresses": ["192.0.2.1"], "conditions": conditions, "nodeName": "n1"}
+        for conditions in (
+            {"ready": False, "serving": True, "terminating": True},
+            {"ready": True},
+            {"ready": False, "serving": False},
+        )
+    ]
+    assert rows(endpoints=ends[::order]) == [("192.0.2.1", 8080, "n1", "ready")]
+
+
 def test_numbers_of_addresses_may_begin_with_zeros() -> None:
     """As in objects that the API took long ago, and takes still: kube-proxy reads them as decimal."""
     assert rows(endpoints=[{"addresses": ["010.010.0.07"]}]) == [("10.10.0.7", 8080, "", "ready")]
