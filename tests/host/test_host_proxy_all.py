@@ -70,6 +70,10 @@ async def test_a_pod_of_the_node_answers_all_who_ask_for_its_service(node: Node)
                 assert await node.asks("node", to, port) == GATEWAYS * 2
             assert await node.asks("node", CLUSTER) == GATEWAYS * 2
             assert await node.asks("near", CLUSTER) == NEAR * 2
+            # who has a route to ClusterIPs by this Node
+            ways = [f"ip route add {ip} via {own}" for ip, own in zip(CLUSTER, NODES, strict=True)]
+            node.netns.sh("; ".join(ways), node.outside)
+            assert await node.asks("outside", CLUSTER) == OUTSIDE * 2
         assert not engine.errors.counts
 
 

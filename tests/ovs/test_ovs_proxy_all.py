@@ -62,6 +62,19 @@ def test_a_host_outside_reaches_an_endpoint_on_another_node_with_the_gateways_ad
 
 
 @six
+def test_a_host_outside_with_a_route_to_cluster_ips_reaches_endpoints_as_by_an_external_ip(
+    bridge: OvsBridge, six: bool
+) -> None:
+    """As kube-proxy masquerades what does not come from Pods."""
+    install(bridge, WEB, endpoint(POD.ips[six]))
+    assert trace(bridge, OUTSIDE[six], CLUSTER[six]) == Verdict(POD.ips[six], "", POD.ofport)
+    install(bridge, WEB, endpoint(REMOTE[six], "n2"))
+    assert trace(bridge, OUTSIDE[six], CLUSTER[six]) == Verdict(REMOTE[six], GATEWAYS[six], TUNNEL.ofport)
+    # what is for a Pod elsewhere by its own address keeps its source
+    assert trace(bridge, OUTSIDE[six], REMOTE[six]) == Verdict("", "", TUNNEL.ofport)
+
+
+@six
 def test_an_endpoint_on_the_network_of_a_node_is_reached_through_the_host(
     bridge: OvsBridge, six: bool
 ) -> None:

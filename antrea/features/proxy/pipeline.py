@@ -20,6 +20,7 @@ from antrea.openflow.fields import (
     CONN_SOURCE_CT_MARK,
     EP_SELECTED_REG_MARK,
     EP_TO_SELECT_REG_MARK,
+    FROM_EXTERNAL_REG_MARK,
     FROM_GATEWAY_REG_MARK,
     FROM_POD_REG_MARK,
     HAIRPIN_CT_MARK,
@@ -148,15 +149,15 @@ def marking_flows(cidr: str) -> Iterator[Flow]:
         TO_GATEWAY_REG_MARK.match,
         then=[ct(zone, commit=True, table=NEXT, then=back)],
     )
-    yield flow(
-        SNAT_MARK,
-        Priority.NORMAL,
-        *new,
-        TO_TUNNEL_REG_MARK.match,
-        TO_EXTERNAL_ADDRESS_REG_MARK.match,
-        NOT_DSR_SERVICE_REG_MARK.match,
-        then=[ct(zone, commit=True, table=NEXT, then=[CONN_SNAT_CT_MARK.load, source])],
-    )
+    translate = [ct(zone, commit=True, table=NEXT, then=[CONN_SNAT_CT_MARK.load, source])]
+    # hosts outside that have a route to ClusterIPs by this Node are answered by it, too; upstream's get no answer
+    to_cluster_ip = (FROM_EXTERNAL_REG_MARK.match, SERVICE_CT_MARK.match)
+    for priority, asked in (
+        (Priority.NORMAL, (TO_EXTERNAL_ADDRESS_REG_MARK.match,)),
+        (Priority.LOW, to_cluster_ip),
+    ):
+        match = (*new, TO_TUNNEL_REG_MARK.match, *asked, NOT_DSR_SERVICE_REG_MARK.match)
+        yield flow(SNAT_MARK, priority, *match, then=translate)
 
 
 def translation_flows(cidr: str) -> Iterator[Flow]:
