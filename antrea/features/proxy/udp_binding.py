@@ -1,6 +1,7 @@
 """Where UDP connections through Services may lead: the agent forgets those to Endpoints and Services that are gone.
 
-parity: pkg/agent/proxy/proxier.go removeStaleServiceConntrackEntries, removeStaleConntrackEntries
+parity: pkg/agent/proxy/proxier.go removeStaleServiceConntrackEntries, removeStaleConntrackEntries; of what stays, kube-proxy v1.34
+pkg/proxy/conntrack/cleanup.go
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.service import ServiceEndpoint, ServicePort
 from antrea.features.proxy.dsr import DIRECT_IPS
-from antrea.features.proxy.endpoint import is_used, scopes
 from antrea.features.proxy.host import NODE_PORT_IPS, proxies_all, serves_node_ports
 from antrea.host.udp_binding import UdpBinding, server
 
@@ -25,19 +25,19 @@ UDP = "UDP"
 
 
 def udp_bindings(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[UdpBinding]:
-    """One Endpoint's share of each address by which it gets connections."""
+    """One Endpoint's share of each address by which it may have connections: it keeps them for as long as it serves.
+
+    Policies, hints and the end that has begun decide on new ones alone, as they do for TCP.
+    """
     node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
-    if node is None or endpoint.protocol != UDP:
+    if node is None or endpoint.protocol != UDP or not (endpoint.ready or endpoint.serving):
         return
     for port in facts.by(ServicePort, "behind", endpoint.behind):
-        used = {local for local in scopes(port, ipv6=ipv6) if is_used(facts, endpoint, node, local=local)}
-        inside = {port.internal_local} & used
-        for ip, number, scopes_of in (
-            *((ip, port.port, inside) for ip in port.cluster_ips),
-            *((ip, port.port, used) for ip in port.external_ips),
-            *((ip, port.node_port, used) for ip in node_port_ips(facts, port, ipv6=ipv6)),
+        for ip, number in (
+            *((ip, port.port) for ip in (*port.cluster_ips, *port.external_ips)),
+            *((ip, port.node_port) for ip in node_port_ips(facts, port, ipv6=ipv6)),
         ):
-            if scopes_of and is_ipv6(ip) == ipv6:
+            if is_ipv6(ip) == ipv6:
                 yield UdpBinding(ip, number, (server(endpoint.ip, endpoint.port),))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts, Unit
 from antrea.errors import Unavailable
+from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import EndpointStates, Service, ServiceEndpoint, ServicePort
 from antrea.features.proxy.agent import STALE_UDP
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))
 IP, IP6 = "10.96.0.10", "fd00:96::a"
+NEAR = (("topology.kubernetes.io/zone", "near"),)
 DNS = Service(
     "a", "dns", (IP, IP6), (("UDP", 53), ("TCP", 53)), port_names=("dns", "dns-tcp"), node_ports=(0, 0)
 )
@@ -138,6 +140,30 @@ async def test_an_endpoint_that_is_no_longer_ready_is_gone_too() -> None:
         await becomes(datapath, gone)
         facts.put(msgspec.structs.replace(one, ready=False, serving=False))
         await becomes(datapath)
+
+
+@pytest.mark.parametrize("change", ["it ends", "its Node changes", "hints", "policy Local"])
+async def test_what_only_decides_on_new_connections_ends_none(change: str) -> None:
+    """As with kube-proxy, and as TCP has it: who ends serves its clients to the end."""
+    datapath = Datapath(stays := line("10.10.0.12"))
+    one, other = endpoint("10.10.0.12"), endpoint("10.10.0.13")
+    cases: dict[str, dict[str, Any]] = {
+        "it ends": {"ready": False, "serving": True, "terminating": True},
+        "its Node changes": {"node": "n2"},
+        "hints": {"zones": ("far",)},
+        "policy Local": {"node": "n2"},
+    }
+    service = msgspec.structs.replace(DNS, internal_local=change == "policy Local")
+    async with agent(datapath, DNS, AgentNode("n1", (), (), NEAR), one, other) as facts:
+        await becomes(datapath, stays)
+        facts.put(service)
+        facts.put(msgspec.structs.replace(one, **cases[change]))
+        facts.put(msgspec.structs.replace(other, zones=("near",)))
+        datapath.lines.append(gone := line("10.10.0.14", source=40009))
+        facts.put(endpoint("10.10.0.14"))
+        await becomes(datapath, stays, gone)
+        facts.drop(ServiceEndpoint, endpoint("10.10.0.14").key)
+        await becomes(datapath, stays)
 
 
 async def test_an_endpoint_with_another_port_is_another_endpoint() -> None:
