@@ -16,13 +16,25 @@ import pytest
 
 from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCE, ENFORCEMENT
 from antrea.explain.service import balanced, translated
-from antrea.explain.verdict import judged
+from antrea.explain.verdict import AT_NODE_PORT, judged
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.network_policy.agent.verdict import AUDITED_METRIC, PASSED_METRIC
 from antrea.openflow.audit_trace import audited_part
 from benchmarks.policy_cluster import Question, cluster, question
 from benchmarks.policy_services import served, service_question
-from benchmarks.policy_switch import LOCAL, Agent, Switch, choice, entry, expected, packet_of, ports, world_of
+from benchmarks.policy_switch import (
+    LOCAL,
+    Agent,
+    Switch,
+    choice,
+    entered,
+    entry,
+    expected,
+    is_passed_on,
+    packet_of,
+    ports,
+    world_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
     from antrea.explain.packet import Packet
-    from antrea.explain.verdict import Judged
+    from antrea.explain.verdict import Half, Judged
     from antrea.explain.world import Proxy, World
     from benchmarks.policy_cluster import Cluster, Object
 
@@ -75,11 +87,24 @@ def mark(rnd: random.Random, objects: Cluster, *, services: bool) -> None:
 
 
 def enforced(objects: Cluster) -> Cluster:
-    """The same, of which nothing is audited."""
+    """The same, of which nothing is audited; without rules for Services that were: these are neither enforced nor audited."""
     found = copy.deepcopy(objects)
+    for policy in found["cluster_policies"]:
+        spec = policy["spec"]
+        spec["ingress"] = [rule for rule in spec.get("ingress", ()) if not is_unjudged(policy, rule)]
     for one in (one for kind in (*KINDS, "namespaces") for one in found[kind]):
         one["metadata"].pop("annotations", None)
     return found
+
+
+def is_unjudged(policy: Object, rule: Object) -> bool:
+    """Whether it is a rule for the NodePorts of a Service, and audited."""
+    notes = policy["metadata"].get("annotations", {})
+    applied = rule.get("appliedTo") or policy["spec"].get("appliedTo", ())
+    audited = notes.get(ENFORCEMENT) == AUDIT or rule.get("name", "-") in notes.get(AUDITED_RULES, "").split(
+        ","
+    )
+    return audited and any("service" in one for one in applied)
 
 
 class Enforced(NamedTuple):
@@ -119,9 +144,12 @@ def has_no_effects(trace: str) -> bool:
     return "ct(" not in copies and "output" not in copies and told <= {"01.01"}
 
 
-def wanted_denials(world: World, packet: Packet) -> dict[str, bool]:
+def wanted_denials(world: World, enforced: World, packet: Packet) -> dict[str, bool]:
     """Of each direction on this Node that lets the packet pass: whether it would not, with all enforced."""
-    now, then = judged(world, packet), judged(world.all_enforced(), packet)
+    now, then = judged(world, packet), judged(enforced, packet)
+    if packet.node_port:
+        is_denied = [denied_here(one.ingress, packet) for one in (now, then)]
+        return {} if is_denied[0] else {"Ingress": is_denied[1]}
     found = {}
     if packet.source.name in LOCAL and now.egress.reason != "exempt":
         if now.egress.verdict != "Allow":
@@ -132,17 +160,22 @@ def wanted_denials(world: World, packet: Packet) -> dict[str, bool]:
     return found
 
 
+def denied_here(half: Half, packet: Packet) -> bool:
+    """Whether this Node does not let on what comes to its NodePort: by rules for the Service, or for a Pod of its own."""
+    return half.verdict != "Allow" and (packet.destination.name in LOCAL or not half.pod)
+
+
 def at_endpoint(world: World, packet: Packet, trace: str) -> Packet | None:
     """What policies judge: with AntreaProxy, the packet to the Endpoint that it has chosen; None if there is none.
 
-    None at NodePorts, too, where rules for Services judge the address that was asked: test_ovs_explain asks these.
+    None, too, if another Node gets it as it came, and judges it alone.
     """
     if (balance := balanced(world, packet)) is None:
         return packet
-    if balance.node_port:
-        return None
     _, chosen = choice(trace)
-    return None if chosen is None else translated(world, packet, balance.name, chosen)
+    if chosen is None or is_passed_on(trace):
+        return None
+    return translated(world, packet, balance.name, chosen, node_port=balance.node_port)
 
 
 @pytest.fixture(scope="module")
@@ -164,17 +197,18 @@ def drawn(seed: int, *, proxied: bool) -> tuple[Cluster, Proxy | None, list[Ques
     )
 
 
-def entries_of(world: World, asked: list[Question]) -> tuple[list[Packet], list[str]]:
+def entries_of(own: Enforced, asked: list[Question]) -> tuple[list[Packet], list[str]]:
     """Packets for the explanation and for a trace."""
-    packets = [packet_of(world, one) for one in asked]
-    return packets, [entry(packet, one.source_port or 1) for packet, one in zip(packets, asked, strict=True)]
+    packets = [packet_of(own.world, one) for one in asked]
+    came = (entered(own.agent.facts, packet) for packet in packets)
+    return packets, [entry(packet, one.source_port or 1) for packet, one in zip(came, asked, strict=True)]
 
 
 def check_absent(switch: Switch, seen: Counter[tuple[str, bool]], seed: int, *, proxied: bool) -> None:
     """One cluster as it is, and with all of it enforced."""
     objects, proxy, asked = drawn(seed, proxied=proxied)
     own, all_enforced = Enforced.of(objects, proxy), Enforced.of(enforced(objects), proxy)
-    packets, entries = entries_of(own.world, asked)
+    packets, entries = entries_of(own, asked)
     audited, after = own.traces(switch, entries), all_enforced.traces(switch, entries)
     for sent, trace, later in zip(packets, audited, after, strict=True):
         packet = at_endpoint(own.world, sent, trace)
@@ -182,10 +216,13 @@ def check_absent(switch: Switch, seen: Counter[tuple[str, bool]], seed: int, *, 
             continue
         assert own.agent.decided(trace) == expected(judged(own.world, packet), packet), packet
         assert has_no_effects(trace), packet
-        wanted, found = wanted_denials(own.world, packet), denials(own.agent, trace)
+        wanted = wanted_denials(own.world, all_enforced.world, packet)
+        found = denials(own.agent, trace)
         assert {way: wanted[way] for way in found} == found, packet
         assert not any(denied for way, denied in wanted.items() if way not in found), packet
         seen.update(found.items())
+        if packet.node_port:
+            seen.update((f"{way} at NodePorts", denied) for way, denied in found.items())
         passes = judged(own.world, packet).verdict == "Allow"
         if passes and found and not any(found.values()) and set(found) == set(wanted):
             assert own.agent.decided(trace).port == all_enforced.agent.decided(later).port, packet
@@ -223,6 +260,7 @@ def test_four_hundred_clusters_of_which_a_part_is_audited(switch: Switch) -> Non
     assert moved["moves"] >= 200, moved
     assert moved["stays"] >= 5000, moved
     assert all(seen[way, denied] >= 200 for way in ("Egress", "Ingress") for denied in (True, False)), seen
+    assert all(seen["Ingress at NodePorts", denied] >= 20 for denied in (True, False)), seen
 
 
 def check_change_over(switch: Switch, seed: int, *, proxied: bool) -> Counter[str]:
@@ -231,7 +269,7 @@ def check_change_over(switch: Switch, seed: int, *, proxied: bool) -> Counter[st
     before = Enforced.of(objects, proxy)
     changed = change_over(random.Random(seed), objects)
     after = Enforced.of(objects, proxy)
-    packets, entries = entries_of(before.world, asked)
+    packets, entries = entries_of(before, asked)
     found: Counter[str] = Counter()
     for sent, old, new in zip(
         packets, before.traces(switch, entries), after.traces(switch, entries), strict=True
@@ -275,7 +313,8 @@ def takes_part(found: Judged) -> set[str]:
     """UIDs of policies that decide on a packet: by a rule, by isolation of its Pod, or by leaving it to others."""
     halves = (found.egress, found.ingress)
     rules = [one for half in halves for one in (half.rule, *half.isolated_by) if one is not None]
-    passed = [one.rule for half in halves for one in half.lost if one.rule.action == "Pass"]
+    before = (one for half in halves for one in half.lost)
+    passed = [one.rule for one in before if one.rule.action == "Pass" or one.why == AT_NODE_PORT]
     assert all(one.uid for one in (*rules, *passed))
     return {one.uid for one in (*rules, *passed)}
 
@@ -319,7 +358,7 @@ def test_what_an_audited_rule_passes_on_is_denied_by_enforced_ones_in_copies_alo
     own = Enforced.of(objects, None)
     packet = packet_of(own.world, Question("a/p11", "a/p12", 4, "TCP", 80, 1024, None))
     (trace,) = own.traces(switch, [entry(packet, 1)])
-    wanted = wanted_denials(own.world, packet)
+    wanted = wanted_denials(own.world, own.world.all_enforced(), packet)
     assert own.agent.decided(trace).port == LOCAL["a/p12"].ofport
     assert wanted == {"Ingress": False, "Egress": False} | {way.capitalize(): late in DENIED_LATE}
     assert denials(own.agent, trace) == {way.capitalize(): late in DENIED_LATE}
