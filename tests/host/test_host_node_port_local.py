@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from agent_context import agent_context
 from policy_node import CONFIG, NODES, OUTSIDE, WEB, PolicyNode
 
+from antrea.agent.flow_export.part import FlowExportPart
+from antrea.agent.network_policy.part import PolicyPart
 from antrea.agent.node_port_local.allocator import Place, PortAllocator, remembered
 from antrea.agent.node_port_local.port_socket import hold_port
 from antrea.apis.annotation import PodAnnotation
-from antrea.config.agent_sections import NodePortLocal
+from antrea.config.agent_sections import FlowExporter, NodePortLocal
 from antrea.facts.member import AgentNode
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService
 from antrea.lab import e2e_images
 from antrea.lab.rootfs import static_program
+from antrea.outside.ipfix.collector import Collector
 from antrea.outside.nftables.elements import NftElements
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
+    from antrea.apis.flow import FlowRecord
     from antrea.engine import Act, Sink
 
 ENABLED = msgspec.structs.replace(CONFIG, node_port_local=NodePortLocal(enable=True))
@@ -181,6 +186,50 @@ async def test_all_who_ask_for_a_port_of_the_node_are_answered_by_its_pod(node: 
             assert await node.asks("near") == NEAR * 2
             assert await node.asks("node") == GATEWAYS * 2
             assert await node.asks("web") == GATEWAYS * 2
+
+
+async def test_records_have_the_port_of_the_node_that_was_asked_and_its_service(node: Node) -> None:
+    """And none where the Pod itself was asked."""
+    got: list[FlowRecord] = []
+    collector: asyncio.Queue[int] = asyncio.Queue()
+    serving = asyncio.create_task(Collector(got.append).serve("127.0.0.1", 0, "tcp", collector.put_nowait))
+    to = f"127.0.0.1:{await collector.get()}:tcp"
+    exporter = FlowExporter(
+        enable=True, flow_collector_addr=to, flow_poll_interval="1s", active_flow_export_timeout="1s"
+    )
+    config = msgspec.structs.replace(ENABLED, flow_exporter=exporter, ovs_run_dir=str(node.switch.directory))
+    context = agent_context(node.facts, config)
+    context.parts.append(PolicyPart(context))
+    exporting = asyncio.create_task(FlowExportPart(context).run())
+
+    def asked(ip: str) -> set[tuple[str, str, int]]:
+        """Names, addresses and ports of the Services in records of that client."""
+        ours = [one for one in got if (one.source_ip, one.destination_transport_port) == (ip, 8080)]
+        return {
+            (one.destination_service_port_name, one.destination_service_ip, one.destination_service_port)
+            for one in ours
+        }
+
+    async def seen(client: str, *services: tuple[str, str, int]) -> None:
+        async with asyncio.timeout(60):
+            while not asked(client) >= set(services):  # noqa: ASYNC110 (records come from the network)
+                await asyncio.sleep(0.05)
+
+    async with node.giving(range(61000, 61101), 6):
+        with node.serving(node.pods["web"], SERVER):
+            assert await node.asks("outside") == OUTSIDE * 2
+            for client, ip, family in zip(OUTSIDE, NODES, ("IPv4", "IPv6"), strict=True):
+                ports = {node.port(protocol, family) for protocol in ("tcp", "udp")}
+                await seen(client, *(("shop/web", ip, port) for port in ports))
+                assert len(asked(client)) == len(ports)
+            assert {one.destination_pod_name for one in got} == {"web"}
+            for ip, client in zip(WEB, OUTSIDE, strict=True):
+                got.clear()
+                assert await node.ask("outside", ip, "SOCK_STREAM", 8080) == client
+                await seen(client, ("", "", 0))
+    for task in (exporting, serving):
+        task.cancel()
+    await asyncio.gather(exporting, serving, return_exceptions=True)
 
 
 async def test_associations_are_led_on_as_connections_are(node: Node) -> None:

@@ -18,6 +18,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
+from antrea.features.flow_export.port_local import held_port, with_port
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
 from antrea.features.l7_flow_export.event import Ends
 from antrea.openflow.fields import Zone
@@ -26,6 +27,7 @@ from antrea.outside.ipfix.exporter import record_time
 from antrea.outside.large_blocks import map_large_blocks
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.netlink.translated_connection import asked_address
 from antrea.outside.nftables.pod_counters import PodCounters
 from antrea.outside.vswitch.conntrack import Conntrack
 
@@ -97,7 +99,7 @@ class FlowExportPart(Part):
         """Why nothing goes to some FlowExporterDestinations."""
         self._exported = self._connected = self._lost = self._lost_records = 0
         """Counted of exports that have ended."""
-        self._trouble = self._uncounted = ""
+        self._trouble = self._uncounted = self._unasked = ""
         agent.part(PolicyPart).packets.denied = self._deny
         self.requests: RequestStore | None = None
         """Requests that wait for their connections; set by the feature that gets them."""
@@ -224,7 +226,8 @@ class FlowExportPart(Part):
         def record(found: TrackedConnection) -> FlowRecord | None:
             if (kind := found.kind) not in made:
                 made[kind] = tracked_record(self._facts, self._networks, found, wall)
-            return made[kind]
+            one = made[kind]
+            return self._with_port(one, found) if one else None
 
         changed, gone = await asyncio.to_thread(self._dump.read, dumps)
         everything = self._dump.everything
@@ -242,6 +245,21 @@ class FlowExportPart(Part):
             joined |= export.tracked.joined
         if self.requests:
             self.requests.taken(joined, now)
+
+    def _with_port(self, record: FlowRecord, found: TrackedConnection) -> FlowRecord:
+        """Add the Node's port that its client asked, if it was one of NodePortLocal, which the host translates."""
+        port = held_port(self._facts, record)
+        if not port:
+            return record
+        protocol, source, source_port, server, server_port, _ = found.key
+        try:
+            asked = asked_address(protocol, (source, source_port), (server, server_port))
+        except Unavailable as why:
+            if str(why) != self._unasked:
+                log.warning("Failed to ask for connections to ports of NodePortLocal", err=str(why))
+            self._unasked = str(why)
+            return record
+        return with_port(self._facts, record, *asked) if asked and asked[1] == port else record
 
     async def _count(self) -> set[str]:
         """Read what is counted at the interfaces of Pods, and give the Pods' addresses.

@@ -54,11 +54,9 @@ class RecordPortMessage(Act, frozen=True):
 def targets(facts: Facts, pod: PortLocalPod) -> list[Target]:
     """Each once, sorted, in the families that its Services, its Node and the Pod itself have."""
     found: set[tuple[int, str, str]] = set()
-    labels = set(pod.labels)
-    for service in facts.by(PortLocalService, "namespace", pod.namespace):
-        if set(service.selector) <= labels:
-            for family in service.families:
-                found.update((port, protocol, family) for port, protocol in _numbers(service, pod))
+    for service in _services(facts, pod):
+        for family in service.families:
+            found.update((port, protocol, family) for port, protocol in _numbers(service, pod))
     held = {FAMILIES[is_ipv6(ip)] for ip in pod.ips}
     held &= {FAMILIES[ipv6] for ipv6 in facts.need(ThisNode).families}
     hosts = {(one.number, one.protocol): one.host_port for one in pod.ports if one.host_port}
@@ -67,6 +65,19 @@ def targets(facts: Facts, pod: PortLocalPod) -> list[Target]:
         for port, protocol, family in sorted(found)
         if family in held
     ]
+
+
+def leading(facts: Facts, pod: PortLocalPod, port: int, protocol: str) -> list[str]:
+    """namespace/name of the Services by which this port of the Pod has one of the Node, sorted; `protocol` is TCP, UDP or SCTP."""
+    found = (one for one in _services(facts, pod) if (port, protocol) in _numbers(one, pod))
+    return sorted(one.key for one in found)
+
+
+def _services(facts: Facts, pod: PortLocalPod) -> Iterator[PortLocalService]:
+    labels = set(pod.labels)
+    return (
+        one for one in facts.by(PortLocalService, "namespace", pod.namespace) if set(one.selector) <= labels
+    )
 
 
 def _numbers(service: PortLocalService, pod: PortLocalPod) -> Iterator[tuple[int, str]]:

@@ -5,6 +5,7 @@ Source: linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlin
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from ipaddress import ip_address
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
 NETFILTER: Final = 12
-_GET: Final = 1 << 8 | 1
+GET: Final = 1 << 8 | 1
 """Subsystem of connection tracking, IPCTNL_MSG_CT_GET."""
 _TUPLE_ORIGINAL, _TUPLE_REPLY, _STATUS, _PROTOCOL_INFO, _FILTER = 1, 2, 3, 4, 25
 _TUPLE_IP, _IP_DESTINATION = 1, {4: 2, 6: 4}
 _ORIGINAL_FLAGS, _REPLY_FLAGS, _BY_DESTINATION = 1, 2, 1 << 1
 _TCP, _TCP_STATE = 1, 1
-_NESTED: Final = 1 << 15
+NESTED: Final = 1 << 15
 """Of the number of an attribute that is made of others; without it the kernel refuses the filter."""
 FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SEEN_REPLY: Final = 1 << 1
@@ -66,10 +67,10 @@ def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool =
     if only is not None:
         by = (_BY_DESTINATION, 0) if to else (0, _BY_DESTINATION)
         flags = number(_ORIGINAL_FLAGS, by[0]) + number(_REPLY_FLAGS, by[1])
-        end = attribute(_NESTED | _TUPLE_IP, attribute(_IP_DESTINATION[version], only.packed))
-        body += attribute(_NESTED | _FILTER, flags)
-        body += attribute(_NESTED | (_TUPLE_ORIGINAL if to else _TUPLE_REPLY), end)
-    return Request(_GET, ASK_ALL, body)
+        end = attribute(NESTED | _TUPLE_IP, attribute(_IP_DESTINATION[version], only.packed))
+        body += attribute(NESTED | _FILTER, flags)
+        body += attribute(NESTED | (_TUPLE_ORIGINAL if to else _TUPLE_REPLY), end)
+    return Request(GET, ASK_ALL, body)
 
 
 def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address | IPv6Address | None:
@@ -92,14 +93,14 @@ def is_open(found: Mapping[int, bytes]) -> bool:
 
 
 def bodies(request: Request) -> Iterator[bytes]:
-    """What the kernel lists. Raises Unavailable."""
+    """What the kernel lists, or the one thing that is asked for, if it is there. Raises Unavailable."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as kernel:
         kernel.settimeout(_PATIENCE)
         try:
             kernel.send(request.octets(1))
             while True:
                 for reply in replies(kernel.recv(_BUFFER)):
-                    if reply.errno:
+                    if reply.errno not in (0, errno.ENOENT):
                         raise Unavailable(f"connections of the kernel: error {reply.errno}")
                     if reply.ends:
                         return

@@ -5,18 +5,19 @@ Source: linux/netfilter/nfnetlink_conntrack.h, linux/netfilter/nf_conntrack_comm
 
 from __future__ import annotations
 
+import struct
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antrea.outside.netlink.conntrack import bodies, is_open, question
+from antrea.outside.netlink.conntrack import FAMILY, GET, NESTED, bodies, is_open, question
 from antrea.outside.netlink.ipvs_connection import parse as parse_ipvs
-from antrea.outside.netlink.message import attributes
+from antrea.outside.netlink.message import ASK, Request, attribute, attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
-_ORIGINAL, _STATUS, _ZONE = 1, 3, 18
+_ORIGINAL, _REPLY, _STATUS, _ZONE = 1, 2, 3, 18
 _IP, _PROTOCOL = 1, 2
 _SOURCE, _DESTINATION = {4: 1, 6: 3}, {4: 2, 6: 4}
 _NUMBER, _SOURCE_PORT, _PORT = 1, 2, 3
@@ -39,6 +40,31 @@ def translated_connections() -> Iterator[TranslatedConnection]:
         for body in bodies(question(version, None)):
             if found := parse(body, version):
                 yield found
+
+
+def asked_address(protocol: int, client: tuple[str, int], server: tuple[str, int]) -> tuple[str, int] | None:
+    """Where the first packet of a connection was sent to that `server` answers; None: none is tracked. Blocks; raises Unavailable."""
+    for body in bodies(_of_answers(protocol, server, client)):
+        ends = attributes(attributes(body[4:]).get(_ORIGINAL, b""))
+        version = ip_address(server[0]).version
+        ip = attributes(ends.get(_IP, b"")).get(_DESTINATION[version])
+        port = attributes(ends.get(_PROTOCOL, b"")).get(_PORT, b"")
+        if ip:
+            return str(ip_address(ip)), int.from_bytes(port, "big")
+    return None
+
+
+def _of_answers(protocol: int, source: tuple[str, int], destination: tuple[str, int]) -> Request:
+    """For the one connection whose answers have these ends."""
+    ips = [ip_address(end[0]) for end in (source, destination)]
+    version = ips[0].version
+    numbers = attribute(_NUMBER, bytes([protocol]))
+    numbers += attribute(_SOURCE_PORT, struct.pack(">H", source[1]))
+    numbers += attribute(_PORT, struct.pack(">H", destination[1]))
+    addresses = attribute(_SOURCE[version], ips[0].packed) + attribute(_DESTINATION[version], ips[1].packed)
+    ends = attribute(NESTED | _IP, addresses) + attribute(NESTED | _PROTOCOL, numbers)
+    head = struct.pack("=BBH", FAMILY[version], 0, 0)
+    return Request(GET, ASK, head + attribute(NESTED | _REPLY, ends))
 
 
 def parse(body: bytes, version: int) -> TranslatedConnection | None:
