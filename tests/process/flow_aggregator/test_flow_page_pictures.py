@@ -1,6 +1,6 @@
 """Every view of the web page with records as a cluster has them, in wide and narrow windows, light and dark: pictures to look at.
 
-Nothing is wider than its window, and axe finds nothing in any of them.
+Nothing is wider than its window, no table of a wide one is cut, and axe finds nothing in any of them.
 """
 
 from __future__ import annotations
@@ -50,11 +50,14 @@ REQUESTS = {
         [("GET", "/items?page=2&sort=price", 200), ("POST", "/cart/4711/items", 201), ("GET", f"/search?q={'very-long-' * 30}", 500)]
     )
 }  # fmt: skip
-OUT = (("nightly-crawler-28911360-lq7bn", "crawlers", "192.0.2.9"), ("ledger-5f7b9c7d4-zz9pl", "billing", "192.0.2.20"), ("fraud-detector-84c5d6fbb-h7wxv", "billing-v6", "2001:db8:77::20"))  # fmt: skip
+OUT = (("nightly-crawler-28911360-lq7bn", "crawlers", "192.0.2.9"), ("ledger-5f7b9c7d4-zz9pl", "billing", "192.0.2.20"), ("fraud-detector-84c5d6fbb-h7wxv", "billing-v6", "2001:db8:77:12ab:34cd:56ef:789a:20"))  # fmt: skip
 CONNECTION = f"connection?srcip=10.1.0.11&dstip=10.1.0.21&port=8080&protocol=6&source=40000&start={NOW - 500}"
 MARK = "document.querySelectorAll('main table, main textarea').forEach(one => { one.dataset.before = 1 })"
 FRESH = "[...document.querySelectorAll('main table, main textarea')].some(one => !one.dataset.before)"
 """Whether there is a table of the view that was asked for, and not only one of the view before."""
+WHOLE = 1400
+"""Pixels of a window in which tables are whole; in narrower ones they scroll."""
+CUT = "Math.max(0, ...[...document.querySelectorAll('main .scroll')].map(one => one.scrollWidth - one.clientWidth))"
 VIEWS = (
     "egress", "map?by=namespace", "map?by=workload", "map?by=service", "top?by=source", "top?by=policy", "flows",
     "policies", "recommend?namespace=shop", "nodes", CONNECTION,
@@ -122,7 +125,12 @@ async def test_every_view_fits_its_window_and_is_accessible(width: int, scheme: 
             await shape(page, width, tall, scheme)
             (tmp_path / f"{name}-{width}-{scheme}.png").write_bytes(await page.picture())
             wider = await page.value("document.documentElement.scrollWidth - innerWidth")
-            found[view] = [*([f"{wider} pixels too wide"] if wider > 0 else []), *await findings(page, judge)]
+            cut = await page.value(CUT) if width >= WHOLE else 0
+            found[view] = [
+                *([f"{wider} pixels too wide"] if wider > 0 else []),
+                *([f"{cut} pixels of a table are cut"] if cut > 0 else []),
+                *await findings(page, judge),
+            ]
             await shape(page, width, 900, scheme)
         assert {view: why for view, why in found.items() if why} == {}
         assert page.errors == []
