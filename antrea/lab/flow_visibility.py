@@ -145,7 +145,7 @@ async def _serve(lab: Lab, front: socket.socket, inner: int, token: str, tell: P
     async with await asyncio.start_server(answer, sock=front) as server:
         name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
         tell(
-            f"\nhttps://127.0.0.1:{front.getsockname()[1]}/ui    (its certificate is signed by the lab's own authority)\n"
+            f"\nhttps://127.0.0.1:{front.getsockname()[1]}/ui    (the browser warns of its certificate, which the aggregator makes for itself)\n"
             f"Token to sign in with, for 8 hours:\n{token}\n"
             f"Connections from visitor to server appear within a minute. On a terminal:\n"
             f"  {PROGRAM} antctl{name} get flows\n"
