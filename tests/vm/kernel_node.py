@@ -117,6 +117,13 @@ class KernelNode:
         self._agent.kill()
         self._agent.wait()
 
+    def restart_agent(self, **config: Any) -> None:
+        """Kill it, start it with these keys on top, and wait until all flows are of the new one."""
+        before = self.rounds()
+        self.kill_agent()
+        self.start_agent(**config)
+        self.wait_for("flows of the new agent alone", lambda: self.rounds() and not self.rounds() & before)
+
     def stop(self) -> None:
         for process in reversed(self._started):
             process.kill()

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
-OWN_BOOT = {"cell_connections.py": 7200, "cell_external_ip.py": 2400, "cell_node_policy.py": 1500}
+OWN_BOOT = {
+    "cell_connections.py": 7200,
+    "cell_external_ip.py": 2400,
+    "cell_node_policy.py": 1500,
+    "cell_sctp_services.py": 2400,
+}
 """Seconds of cells that start kube-proxy and agents in ways that others do not expect."""
 FILES = {path for path in Path(__file__).parent.glob("cell_*.py") if path.name not in OWN_BOOT}
 CELLS = sorted(FILES, key=lambda path: (path.name != ALONE, path))

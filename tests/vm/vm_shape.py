@@ -56,6 +56,8 @@ MACHINES = (
     Machine("node-3", "ipv6", ("six",)),
 )
 """Between two of both families tunnels run over IPv4; to the one that has only IPv6 they run over IPv6."""
+TWO = (Machine("node-1", "dual", ("web", "client")), Machine("node-2", "dual", ("server",)))
+"""For what needs no more: every agent takes its part of the processor."""
 
 VLAN = 181
 GATEWAYS = {4: "172.18.181.1", 6: "fd00:172:18:181::1"}
