@@ -186,12 +186,13 @@ def run(
     netns: Path | None = None,
     tap: str = "",
     disk: Path | None = None,
+    options: Iterable[str] = (),
 ) -> tuple[int, str]:
     """Boot, run `argv` as root in the current directory, power off. Returns its exit status and the console's text.
 
     `timeout` is in seconds; past it the machine is ended and Unavailable raised. With `netns`, the file of a network
     namespace, the machine has one virtio network card, behind which `HOST` is the loopback of that namespace; with `tap`, the
-    other end of its cable is the interface of that name there. `disk` is a file that the machine has as /dev/vda.
+    other end of its cable is the interface of that name there. `disk` is a file that the machine has as /dev/vda; `options` go to QEMU.
     """
     with tempfile.TemporaryDirectory(prefix="antrea-vm-", dir="/var/tmp") as folder:
         stage2, status = Path(folder, "stage2"), Path(folder, "status")
@@ -207,7 +208,7 @@ def run(
             )
         )
         stage2.chmod(0o755)
-        machine = [*_machine(stock, memory, stage2), *cable(netns, tap)]
+        machine = [*_machine(stock, memory, stage2), *cable(netns, tap), *options]
         machine += ["-drive", f"file={disk},format=raw,if=virtio"] if disk else []
         try:
             done = subprocess.run(

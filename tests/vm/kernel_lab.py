@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from kernel_node import KernelNode, Pod
@@ -75,9 +75,12 @@ class KernelLab(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def realised(machines: Sequence[Machine] = MACHINES) -> Iterator[KernelLab]:
-    """Everything up, Pods connected; its processes are ended, the rest ends with the machine."""
-    nodes = {machine.name: KernelNode(machine) for machine in machines}
+def realised(machines: Sequence[Machine] = MACHINES, **config: Any) -> Iterator[KernelLab]:
+    """Everything up, Pods connected; its processes are ended, the rest ends with the machine.
+
+    With these keys of antrea-agent.conf on top of what all cells have.
+    """
+    nodes = {machine.name: KernelNode(machine, **config) for machine in machines}
     try:
         say("begin")
         _wires(machines)

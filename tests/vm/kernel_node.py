@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import uuid
+from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from antrea.lab.process import run, wait_for
 from antrea.openflow.cookie import LEARNED_ROUND, round_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {
@@ -68,8 +70,10 @@ class Pod(msgspec.Struct, frozen=True):
 class KernelNode:
     """In the network namespace of its name. `start` begins everything at once; `add` waits for it."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, **config: Any) -> None:
+        """With these keys of antrea-agent.conf on top of CONFIG."""
         self.machine = machine
+        self._config = CONFIG | config
         self.name = machine.name
         self._started: list[subprocess.Popen[str]] = []
 
@@ -100,7 +104,7 @@ class KernelNode:
 
     def start_agent(self, **config: Any) -> None:
         """With these keys of antrea-agent.conf on top."""
-        (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(CONFIG | config))
+        (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(self._config | config))
         env = [
             f"NODE_NAME={self.name}",
             "POD_NAMESPACE=kube-system",
@@ -123,6 +127,15 @@ class KernelNode:
         self.kill_agent()
         self.start_agent(**config)
         self.wait_for("flows of the new agent alone", lambda: self.rounds() and not self.rounds() & before)
+
+    @contextmanager
+    def agent_stopped(self) -> Iterator[None]:
+        """While its block lasts, the agent does nothing and takes no time of the processor."""
+        self._agent.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._agent.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         for process in reversed(self._started):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import image_switch
 import pytest
 import vm_cluster
-from vm_shape import DIRECTORY
+from vm_shape import DIRECTORY, INSTRUCTIONS
 
 import antrea
 from antrea.lab import artifacts, cluster, image_recipe, images, vm
@@ -19,7 +19,7 @@ from antrea.lab.process import tail
 from antrea.lab.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
@@ -30,6 +30,8 @@ OWN_BOOT = {
     "cell_sctp_services.py": 2400,
 }
 """Seconds of cells that start kube-proxy and agents in ways that others do not expect."""
+COUNTED = "cell_connections.py"
+"""Asks how many instructions the machine has executed. That they are counted makes it slower."""
 FILES = {path for path in Path(__file__).parent.glob("cell_*.py") if path.name not in OWN_BOOT}
 CELLS = sorted(FILES, key=lambda path: (path.name != ALONE, path))
 WIDE_ALONE = (ALONE, "cell_agent_kill.py", "cell_kube_proxy.py", "cell_traffic_control.py")
@@ -86,20 +88,33 @@ def test_the_cell_passes_in_a_boot_of_its_own(stock: vm.Kernel, served: tuple[Pa
     artifacts.binaries(print)
     # the boot is in the time of the first test, and may take ten minutes of it
     words = [*PYTEST, f"--timeout={OWN_BOOT[cell]}", "-rP", str(Path(__file__).with_name(cell))]
-    status, _ = booted(stock, served, words, timeout=OWN_BOOT[cell])
+    options = counting(served[0]) if cell == COUNTED else ()
+    status, _ = booted(stock, served, words, timeout=OWN_BOOT[cell], options=options)
     assert status == 0
 
 
+def counting(directory: Path) -> tuple[str, str]:
+    """Options of QEMU's with which it counts instructions in the file INSTRUCTIONS."""
+    plugin, source = directory / "instructions.so", Path(__file__).with_name("instructions.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", plugin, source], check=True)
+    return "-plugin", f"{plugin},counts={directory / INSTRUCTIONS}"
+
+
 def booted(
-    stock: vm.Kernel, served: tuple[Path, Path], words: list[str], *, timeout: float
+    stock: vm.Kernel,
+    served: tuple[Path, Path],
+    words: list[str],
+    *,
+    timeout: float,
+    options: Iterable[str] = (),
 ) -> tuple[int, str]:
-    """Exit status and text of the command, beside the cluster's API server."""
+    """Exit status and text of the command, beside the cluster's API server. The options are QEMU's."""
     directory, home = served
     same = [f"{k}={v}" for k, v in os.environ.items() if k.startswith(HANDED_ON)]
     same += [f"PYTHONPATH={Path(antrea.__path__[0]).parent}"]
     settings = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}"]
     settings += [f"PATH={image_switch.first_in_path()}:{vm.PATH}"]
-    status, console = vm.run(stock, ["env", *settings, *words], timeout=timeout, netns=home)
+    status, console = vm.run(stock, ["env", *settings, *words], timeout=timeout, netns=home, options=options)
     print(console[-12000:])
     if "failed" in console:
         print(tail(directory / f"logs/{vm_cluster.CONTROLLER}.log"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from vm_shape import (
     API_SERVER,
     CHOSEN,
     CONTROLLER_PORT,
+    INSTRUCTIONS,
     KUBECTL_PORT,
     MACHINES,
     POOLS,
@@ -100,7 +102,7 @@ def waiting_on(record: Record, home: Path) -> Iterator[None]:
     with (
         _answering(home, RESTART_PORT, partial(_restart, record, home)),
         _answering(home, KUBECTL_PORT, partial(_run_kubectl, kubectl)),
-        _answering(home, PROCESSOR_PORT, _tell_processor_seconds),
+        _answering(home, PROCESSOR_PORT, partial(_tell_what_was_taken, record.directory / INSTRUCTIONS)),
     ):
         yield
 
@@ -153,10 +155,14 @@ def _run_kubectl(kubectl: Callable[..., str], listener: socket.socket) -> None:
             line.write(json.dumps(answer).encode() + b"\n")
 
 
-def _tell_processor_seconds(listener: socket.socket) -> None:
+def _tell_what_was_taken(counts: Path, listener: socket.socket) -> None:
+    """Seconds of the processor and instructions, once for each line."""
     for asked in _accepted(listener):
-        ticks = sum(map(_emulator_ticks, Path("/proc").glob("[0-9]*/stat")))
-        asked.sendall(f"{ticks / os.sysconf('SC_CLK_TCK')}\n".encode())
+        with asked.makefile() as lines:
+            for _ in lines:
+                ticks = sum(map(_emulator_ticks, Path("/proc").glob("[0-9]*/stat")))
+                instructions = sum(number for (number,) in struct.iter_unpack("Q", counts.read_bytes()))
+                asked.sendall(f"{ticks / os.sysconf('SC_CLK_TCK')} {instructions}\n".encode())
 
 
 def _emulator_ticks(stat: Path) -> int:

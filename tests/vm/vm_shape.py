@@ -19,7 +19,9 @@ RESTART_PORT = 10340
 KUBECTL_PORT = 10341
 """Where kubectl is run for whoever sends its arguments and its input, on the same loopback."""
 PROCESSOR_PORT = 10342
-"""Where whoever connects is told how many seconds of the processor the machine has used, on the same loopback."""
+"""Where each line is answered with the seconds of the processor, and the instructions, that the machine has taken, on the same loopback."""
+INSTRUCTIONS = "instructions"
+"""File with the counts of `instructions.c`, beside TOKEN."""
 DIRECTORY = "VM_CLUSTER"
 """Environment variable: where the machine finds `pki/ca.crt` and the agent's token."""
 TOKEN = "agent.token"
