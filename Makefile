@@ -105,10 +105,12 @@ fuzz: ## what is hostile or damaged, at random: $$FUZZ_SECONDS for each (20), $$
 
 CONFORMANCE_LAB ?= conformance
 BESIDE ?= none
-CONFORMANCE_NAME := conformance$(patsubst %,-%,$(filter-out none,$(BESIDE)))
-conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md, or with BESIDE=iptables, a mode of kube-proxy, conformance-iptables.md
-	antrea-lab up --name $(CONFORMANCE_LAB) --nodes 2 --kube-proxy $(BESIDE) $(if $(filter none,$(BESIDE)),--proxy-all)
-	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
+FAMILY ?= ipv4
+CONFORMANCE_NODES ?= 2
+CONFORMANCE_NAME ?= conformance$(patsubst %,-%,$(filter-out none,$(BESIDE)))$(patsubst %,-%,$(filter-out ipv4,$(FAMILY)))
+conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour), or those that FOCUS finds; writes docs/generated/conformance.md, or with BESIDE=iptables, a mode of kube-proxy, conformance-iptables.md
+	antrea-lab up --name $(CONFORMANCE_LAB) --nodes $(CONFORMANCE_NODES) --family $(FAMILY) --kube-proxy $(BESIDE) $(if $(filter none,$(BESIDE)),--proxy-all)
+	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) $(if $(FOCUS),--focus '$(FOCUS)') --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
 
 UPSTREAM_LAB ?= upstream-e2e
 UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md

@@ -70,6 +70,10 @@ KUBERNETES = GoModule(
     ldflags=f"-s -w {_version_flags()}",
 )
 E2E = msgspec.structs.replace(KUBERNETES, packages={"e2e.test": "k8s.io/kubernetes/test/e2e"}, tests=True)
+OUT_OF_WINDOW = msgspec.structs.replace(
+    KUBERNETES,
+    packages={"regression-issue-74839": "k8s.io/kubernetes/test/images/regression-issue-74839"},
+)
 GINKGO = msgspec.structs.replace(KUBERNETES, packages={"ginkgo": "github.com/onsi/ginkgo/v2/ginkgo"})
 COREDNS = GoModule(
     folder=SOURCES / "coredns",
@@ -132,6 +136,13 @@ def ginkgo(progress: Progress) -> Path:
     """The program that runs e2e.test in several processes, of the version that e2e.test is built with. Raises Unavailable."""
     found = kube_source.from_folder(["ginkgo"], progress)
     return (found or build(GINKGO, ["ginkgo"], progress))["ginkgo"]
+
+
+def out_of_window(progress: Progress) -> Path:
+    """The server of Kubernetes' tests that sends each client a segment from out of the window. Raises Unavailable."""
+    names = list(OUT_OF_WINDOW.packages)
+    found = kube_source.from_folder(names, progress)
+    return (found or build(OUT_OF_WINDOW, names, progress))[names[0]]
 
 
 def binaries(progress: Progress) -> Binaries:

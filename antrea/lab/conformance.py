@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from antrea.lab.cluster import Lab
+    from antrea.lab.topology import Family
 
 LIST = Path(__file__).with_name("conformance.yaml")
 LEAF = "[It] "
@@ -46,6 +47,8 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skip: tuple[Skip, ...] = ()
     without_kube_proxy: tuple[Skip, ...] = ()
     """More that is not run in labs in which there is none."""
+    without_second_family: tuple[Skip, ...] = ()
+    """More that is not run in labs of IPv4 or IPv6 alone."""
 
     def why_not(self, name: str) -> str:
         """Why this spec of the focus is not run; empty if it is."""
@@ -98,11 +101,12 @@ class Program(msgspec.Struct, frozen=True):
         return [str(self.ginkgo), f"--procs={self.processes}", *its, str(self.suite), "--", *rest]
 
 
-def selection(kube_proxy: str) -> Selection:
-    """The committed one, conformance.yaml, for a lab with kube-proxy of this mode, or `none`."""
+def selection(kube_proxy: str, family: Family) -> Selection:
+    """The committed one, conformance.yaml, for a lab with kube-proxy of this mode, or `none`, and of this family."""
     found = msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
     more = found.without_kube_proxy if kube_proxy == "none" else ()
-    return msgspec.structs.replace(found, skip=found.skip + more, without_kube_proxy=())
+    more += found.without_second_family if family != "dual" else ()
+    return Selection(found.focus, found.skip + more)
 
 
 def arguments(chosen: Selection, *, nodes: int, seconds: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antrea import VERSION
-from antrea.lab import artifacts, conformance
+from antrea.lab import artifacts, conformance, conformance_cluster
 from antrea.lab.conformance import PASSED
 from antrea.lab.conformance_page import About, counted, page
 
@@ -33,7 +33,7 @@ class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> bool:
     """Run the selected specs, print and write the results; whether every spec that is not left out has passed."""
-    chosen = conformance.selection(lab.settings.kube_proxy)
+    chosen = conformance.selection(lab.settings.kube_proxy, lab.settings.family)
     if wish.focus:
         chosen = msgspec.structs.replace(chosen, focus=wish.focus)
     ginkgo = artifacts.ginkgo(say) if wish.processes > 1 else None
@@ -41,6 +41,7 @@ def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> b
     place = (wish.reports or lab.record.directory / "logs" / "conformance").absolute()
     if not wish.resume:
         conformance.clear(place)
+    conformance_cluster.serve(lab, say)
     specs = conformance.suite(lab, program, chosen, place=place, seconds=wish.seconds, say=say)
     for spec in specs:
         if not spec.settled:

@@ -93,19 +93,16 @@ def test_status_and_logs_name_every_machine_and_daemon(lab: Lab) -> None:
         ("gateway", "router", "172.30.0.1/24"),
         ("outside", "host", "192.0.2.10/24"),
     }
+    proxy = [] if lab.settings.kube_proxy == "none" else ["kube-proxy"]
+    daemons = ["containerd", *proxy, "kubelet"]
+    nodes = [[name, *(f"{name}/{daemon}" for daemon in daemons)] for name in ("node-1", "node-2")]
     assert call("logs", "--name", lab.record.name)[1].split() == [
         "etcd",
         "kube-apiserver",
         "kube-controller-manager",
         "kube-scheduler",
-        "node-1",
-        "node-1/containerd",
-        "node-1/kube-proxy",
-        "node-1/kubelet",
-        "node-2",
-        "node-2/containerd",
-        "node-2/kube-proxy",
-        "node-2/kubelet",
+        *nodes[0],
+        *nodes[1],
     ]
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from antrea.lab import artifacts, conformance
+from antrea.lab import artifacts, conformance, conformance_cluster
 from antrea.lab.conformance import Outcome, Program, Selection, Skip, Spec
 from antrea.lab.conformance_page import About, page
 from antrea.lab.go_build import arguments
+
+if TYPE_CHECKING:
+    from antrea.lab.topology import Family
 
 DENY = "[sig-network] Netpol NetworkPolicy should support a 'default-deny-ingress' policy [Feature:NetworkPolicy]"
 PORTS = "[sig-network] Netpol NetworkPolicy should enforce policy based on Ports [Feature:NetworkPolicy]"
@@ -82,7 +86,7 @@ def test_conformance_one_spec_alone_is_found_by_its_whole_name_only() -> None:
 
 
 def test_conformance_the_committed_list_has_all_network_specs_and_says_why_it_leaves_some_out() -> None:
-    chosen = conformance.selection("iptables")
+    chosen = conformance.selection("iptables", "ipv4")
     assert all(skip.why for skip in chosen.skip)
     assert [bool(chosen.why_not(name)) for name in (DENY, PORTS, SCTP, OTHER)] == [False, False, True, False]
     elsewhere = "[sig-node] Pods should be restarted"
@@ -96,8 +100,21 @@ def test_conformance_the_committed_list_has_all_network_specs_and_says_why_it_le
 
 def test_conformance_what_asks_for_kube_proxy_is_left_out_where_there_is_none() -> None:
     urls = "[sig-network] Networking should check kube-proxy urls"
-    found = [bool(conformance.selection(mode).why_not(urls)) for mode in ("none", "iptables", "nftables")]
-    assert found == [True, False, False]
+    chosen = [conformance.selection(mode, "ipv4") for mode in ("none", "iptables", "nftables")]
+    assert [bool(one.why_not(urls)) for one in chosen] == [True, False, False]
+
+
+def test_conformance_specs_on_both_families_run_in_labs_that_have_both() -> None:
+    name = "[sig-network] [Feature:IPv6DualStack] should create pod, add ipv6 and ipv4 ip to pod ips"
+    families: tuple[Family, ...] = ("ipv4", "ipv6", "dual")
+    chosen = [conformance.selection("none", family) for family in families]
+    assert [bool(one.why_not(name)) for one in chosen] == [True, True, False]
+
+
+def test_conformance_nodes_are_in_three_zones_in_turn() -> None:
+    assert conformance_cluster.zones(["a", "b"]) == {"a": "zone-1", "b": "zone-2"}
+    six = conformance_cluster.zones(list("abcdef"))
+    assert [list(six.values()).count(zone) for zone in ("zone-1", "zone-2", "zone-3")] == [2, 2, 2]
 
 
 def test_conformance_the_page_has_a_row_for_each_spec_and_the_reason_of_each_that_is_left_out() -> None:
