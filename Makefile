@@ -110,7 +110,7 @@ CONFORMANCE_NODES ?= 2
 CONFORMANCE_NAME ?= conformance$(patsubst %,-%,$(filter-out none,$(BESIDE)))$(patsubst %,-%,$(filter-out ipv4,$(FAMILY)))
 conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour), or those that FOCUS finds; writes docs/generated/conformance.md, or with BESIDE=iptables, a mode of kube-proxy, conformance-iptables.md
 	antrea-lab up --name $(CONFORMANCE_LAB) --nodes $(CONFORMANCE_NODES) --family $(FAMILY) --kube-proxy $(BESIDE) $(if $(filter none,$(BESIDE)),--proxy-all)
-	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) $(if $(FOCUS),--focus '$(FOCUS)') --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
+	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) $(if $(FOCUS),--focus '$(FOCUS)') $(CONFORMANCE_OPTIONS) --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
 
 UPSTREAM_LAB ?= upstream-e2e
 UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md

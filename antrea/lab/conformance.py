@@ -49,6 +49,8 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """More that is not run in labs in which there is none."""
     without_second_family: tuple[Skip, ...] = ()
     """More that is not run in labs of IPv4 or IPv6 alone."""
+    without_load_balancer: tuple[Skip, ...] = ()
+    """More that is not run where Services of type LoadBalancer get no address."""
 
     def why_not(self, name: str) -> str:
         """Why this spec of the focus is not run; empty if it is."""
@@ -101,11 +103,12 @@ class Program(msgspec.Struct, frozen=True):
         return [str(self.ginkgo), f"--procs={self.processes}", *its, str(self.suite), "--", *rest]
 
 
-def selection(kube_proxy: str, family: Family) -> Selection:
+def selection(kube_proxy: str, family: Family, *, load_balancer: bool = False) -> Selection:
     """The committed one, conformance.yaml, for a lab with kube-proxy of this mode, or `none`, and of this family."""
     found = msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
     more = found.without_kube_proxy if kube_proxy == "none" else ()
     more += found.without_second_family if family != "dual" else ()
+    more += () if load_balancer else found.without_load_balancer
     return Selection(found.focus, found.skip + more)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antrea import VERSION
-from antrea.lab import artifacts, conformance, conformance_cluster
+from antrea.lab import artifacts, conformance, conformance_balancer, conformance_cluster
 from antrea.lab.conformance import PASSED
 from antrea.lab.conformance_page import About, counted, page
 
@@ -24,6 +25,7 @@ class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `antrea-lab conformance`."""
 
     focus: str | None
+    load_balancer: bool
     resume: bool
     processes: int
     seconds: int
@@ -33,7 +35,8 @@ class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> bool:
     """Run the selected specs, print and write the results; whether every spec that is not left out has passed."""
-    chosen = conformance.selection(lab.settings.kube_proxy, lab.settings.family)
+    settings = lab.settings
+    chosen = conformance.selection(settings.kube_proxy, settings.family, load_balancer=wish.load_balancer)
     if wish.focus:
         chosen = msgspec.structs.replace(chosen, focus=wish.focus)
     ginkgo = artifacts.ginkgo(say) if wish.processes > 1 else None
@@ -42,7 +45,8 @@ def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> b
     if not wish.resume:
         conformance.clear(place)
     conformance_cluster.serve(lab, say)
-    specs = conformance.suite(lab, program, chosen, place=place, seconds=wish.seconds, say=say)
+    with conformance_balancer.balanced(lab) if wish.load_balancer else contextlib.nullcontext():
+        specs = conformance.suite(lab, program, chosen, place=place, seconds=wish.seconds, say=say)
     for spec in specs:
         if not spec.settled:
             say(f"{spec.result}: {spec.name}{f': {spec.runs[-1].why}' if spec.runs else ''}")

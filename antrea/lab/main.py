@@ -198,6 +198,11 @@ def visibility(name: str, port: int) -> None:
 @click.option(
     "--focus", help="Regular expression over the names of the specs to run, instead of the committed one."
 )
+@click.option(
+    "--load-balancer",
+    is_flag=True,
+    help="Give Services of type LoadBalancer addresses, and run specs on these.",
+)
 @click.option("--resume", is_flag=True, help="Keep what passed in the last run, and run the rest.")
 @click.option("--processes", default=1, show_default=True, help="Specs that run at the same time.")
 @click.option("--seconds", default=3 * 3600, show_default=True, help="How long it may take.")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import artifacts, conformance, conformance_cluster
+from antrea.lab import artifacts, conformance, conformance_balancer, conformance_cluster
 from antrea.lab.conformance import Outcome, Program, Selection, Skip, Spec
 from antrea.lab.conformance_page import About, page
 from antrea.lab.go_build import arguments
@@ -109,6 +109,29 @@ def test_conformance_specs_on_both_families_run_in_labs_that_have_both() -> None
     families: tuple[Family, ...] = ("ipv4", "ipv6", "dual")
     chosen = [conformance.selection("none", family) for family in families]
     assert [bool(one.why_not(name)) for one in chosen] == [True, True, False]
+
+
+def test_conformance_specs_on_load_balancers_run_where_services_get_addresses() -> None:
+    slow = "[sig-network] LoadBalancers [Feature:LoadBalancer] should be able to change the type [Slow]"
+    local = (
+        "[sig-network] LoadBalancers ExternalTrafficPolicy: Local [Feature:LoadBalancer] [Slow] should work"
+    )
+    cloud = "[sig-network] LoadBalancers [Feature:LoadBalancer] should handle load balancer cleanup finalizer for service [Slow]"
+    other = "[sig-network] DNS configMap nameserver Change stubDomain [Slow]"
+    for given in (False, True):
+        chosen = conformance.selection("none", "ipv4", load_balancer=given)
+        found = [bool(chosen.why_not(name)) for name in (slow, local, cloud, other)]
+        assert found == [not given, not given, True, True]
+
+
+def test_conformance_a_service_of_that_type_waits_until_it_is_annotated_with_the_pool() -> None:
+    spec, annotated = {"type": "LoadBalancer"}, {"annotations": {conformance_balancer.ANNOTATION: "other"}}
+    assert conformance_balancer.waits({"metadata": {}, "spec": spec})
+    assert not conformance_balancer.waits({"metadata": annotated, "spec": spec})
+    assert not conformance_balancer.waits({"metadata": {}, "spec": {"type": "NodePort"}})
+    assert not conformance_balancer.waits({"metadata": {}, "spec": {**spec, "loadBalancerClass": "a/b"}})
+    ranges = [conformance_balancer.pool(family)["spec"]["ipRanges"] for family in ("ipv4", "ipv6", "dual")]
+    assert ranges[2] == ranges[0] + ranges[1]
 
 
 def test_conformance_nodes_are_in_three_zones_in_turn() -> None:
