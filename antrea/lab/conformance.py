@@ -29,7 +29,7 @@ LEAF = "[It] "
 PASSED, SKIPPED = "passed", "skipped"
 OWN_SKIP = "skipped - "
 NO_RESULT = (SKIPPED, "interrupted")
-BEGIN, END = "[sig-", "• "
+BEGIN, END = "[sig-", ("• ", "S [SKIPPED]")
 """How the suite begins a line with the name of the spec that runs, and one on its end."""
 
 

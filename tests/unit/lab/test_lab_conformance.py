@@ -189,10 +189,21 @@ def test_conformance_ginkgo_runs_specs_side_by_side_and_each_is_told_by_its_name
         "--",
         "--provider=skeleton",
     ]
-    lines = ["• [4.2 seconds]\n", f"{DENY}\n", "• [FAILED] [9 seconds]\n", f"{PORTS}\n"]
+    lines = [
+        "• [4.2 seconds]\n",
+        f"{DENY}\n",
+        "S [SKIPPED] [0.5 seconds]\n",
+        f"{OTHER}\n",
+        "• [FAILED] [9 seconds]\n",
+        f"{PORTS}\n",
+    ]
     said = list[str]()
     conformance.follow(lines, io.StringIO(), said.append)
-    assert said == [f"• [4.2 seconds] {DENY}", f"• [FAILED] [9 seconds] {PORTS}"]
+    assert said == [
+        f"• [4.2 seconds] {DENY}",
+        f"S [SKIPPED] [0.5 seconds] {OTHER}",
+        f"• [FAILED] [9 seconds] {PORTS}",
+    ]
 
 
 def test_conformance_tests_are_compiled_and_programs_are_built(tmp_path: Path) -> None:
