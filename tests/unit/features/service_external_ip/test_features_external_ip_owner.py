@@ -337,6 +337,8 @@ def test_one_agent_of_all_says_that_no_node_answers() -> None:
         node.put(PoolSelector("p", ()), service(externalTrafficPolicy="Local"))
         assert unanswered(node) == told
         node.put(*endpoints("web", {"n2": {"ready": False}}))
+        assert unanswered(node) == told, "who does not tell serves"
+        node.put(*endpoints("web", {"n2": {"ready": False, "serving": False}}))
         local = [f"no Node answers for {IP}: {NO_ENDPOINT}"] if me == "n1" else []
         assert unanswered(node) == told + local
     # the next one, once the first is dead; and none that is alone
