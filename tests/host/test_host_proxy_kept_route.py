@@ -13,7 +13,7 @@ from test_host_proxy_held_address import ECHO, talks
 from antrea.agent.proxy.takeover_remains import TakeoverRemains
 from antrea.lab.namespace import connect
 from antrea.lab.process import wait_for
-from antrea.outside.netlink.ipvs_connection import stay_as_they_are
+from antrea.outside.netlink.ipvs_connection import stay_as_they_are, tracked_ends
 from antrea.outside.netlink.kept_route import keep, kept_addresses
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Name
         keep("antrea-gw0", VIA.values())
         assert set(kept_addresses()) == set(SERVICE.values())
         assert talks(stream, b"kept")
+        assert (6, *stream.getsockname()[:2], SERVICE[version], 8080) in tracked_ends()
         netns.sh(IPVS)
         for number in range(20):
             assert talks(stream, b"after %d" % number)
@@ -71,6 +72,7 @@ def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Name
     assert "antrea-kept" not in netns.sh("nft list tables")
 
 
+MASQUERADE = "nft add chain inet tracked post '{ type nat hook postrouting priority 100; }' && nft add rule inet tracked post masquerade"
 CLIENT = """
 ip link add eth0 type veth peer name eth0 netns {client} && ip link set eth0 up && ip -n {client} link set eth0 up &&
 ip address add 192.0.2.1/24 dev eth0 && ip address add 2001:db8::1/64 dev eth0 nodad &&
@@ -100,11 +102,52 @@ def test_connections_that_the_host_does_not_track_keep_their_route_by_their_ends
         assert talks(streams[0], b"after")
         with pytest.raises(ConnectionResetError):
             talks(streams[1], b"unknown")
+        netns.sh(
+            "nft delete chain inet tracked raw && " + MASQUERADE
+        )  # as kube-proxy does what it has tracked
         assert talks(streams[0], b"later")
+        assert ends not in tracked_ends()
         remains = TakeoverRemains("antrea-gw0", proxy_all=False)
         for _ in range(3):
             remains.look(frozenset(SERVICE.values()))
         assert kept_addresses()
+
+
+NODE = {4: "192.0.2.1", 6: "2001:db8::1"}
+NODE_PORT = {4: "169.254.0.252", 6: "fc01::aabb:ccdd:eefe"}
+TRANSLATED = """
+nft delete chain inet tracked raw && nft -f - <<EOF &&
+table inet node-ports {{
+  chain asked {{ type nat hook prerouting priority dstnat - 1; tcp dport 30180 jump to-switch; }}
+  chain sent {{ type nat hook output priority -101; tcp dport 30180 jump to-switch; }}
+  chain to-switch {{
+    ip daddr 192.0.2.1 dnat ip to 169.254.0.252
+    ip6 daddr 2001:db8::1 dnat ip6 to fc01::aabb:ccdd:eefe
+  }}
+}}
+EOF
+ip -n {pod} address add 169.254.0.252/32 dev lo && ip -n {pod} address add fc01::aabb:ccdd:eefe/128 dev lo &&
+ip route add 169.254.0.252 via 169.254.0.253 dev antrea-gw0 onlink &&
+ip route add fc01::aabb:ccdd:eefe via fc01::aabb:ccdd:eeff dev antrea-gw0 onlink
+"""
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_connections_to_node_ports_which_the_host_translates_go_on(netns: Namespaces, version: int) -> None:
+    """Of a process of the Node and of a host outside; the switch tracks them with the address that the host has them go to."""
+    pod, client = netns.make(), netns.make()
+    parts = (LINK, CLIENT, TRANSLATED)
+    netns.sh(" && ".join(part.format(pod=pod, client=client).strip() for part in parts))
+    to = (NODE[version], 30180)
+    with netns.serving(pod, ECHO.replace("8080", "30180")), ExitStack() as stack:
+        streams = [stack.enter_context(socket.create_connection(to, 10))]
+        streams.append(stack.enter_context(connect(Path(netns.path(client)), to, seconds=10)))
+        assert [talks(stream, b"before") for stream in streams] == [True, True]
+        ends = [(6, *stream.getsockname()[:2], NODE_PORT[version], 30180) for stream in streams]
+        keep("antrea-gw0", VIA.values(), ends)
+        assert NODE_PORT[version] in kept_addresses()
+        netns.sh(IPVS)
+        assert [talks(stream, b"after") for stream in streams] == [True, True]
 
 
 def test_without_any_route_to_a_service_nothing_changes(netns: Namespaces) -> None:

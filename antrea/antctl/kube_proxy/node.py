@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import subprocess
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,11 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from antrea.antctl.main import Target
-    from antrea.outside.netlink.kept_route import Ends
+    from antrea.outside.netlink.ipvs_connection import Ends
 
 PROCESS = "kube-proxy"
-MOST: Final = 10_000
-"""Connections to external addresses that are kept; others end."""
 
 
 def callback(clean: bool, keep: bool) -> None:
@@ -94,7 +91,7 @@ def keep_routes(gateway: str, switch: Path) -> None:
     """Of connections to Services, before kube-proxy makes their addresses the Node's own. Raises as `look`, Unavailable."""
     tracking = Conntrack(switch)
     texts = [asyncio.run(tracking.dump(int(zone))) for zone in (Zone.CT_ZONE, Zone.CT_ZONE_V6)]
-    kept_route.keep(gateway, VIRTUAL_IPS, islice(switched(texts), MOST))
+    kept_route.keep(gateway, VIRTUAL_IPS, switched(texts))
 
 
 def switched(dumps: Iterable[str]) -> Iterator[Ends]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -38,6 +39,8 @@ _SEEN, _ASSURED, _CONFIRMED, _DESTINATION_TRANSLATED = 1 << 1, 1 << 2, 1 << 3, 1
 Address = IPv4Address | IPv6Address
 End = tuple[Address, int]
 """Address and port."""
+Ends = tuple[int, str, int, str, int]
+"""Number of the protocol, source and its port, destination and its port."""
 
 
 class IpvsConnection(NamedTuple):
@@ -97,6 +100,24 @@ def stay_as_they_are(addresses: Collection[str]) -> bool:
             if _ZONE not in found and is_open(found) and server == service and service[0] in wanted:
                 return True
     return False
+
+
+def tracked_ends() -> set[Ends]:
+    """Of all connections as their first packets were, and as the host has translated these, without what a switch tracks in the same table.
+
+    Blocks; raises Unavailable.
+    """
+    known = set()
+    for version in (4, 6):
+        for body in bodies(question(version, None)):
+            found = attributes(body[4:])
+            with suppress(KeyError):  # ICMP has no ports
+                protocol, source, service = _ends(found[_ORIGINAL], version)
+                _, server, answered = _ends(found[_REPLY], version)
+                if _ZONE not in found:
+                    known.add((protocol, str(source[0]), source[1], str(service[0]), service[1]))
+                    known.add((protocol, str(answered[0]), answered[1], str(server[0]), server[1]))
+    return known
 
 
 def translate_by_tracking(connections: Iterable[IpvsConnection]) -> None:

@@ -2,30 +2,39 @@
 
 The local table of routes, which all packets ask first, would then keep them on the Node, where no socket takes them. Packets that belong to a
 connection which the host does not translate get a mark, by which they are routed before the local table is asked: the rule that leads there,
-of priority 0, moves to priority 1 for the time of it. Connections that the host does not track are known by their ends.
+of priority 0, moves to priority 1 for the time of it. Connections that the host does not track are known by their ends, and stay untracked:
+kube-proxy's rules would masquerade what it tracks from the middle on.
 """
 
 from __future__ import annotations
 
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from antrea.outside.netlink.iproute2 import address_elements, run, run_nft
+from antrea.outside.netlink.ipvs_connection import tracked_ends
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+    from antrea.outside.netlink.ipvs_connection import Ends
 
 TABLE: Final = "antrea-kept"
 """Of nftables."""
 ROUTES: Final = 122
 """The number of the table of routes."""
 MARK: Final = 0x10000000
+MOST: Final = 10_000
+"""Connections to external addresses that are kept; others end."""
 _BY_MARK: Final = f"priority 0 fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
 _TO: Final = (
     f"meta l4proto . ip saddr . th sport . ip daddr . th dport @ends meta mark set meta mark | {MARK:#010x}"
 )
 _TO6: Final = _TO.replace("ip ", "ip6 ").replace("@ends", "@ends6")
+_TO_UNTRACKED: Final = "meta l4proto . ip saddr . th sport . ip daddr . th dport @untracked notrack"
+_TO_UNTRACKED6: Final = _TO_UNTRACKED.replace("ip ", "ip6 ").replace("@untracked", "@untracked6")
 _RULES: Final = f"""
 table inet {TABLE}
 delete table inet {TABLE}
@@ -34,6 +43,8 @@ table inet {TABLE} {{
   set addresses6 {{ type ipv6_addr; }}
   set ends {{ type inet_proto . ipv4_addr . inet_service . ipv4_addr . inet_service; }}
   set ends6 {{ type inet_proto . ipv6_addr . inet_service . ipv6_addr . inet_service; }}
+  set untracked {{ type inet_proto . ipv4_addr . inet_service . ipv4_addr . inet_service; }}
+  set untracked6 {{ type inet_proto . ipv6_addr . inet_service . ipv6_addr . inet_service; }}
   chain sent {{
     type route hook output priority mangle; policy accept;
     ct state established ct direction original ip saddr != @addresses ip daddr @addresses meta mark set meta mark | {MARK:#010x}
@@ -48,16 +59,28 @@ table inet {TABLE} {{
     {_TO6}
     meta l4proto . ip daddr . th dport . ip saddr . th sport @ends meta mark set meta mark | {MARK:#010x}
   }}
+  chain stay {{
+    type filter hook prerouting priority raw; policy accept;
+    {_TO_UNTRACKED}
+    {_TO_UNTRACKED6}
+    meta l4proto . ip daddr . th dport . ip saddr . th sport @untracked notrack
+    meta l4proto . ip6 daddr . th dport . ip6 saddr . th sport @untracked6 notrack
+  }}
+  chain stay-sent {{
+    type filter hook output priority raw; policy accept;
+    {_TO_UNTRACKED}
+    {_TO_UNTRACKED6}
+  }}
 }}
 """
 """Answers get the mark so that the kernel does not take their source for a forged one (src_valid_mark); of IPv6 it does not ask."""
 
-Ends = tuple[int, str, int, str, int]
-"""Number of the protocol, source and its port, destination and its port."""
-
 
 def keep(gateway: str, via: Collection[str], connections: Iterable[Ends] = ()) -> None:
-    """Those that lead through this device by one of these next hops, and these connections to them. Raises OSError, SubprocessError."""
+    """Those that lead through this device by one of these next hops, and these connections to them. Blocks.
+
+    Raises OSError, SubprocessError, Unavailable.
+    """
     found = {address: hop for address, hop in _routes(gateway) if hop in via}
     if not found:
         return
@@ -113,10 +136,12 @@ def _routes(gateway: str) -> Iterator[tuple[str, str]]:
 
 
 def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[str]:
-    for one in connections:
+    tracked = tracked_ends()
+    for one in islice(connections, MOST):
         if one[3] in addresses:
-            name = "ends6" if ":" in one[3] else "ends"
-            yield f"add element inet {TABLE} {name} {{ {' . '.join(map(str, one))} }}\n"
+            names = ["ends"] if one in tracked else ["ends", "untracked"]
+            for name in names:
+                yield f"add element inet {TABLE} {name}{'6' if ':' in one[3] else ''} {{ {' . '.join(map(str, one))} }}\n"
 
 
 def _versions(addresses: Collection[str]) -> list[int]:
