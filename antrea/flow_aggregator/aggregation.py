@@ -254,8 +254,16 @@ def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> 
     found = rates(octets, back, seconds)
     if newest:
         into.tcp_state = record.tcp_state
+    # a Node may count nothing of it: one that was asked for another's Pod, on a datapath that counts at Pods alone
+    counts = is_counted(record) and (newest or not is_counted(into))
+    if counts:
         add_newest(into, record, deltas)
-    set_rates(into, sides, found, newest=newest)
+    set_rates(into, sides, found, newest=counts)
+
+
+def is_counted(record: FlowRecord) -> bool:
+    """Whether its packets are counted."""
+    return bool(record.packet_total_count or record.reverse_packet_total_count)
 
 
 def united(one: str, other: str) -> str:

@@ -20,6 +20,7 @@ from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.port_local import held_port, with_port
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
+from antrea.features.flow_export.translated_source import TranslatedSources
 from antrea.features.l7_flow_export.event import Ends
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import TrackedDump
@@ -32,7 +33,7 @@ from antrea.outside.nftables.pod_counters import PodCounters
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
@@ -53,6 +54,7 @@ MOST_OBJECTS: Final = 8
 MOST_TEXT: Final = 1000
 """Characters of the condition."""
 ZONES: Final = {False: Zone.CT_ZONE, True: Zone.CT_ZONE_V6}
+SOURCES: Final = {False: Zone.SNAT_CT_ZONE, True: Zone.SNAT_CT_ZONE_V6}
 EXPORTED = Metric(
     "antrea_agent_flow_record_count",
     "counter",
@@ -89,7 +91,7 @@ class FlowExportPart(Part):
         self._agent, self._facts = agent, agent.facts
         self._poll_seconds = poll_seconds(agent.config)
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
-        self._dump = TrackedDump()
+        self._dump, self._sources = TrackedDump(), TranslatedSources()
         self._networks = PodNetworks(agent.facts)
         self._counters: PodCounters | None = None
         """What counts where connection tracking does not; made with the first export."""
@@ -99,7 +101,7 @@ class FlowExportPart(Part):
         """Why nothing goes to some FlowExporterDestinations."""
         self._exported = self._connected = self._lost = self._lost_records = 0
         """Counted of exports that have ended."""
-        self._trouble = self._uncounted = self._unasked = ""
+        self._trouble = self._uncounted = self._unasked = self._unseen = ""
         agent.part(PolicyPart).packets.denied = self._deny
         self.requests: RequestStore | None = None
         """Requests that wait for their connections; set by the feature that gets them."""
@@ -213,14 +215,9 @@ class FlowExportPart(Part):
 
     async def _look(self) -> None:
         """Read all connections once, and take in by slices what has changed; connections of a kind share a record."""
-        node = self._facts.get(ThisNode)
         self._networks = PodNetworks(self._facts)
-        zones = [ZONES[family] for family in sorted(node.families)] if node else []
-        counts = self._agent.config.ovs_datapath_type == "netdev"
-        local = await self._count() if counts else set()
-        counted = record_time()
-        dumps = [await self._conntrack.dump(int(zone)) for zone in zones]
-        now, wall = time.monotonic(), counted if counts else record_time()
+        polled = await self._tracked()
+        now, wall = polled.now, polled.wall
         made: dict[Hashable, FlowRecord | None] = {}
 
         def record(found: TrackedConnection) -> FlowRecord | None:
@@ -229,6 +226,22 @@ class FlowExportPart(Part):
             one = made[kind]
             return self._with_port(one, found) if one else None
 
+        requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
+        for export in self._exports:
+            for _ in export.update(polled, record, requests):
+                await asyncio.sleep(0)
+            joined |= export.tracked.joined
+        if self.requests:
+            self.requests.taken(joined, now)
+
+    async def _tracked(self) -> Polled:
+        """Read what is tracked, with what is counted elsewhere and the sources that other ends see."""
+        node, counts = self._facts.get(ThisNode), self._agent.config.ovs_datapath_type == "netdev"
+        families = sorted(node.families) if node else []
+        local = await self._count() if counts else set()
+        counted = record_time()
+        dumps = [await self._conntrack.dump(int(ZONES[family])) for family in families]
+        now, wall = time.monotonic(), counted if counts else record_time()
         changed, gone = await asyncio.to_thread(self._dump.read, dumps)
         everything = self._dump.everything
         if (counters := self._counters) is not None:
@@ -237,14 +250,25 @@ class FlowExportPart(Part):
             def everything() -> Iterator[TrackedConnection]:
                 return map(counters.counted, self._dump.everything())
 
-        polled = Polled(changed, gone, everything, now, wall)
-        requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
-        for export in self._exports:
-            for _ in export.update(polled, record, requests):
-                await asyncio.sleep(0)
-            joined |= export.tracked.joined
-        if self.requests:
-            self.requests.taken(joined, now)
+        self._sources.forget(gone)
+        begins = any(not one.tracked.begun for one in self._exports)
+        await self._read_sources(families, everything() if begins else changed)
+        seen = self._sources.seen
+        return Polled([seen(one) for one in changed], gone, lambda: map(seen, everything()), now, wall)
+
+    async def _read_sources(self, families: Iterable[bool], found: Iterable[TrackedConnection]) -> None:
+        """Read the zones of sources if one of these has its source there; later than the others, so that it is there."""
+        if not await asyncio.to_thread(self._sources.lack, found):
+            return
+        try:
+            zones = [int(SOURCES[family]) for family in families]
+            dumps = [await self._conntrack.dump(zone, counters=False) for zone in zones]
+            await asyncio.to_thread(self._sources.read, dumps)
+            self._unseen = ""
+        except Unavailable as why:
+            if str(why) != self._unseen:
+                log.warning("Failed to read sources of connections from outside to other Nodes", err=str(why))
+            self._unseen = str(why)
 
     def _with_port(self, record: FlowRecord, found: TrackedConnection) -> FlowRecord:
         """Add the Node's port that its client asked, if it was one of NodePortLocal, which the host translates."""

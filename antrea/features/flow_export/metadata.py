@@ -15,6 +15,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
 from antrea.features.egress.agent.multi_address import egresses_of
+from antrea.features.flow_export.translated_source import is_translated
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
@@ -93,13 +94,25 @@ def tracked_record(
         flow_start_seconds=int(start_time(found.start) or now),
     )  # fmt: skip
     if not named(facts, networks, record):
-        return None
+        if not is_asked_for_another(networks, found):
+            return None
+        record.flow_type = int(FlowType.FROM_EXTERNAL)
     if (found.source_seen, found.source_port_seen) != (source, source_port):
         record.proxy_snat_ip, record.proxy_snat_port = found.source_seen, found.source_port_seen
     if found.mark & SERVICE.mask:
         add_service(facts, record, found.destination, found.port)
     add_allowed(facts, record, found.label)
     return record
+
+
+def is_asked_for_another(networks: PodNetworks, found: TrackedConnection) -> bool:
+    """Whether a client outside asked this Node for a Pod of another one, which sees this Node's gateway as the source."""
+    return (
+        is_translated(found)
+        and networks.is_gateway(found.source_seen)
+        and not networks.has(found.key[1])
+        and networks.has(found.key[3])
+    )
 
 
 def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:

@@ -86,11 +86,12 @@ class Conntrack:
             raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
         return [one for line in text.splitlines() if (one := tracked(zone, line))]
 
-    async def dump(self, zone: int) -> str:
-        """All of a zone as text, with counters where the datapath has them. Raises Unavailable."""
+    async def dump(self, zone: int, *, counters: bool = True) -> str:
+        """All of a zone as text, with counters and times where the datapath has them. Raises Unavailable."""
+        words = ("-s", f"zone={zone}") if counters else (f"zone={zone}",)
         try:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
-                return str(await ovs.call("dpctl/dump-conntrack", "-s", f"zone={zone}"))
+                return str(await ovs.call("dpctl/dump-conntrack", *words))
         except RpcError as no:
             raise Unavailable(f"connections of zone {zone}: {no}") from no
         except TimeoutError:

@@ -211,21 +211,50 @@ def test_counters_of_a_half_that_lasts_no_time_are_taken() -> None:
     )
 
 
-def test_a_connection_from_outside_by_another_node_keeps_its_client() -> None:
-    flows = Aggregation(ACTIVE, INACTIVE)
-    outside = half(
+def by_another_node(**more: Any) -> FlowRecord:
+    """Of the Node that a client outside asked."""
+    return half(
         source_ip="198.51.100.7", source_transport_port=999, flow_type=int(FlowType.FROM_EXTERNAL),
-        proxy_snat_ip="10.1.0.1", proxy_snat_port=4000,
+        proxy_snat_ip="10.1.0.1", proxy_snat_port=4000, **more,
     )  # fmt: skip
-    flows.add(destination(source_ip="10.1.0.1"), 0)
-    flows.add(outside, 0)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_connection_from_outside_by_another_node_keeps_its_client(first: int) -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    halves = destination(source_ip="10.1.0.1"), by_another_node()
+    flows.add(halves[first], 0)
+    assert flows.due(0, 10) == []
+    flows.add(halves[1 - first], 0)
     [found] = flows.due(0, 10)
     assert (found.source_ip, found.source_transport_port, found.destination_pod_name) == (
         "198.51.100.7",
         999,
         "db",
     )
+    assert (found.proxy_snat_ip, found.proxy_snat_port) == ("10.1.0.1", 4000)
     assert found.flow_type == FlowType.FROM_EXTERNAL
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("later", [105, 110, 115])
+def test_a_node_that_counts_nothing_of_a_connection_takes_no_counts_from_the_record(
+    first: int, later: int
+) -> None:
+    """As one that was asked for another's Pod, on the userspace datapath."""
+    counted = destination(source_ip="10.1.0.1")
+    nothing = dict.fromkeys([name for name in counted.__struct_fields__ if name.endswith("_count")], 0)
+    halves = counted, by_another_node(flow_end_seconds=later, **nothing)
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(halves[first], 0)
+    flows.add(halves[1 - first], 0)
+    [found] = flows.due(0, 10)
+    counts = found.packet_total_count, found.octet_total_count, found.octet_delta_count
+    assert (counts, found.reverse_octet_total_count, found.throughput) == ((10, 1000, 1000), 500, 800)
+    assert (found.octet_total_count_from_source_node, found.octet_total_count_from_destination_node) == (
+        0,
+        1000,
+    )
 
 
 def test_there_are_never_too_many_and_nothing_is_left_of_those_that_ended() -> None:
