@@ -30,7 +30,7 @@ CONFIG = {
     "ovsDatapathType": "system",
     "trafficEncapMode": "encap",
     "hostProcPathPrefix": "/",
-    "featureGates": {"TrafficControl": True},
+    "featureGates": {"TrafficControl": True, "FlowExporter": True},
     "policyFailOpen": True,  # Pods need not wait for the controller
     "egress": {"uniqueMACForSubInterfaces": False},  # as all users of v1.15 have it
 }

@@ -22,6 +22,7 @@ import yaml
 from vm_shape import (
     API_SERVER,
     CHOSEN,
+    COLLECTOR_PORT,
     CONTROLLER_PORT,
     INSTRUCTIONS,
     KUBECTL_PORT,
@@ -66,7 +67,7 @@ def serve(record: Record, *gates: str) -> Path:
     _prepare_controller(record, api, gates)
     start_controller(record, home, CONTROLLER)
     api.kubectl("wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=30s")
-    api.apply(yaml.safe_dump_all([*_egresses(), _policy()]))
+    api.apply(yaml.safe_dump_all([*_egresses(), _policy(), _collector()]))
     return home
 
 
@@ -269,6 +270,18 @@ def _policy() -> dict[str, Any]:
     server = [{"podSelector": {"matchLabels": {"name": "server"}}}]
     spec = {"priority": 5, "tier": "application", "appliedTo": server, "ingress": rules}
     return {"apiVersion": CRD, "kind": "ClusterNetworkPolicy", "metadata": {"name": "sctp"}, "spec": spec}
+
+
+def _collector() -> dict[str, Any]:
+    """Of records of connections, on each Node."""
+    spec = {
+        "address": f"127.0.0.1:{COLLECTOR_PORT}",
+        "protocol": {"ipfix": {"transport": "tcp"}},
+        "activeFlowExportTimeoutSeconds": 1,
+        "idleFlowExportTimeoutSeconds": 1,
+    }
+    kind = {"apiVersion": "crd.antrea.io/v1alpha1", "kind": "FlowExporterDestination"}
+    return {**kind, "metadata": {"name": "here"}, "spec": spec}
 
 
 def _object(

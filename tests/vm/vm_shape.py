@@ -22,6 +22,8 @@ PROCESSOR_PORT = 10342
 """Where each line is answered with the seconds of the processor, and the instructions, that the machine has taken, on the same loopback."""
 INSTRUCTIONS = "instructions"
 """File with the counts of `instructions.c`, beside TOKEN."""
+COLLECTOR_PORT = 4739
+"""At which each Node expects a collector of records on its loopback."""
 DIRECTORY = "VM_CLUSTER"
 """Environment variable: where the machine finds `pki/ca.crt` and the agent's token."""
 TOKEN = "agent.token"
