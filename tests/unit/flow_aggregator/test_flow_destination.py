@@ -86,3 +86,26 @@ async def test_more_is_offered_when_a_quarter_is_free_and_one_that_is_slow_is_wa
     assert to.dropped == 0
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+class Failing(Held):
+    """Takes its time, and fails."""
+
+    async def write(self, records: Sequence[FlowRecord]) -> None:
+        await self.may.wait()
+        raise OSError("no such host")
+
+
+async def test_one_that_fails_is_not_waited_for_from_then_on() -> None:
+    output = Failing()
+    to = Destination("store", output, 8, interval=60, most=4)
+    running = asyncio.create_task(to.run())
+    for _ in range(8):
+        to.offer(FlowRecord())
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.05, output.may.set)
+    async with asyncio.timeout(2):
+        await to.room()
+    assert to.trouble == "no such host"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
