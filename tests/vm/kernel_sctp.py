@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kernel_traffic import PATIENCE, family
+from kernel_traffic import accept_each, family
 
 from antrea.lab import namespace
 
@@ -31,21 +31,10 @@ def associating(
     """Each association is handled, one after the other."""
     listener = bound(netns, address, port)
     listener.listen()
-    threading.Thread(target=_accepting, args=(listener, handle), daemon=True).start()
+    threading.Thread(target=accept_each, args=(listener, handle), daemon=True).start()
     try:
         yield
     finally:
         with suppress(OSError):  # not every kernel can end a listener of SCTP
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-
-
-def _accepting(listener: socket.socket, handle: Callable[[socket.socket], object]) -> None:
-    while True:
-        try:
-            stream, _ = listener.accept()
-        except OSError:
-            return
-        with stream:
-            stream.settimeout(PATIENCE)
-            handle(stream)

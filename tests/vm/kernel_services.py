@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from kernel_traffic import PATIENCE, family
+from kernel_traffic import PATIENCE, accept_each, family
 from vm_shape import DIRECTORY, KUBECTL_PORT, TOPOLOGY
 
 from antrea.errors import Unavailable
@@ -128,19 +128,8 @@ def serving(netns: Path, handlers: dict[int, Callable[[socket.socket], object]])
                 both = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
             stack.callback(both.close)
             stack.callback(both.shutdown, socket.SHUT_RDWR)
-            threading.Thread(target=_accepting, args=(both, handle), daemon=True).start()
+            threading.Thread(target=accept_each, args=(both, handle), daemon=True).start()
         yield
-
-
-def _accepting(listener: socket.socket, handle: Callable[[socket.socket], object]) -> None:
-    while True:
-        try:
-            stream, _ = listener.accept()
-        except OSError:
-            return
-        with stream:
-            stream.settimeout(PATIENCE)
-            handle(stream)
 
 
 def greeting(stream: socket.socket) -> None:

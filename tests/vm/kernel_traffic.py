@@ -15,6 +15,7 @@ import msgspec
 from antrea.lab import namespace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PORT = 9001
@@ -114,3 +115,15 @@ class Stream:
             self._far.sendall(self._far.recv(4096))
         with contextlib.suppress(BlockingIOError):
             self._echoed += len(self._near.recv(4096))
+
+
+def accept_each(listener: socket.socket, handle: Callable[[socket.socket], object]) -> None:
+    """Handle streams one after the other, until the listener is shut down."""
+    while True:
+        try:
+            stream, _ = listener.accept()
+        except OSError:
+            return
+        with stream:
+            stream.settimeout(PATIENCE)
+            handle(stream)
