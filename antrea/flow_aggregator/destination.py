@@ -155,7 +155,7 @@ class Destination:
 
     def _failed(self, some: list[FlowRecord], why: str) -> None:
         self._put_back(some)
-        self._has_room.set()  # nobody waits for it any longer
+        self._has_room.set()  # it is not awaited any longer
         if why != self.trouble:
             log.warning("Failed to write records of connections", destination=self.name, err=why)
         self.trouble = why

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+CONDITION: Final = "InvalidPacketsDropped"
+"""Reason of the Event of the Node, and the condition of the agent."""
 PLACES: Final = (("filter", "KUBE-FORWARD"), ("kube-proxy", "forward"), ("kube-proxy", "filter-forward"))
 """Tables and chains that may have the rule."""
 LIBERAL: Final = (

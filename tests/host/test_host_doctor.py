@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.agent.node_route.reachability import Reachability
-from antrea.agent.proxy.invalid_drop import CONDITION, InvalidDropReport
+from antrea.agent.proxy.invalid_drop import InvalidDropReport
 from antrea.antctl.doctor.checks import findings
 from antrea.antctl.doctor.gather import Host, chains, gateways, peers
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
@@ -18,6 +18,7 @@ from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.service import ServicePort
+from antrea.host.invalid_drop import CONDITION
 from antrea.outside.netlink.reach import device_to
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.facts.service import ServicePort
 from antrea.features.proxy.host import proxies_all
-from antrea.host.invalid_drop import PLACES, TOOLS, DropRule, drop_text, drops_invalid
+from antrea.host.invalid_drop import CONDITION, PLACES, TOOLS, DropRule, drop_text, drops_invalid
 from antrea.outside.nftables.libnftables import NftError, Program
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.outside.nftables.libnftables import Nft
 
-CONDITION: Final = "InvalidPacketsDropped"
-"""Reason of the Event of the Node, and the condition of the agent."""
 LOOK_SECONDS: Final = 30.0
 
 
@@ -60,6 +58,6 @@ def drop_rules(nft: Nft) -> Iterator[DropRule]:
             try:
                 listed = nft.run(f"list chain {family} {table} {chain}\n")
             except (NftError, OSError):
-                continue  # there is no such chain, or nobody who can tell
+                continue  # no such chain, or no program nft
             if any(map(drops_invalid, listed.splitlines())):
                 yield DropRule(family, table, chain)

@@ -11,7 +11,7 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.part import Part
 from antrea.agent.proxy.earlier_connections import EarlierConnectionFeed
 from antrea.agent.proxy.health import HealthServers, ProxyHealth
-from antrea.agent.proxy.invalid_drop import CONDITION, InvalidDropReport
+from antrea.agent.proxy.invalid_drop import InvalidDropReport
 from antrea.agent.proxy.kept_affinity import KeptAffinity
 from antrea.agent.proxy.long_affinity import LongAffinity
 from antrea.agent.proxy.metrics import ProxyMetrics
@@ -27,6 +27,7 @@ from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
 from antrea.features.proxy.external_address import ExternalIPConflict
+from antrea.host.invalid_drop import CONDITION
 from antrea.host.udp_binding import UdpBinding
 from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.vswitch.conntrack import Conntrack

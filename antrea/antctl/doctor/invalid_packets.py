@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import FindingText
-from antrea.host.invalid_drop import LIBERAL, PLACES, DropRule
+from antrea.host.invalid_drop import CONDITION, LIBERAL, PLACES, DropRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from antrea.antctl.doctor.state import NodeState
-
-CONDITION = "InvalidPacketsDropped"
 
 
 def invalid_packets(node: NodeState) -> Iterator[FindingText]:
