@@ -114,9 +114,9 @@ conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root,
 
 UPSTREAM_LAB ?= upstream-e2e
 UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md
-upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns; SELECTION, another list; NODES, other than two) in a lab (root); writes docs/generated/upstream-e2e.md or UPSTREAM_PAGE
+upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns; SELECTION, another list; NODES, other than two; UPSTREAM_OPTIONS, of the lab) in a lab (root); writes docs/generated/upstream-e2e.md or UPSTREAM_PAGE
 	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
-	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %)
+	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %) $(UPSTREAM_OPTIONS)
 	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(SELECTION:%=--selection %) $(TESTS:%=--test '%') --resume --reports build/out/$(notdir $(UPSTREAM_PAGE:.md=)) --page $(UPSTREAM_PAGE)
 
 POLICY_LAB ?= policy-conformance

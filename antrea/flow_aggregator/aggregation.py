@@ -76,9 +76,12 @@ class JoinedFlow:
 
 
 def is_ingress_half(record: FlowRecord) -> bool:
-    """Whether it is of the Node by which a connection from outside came to a Pod of another Node."""
-    external = record.flow_type == _FROM_EXTERNAL
-    return external and not record.destination_pod_name and bool(record.proxy_snat_ip)
+    """Whether it is of the Node by which a connection came to a Pod of another Node, which sees that Node as its source.
+
+    It is one from outside, or of a Pod that has asked for a NodePort that kube-proxy serves.
+    """
+    here = record.flow_type in (_FROM_EXTERNAL, _INTER_NODE) and not record.destination_pod_name
+    return here and bool(record.proxy_snat_ip)
 
 
 def is_from_source(record: FlowRecord) -> bool:
@@ -235,7 +238,7 @@ def join(into: FlowRecord, other: FlowRecord) -> None:
     if is_ingress_half(other):
         into.source_ip, into.source_transport_port = other.source_ip, other.source_transport_port
         into.proxy_snat_ip, into.proxy_snat_port = other.proxy_snat_ip, other.proxy_snat_port
-        into.flow_type = _FROM_EXTERNAL
+        into.flow_type = other.flow_type
 
 
 def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> None:

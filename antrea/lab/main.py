@@ -44,7 +44,7 @@ def cli() -> None:
 @click.option("--nodes", type=int, help="Number of nodes, 0 for the control plane alone [default: 3].")
 @click.option("--family", type=click.Choice(["ipv4", "ipv6", "dual"]), help="IP families [default: ipv4].")
 @click.option("--kube-proxy", type=click.Choice(["iptables", "nftables", "none"]), help="[default: iptables]")
-@click.option("--proxy-all", is_flag=True, default=None, help="Have AntreaProxy serve all Services.")
+@click.option("--proxy-all/--no-proxy-all", default=None, help="Have AntreaProxy serve all Services.")
 @click.option("--cni", type=click.Choice(["antrea", "reference", "none"]), help="[default: antrea]")
 @click.option(
     "--config",

@@ -42,6 +42,15 @@ Key = tuple[int, str, int, str, int, int]
 """Protocol, source and port, who answers and port, identifier of an echo."""
 
 
+class HostOriginal(NamedTuple):
+    """Ends of the first packet of a connection as the host got it, which then translated one of them or both."""
+
+    source: str
+    source_port: int
+    ip: str
+    port: int
+
+
 class TrackedConnection(NamedTuple):
     """One connection, as its first packet had it; ports are 0 for ICMP."""
 
@@ -62,6 +71,13 @@ class TrackedConnection(NamedTuple):
     label: int
     state: str
     """Of TCP, by the kernel's name; empty for others."""
+    host: HostOriginal | None = None
+    """None where the host has translated nothing, or has not been asked."""
+
+    @property
+    def client(self) -> tuple[str, int]:
+        """Address and port of who has sent the first packet."""
+        return self.host[:2] if self.host else self.key[1:3]
 
     @property
     def identity(self) -> tuple[Key, str]:
@@ -71,10 +87,10 @@ class TrackedConnection(NamedTuple):
     @property
     def kind(self) -> tuple[Hashable, ...]:
         """What connections have in common that differ in the source's port and in time alone."""
-        protocol, source, port, server, server_port, _ = self.key
-        translated = (source, port) != (self.source_seen, self.source_port_seen)
-        to = (server, server_port, self.destination, self.port)
-        return protocol, source, self.source_seen, translated, to, self.mark, self.label
+        protocol, _, _, server, server_port, _ = self.key
+        translated = self.client != (self.source_seen, self.source_port_seen)
+        to = (server, server_port, self.destination, self.port, self.host and self.host[2:])
+        return protocol, self.client[0], self.source_seen, translated, to, self.mark, self.label
 
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:

@@ -84,6 +84,8 @@ def endpoints(ips: tuple[str, str], node: str = "n1") -> list[ServiceEndpoint]:
 class Node(PolicyNode):
     """And a neighbour that sends it packets for external addresses."""
 
+    client = CLIENT
+
     def start(self) -> None:
         super().start()
         self.netns.sh(
@@ -130,7 +132,7 @@ class Node(PolicyNode):
         return tuple(await asyncio.gather(*runs))
 
     async def ask(self, who: str, ip: str, kind: str, port: int, seconds: float) -> str:
-        words = ["ip", "netns", "exec", self.pods[who], sys.executable, "-c", CLIENT]
+        words = ["ip", "netns", "exec", self.pods[who], sys.executable, "-c", self.client]
         asked = [*words, ip, kind, str(port), str(seconds)]
         await asyncio.to_thread(self.switch.revalidate)
         run = await asyncio.to_thread(subprocess.run, asked, stdout=-1, text=True, check=True, timeout=60)

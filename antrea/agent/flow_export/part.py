@@ -17,8 +17,8 @@ from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
+from antrea.features.flow_export.host_original import HostOriginals
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
-from antrea.features.flow_export.port_local import held_port, with_port
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
 from antrea.features.flow_export.translated_source import TranslatedSources
 from antrea.features.l7_flow_export.event import Ends
@@ -28,7 +28,7 @@ from antrea.outside.ipfix.exporter import record_time
 from antrea.outside.large_blocks import map_large_blocks
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
-from antrea.outside.netlink.translated_connection import asked_address
+from antrea.outside.netlink.translated_connection import host_originals
 from antrea.outside.nftables.pod_counters import PodCounters
 from antrea.outside.vswitch.conntrack import Conntrack
 
@@ -92,6 +92,7 @@ class FlowExportPart(Part):
         self._poll_seconds = poll_seconds(agent.config)
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
         self._dump, self._sources = TrackedDump(), TranslatedSources()
+        self._originals = HostOriginals(agent.facts)
         self._networks = PodNetworks(agent.facts)
         self._counters: PodCounters | None = None
         """What counts where connection tracking does not; made with the first export."""
@@ -223,8 +224,7 @@ class FlowExportPart(Part):
         def record(found: TrackedConnection) -> FlowRecord | None:
             if (kind := found.kind) not in made:
                 made[kind] = tracked_record(self._facts, self._networks, found, wall)
-            one = made[kind]
-            return self._with_port(one, found) if one else None
+            return made[kind]
 
         requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
         for export in self._exports:
@@ -253,7 +253,12 @@ class FlowExportPart(Part):
         self._sources.forget(gone)
         begins = any(not one.tracked.begun for one in self._exports)
         await self._read_sources(families, everything() if begins else changed)
-        seen = self._sources.seen
+        self._originals.forget(gone)
+        await self._ask_host(changed)
+
+        def seen(found: TrackedConnection) -> TrackedConnection:
+            return self._originals.with_original(self._sources.seen(found))
+
         return Polled([seen(one) for one in changed], gone, lambda: map(seen, everything()), now, wall)
 
     async def _read_sources(self, families: Iterable[bool], found: Iterable[TrackedConnection]) -> None:
@@ -270,20 +275,18 @@ class FlowExportPart(Part):
                 log.warning("Failed to read sources of connections from outside to other Nodes", err=str(why))
             self._unseen = str(why)
 
-    def _with_port(self, record: FlowRecord, found: TrackedConnection) -> FlowRecord:
-        """Add the Node's port that its client asked, if it was one of NodePortLocal, which the host translates."""
-        port = held_port(self._facts, record)
-        if not port:
-            return record
-        protocol, source, source_port, server, server_port, _ = found.key
+    async def _ask_host(self, changed: Iterable[TrackedConnection]) -> None:
+        """Ask the kernel for the first packets of new connections that the host may have translated."""
+        if not (lacking := await asyncio.to_thread(self._originals.lacking, changed)):
+            return
         try:
-            asked = asked_address(protocol, (source, source_port), (server, server_port))
+            told = await asyncio.to_thread(host_originals, [one.key for one in lacking])
+            self._originals.take(lacking, told)
+            self._unasked = ""
         except Unavailable as why:
             if str(why) != self._unasked:
-                log.warning("Failed to ask for connections to ports of NodePortLocal", err=str(why))
+                log.warning("Failed to ask for clients of NodePorts and NodePortLocal", err=str(why))
             self._unasked = str(why)
-            return record
-        return with_port(self._facts, record, *asked) if asked and asked[1] == port else record
 
     async def _count(self) -> set[str]:
         """Read what is counted at the interfaces of Pods, and give the Pods' addresses.

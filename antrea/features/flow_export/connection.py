@@ -105,7 +105,7 @@ def _tracked(
     before, wall = polls
     start = start_time(entry.start) or int((before + wall) / 2 if before else wall)
     snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
-    return Connection(record, now, wall, entry.key[2], snat_port, start, ends=ends)
+    return Connection(record, now, wall, entry.client[1], snat_port, start, ends=ends)
 
 
 def is_unanswered(entry: TrackedConnection) -> bool:

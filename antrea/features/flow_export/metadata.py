@@ -15,6 +15,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
 from antrea.features.egress.agent.multi_address import egresses_of
+from antrea.features.flow_export.port_local import add_held_port, held_port
 from antrea.features.flow_export.translated_source import is_translated
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -30,8 +31,10 @@ from antrea.openflow.fields import (
 from antrea.openflow.tracked_connection import start_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from antrea.engine import Facts
-    from antrea.openflow.tracked_connection import TrackedConnection
+    from antrea.openflow.tracked_connection import HostOriginal, TrackedConnection
 
 _PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
 
@@ -87,7 +90,8 @@ def tracked_record(
     """Of a connection that policies let pass; None if it is not exported."""
     if not found.mark & CONN_SOURCE_CT_MARK.mask:
         return None  # denied by a rule that came after one that remembered it
-    protocol, source, source_port, destination, port, _ = found.key
+    protocol, _, _, destination, port, _ = found.key
+    source, source_port = found.client
     record = FlowRecord(
         source_ip=source, destination_ip=destination, source_transport_port=source_port,
         destination_transport_port=port, protocol_identifier=protocol,
@@ -97,10 +101,12 @@ def tracked_record(
         if not is_asked_for_another(networks, found):
             return None
         record.flow_type = int(FlowType.FROM_EXTERNAL)
-    if (found.source_seen, found.source_port_seen) != (source, source_port):
+    if (found.source_seen, found.source_port_seen) != found.client:
         record.proxy_snat_ip, record.proxy_snat_port = found.source_seen, found.source_port_seen
     if found.mark & SERVICE.mask:
         add_service(facts, record, found.destination, found.port)
+    elif found.host:
+        _add_asked(facts, record, found.host)
     add_allowed(facts, record, found.label)
     return record
 
@@ -108,9 +114,9 @@ def tracked_record(
 def is_asked_for_another(networks: PodNetworks, found: TrackedConnection) -> bool:
     """Whether a client outside asked this Node for a Pod of another one, which sees this Node's gateway as the source."""
     return (
-        is_translated(found)
+        (found.host is not None or is_translated(found))
         and networks.is_gateway(found.source_seen)
-        and not networks.has(found.key[1])
+        and not networks.has(found.client[0])
         and networks.has(found.key[3])
     )
 
@@ -158,22 +164,38 @@ def _add_egress(facts: Facts, record: FlowRecord) -> None:
 
 def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
     """Add the Service that the client has sent to: by an address of its own, or by a port of Nodes, whose address is not known here."""
+    if ip in NODE_PORT_IPS:
+        _add_node_port(facts, record, "", port)
+        return
+    for service in (*facts.by(Service, "cluster_ip", ip), *facts.by(Service, "external_ip", ip)):
+        _add_if_served(record, service, service.ports, ip, port)
+
+
+def _add_asked(facts: Facts, record: FlowRecord, asked: HostOriginal) -> None:
+    """Add what leads to the Pod by the host, with the address that was asked: a port of NodePortLocal, or a Service of another proxy."""
+    if held_port(facts, record) == asked.port:
+        add_held_port(facts, record, asked.ip, asked.port)
+        return
+    add_service(facts, record, asked.ip, asked.port)
+    if not record.destination_service_port:
+        _add_node_port(facts, record, asked.ip, asked.port)
+
+
+def _add_node_port(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
+    for service in facts.by(Service, "node_port", port):
+        _add_if_served(record, service, _on_nodes(service), ip, port)
+
+
+def _add_if_served(
+    record: FlowRecord, service: Service, ports: Iterable[tuple[str, int]], ip: str, port: int
+) -> None:
     asked = _PROTOCOLS.get(record.protocol_identifier, ""), port
-    on_node = ip in NODE_PORT_IPS
-    for service in _services(facts, ip, port, on_node=on_node):
-        ports = _on_nodes(service) if on_node else service.ports
-        names = dict(zip(ports, service.port_names, strict=False))
-        if asked in names:
-            record.destination_service_port_name = f"{service.key}:{names[asked]}"
-            record.destination_service_port, record.destination_service_uid = port, service.uid
-            # parity: an external IP is in both, too
-            record.destination_cluster_ip = record.destination_service_ip = "" if on_node else ip
-
-
-def _services(facts: Facts, ip: str, port: int, *, on_node: bool) -> list[Service]:
-    if on_node:
-        return list(facts.by(Service, "node_port", port))
-    return [*facts.by(Service, "cluster_ip", ip), *facts.by(Service, "external_ip", ip)]
+    names = dict(zip(ports, service.port_names, strict=False))
+    if asked in names:
+        record.destination_service_port_name = f"{service.key}:{names[asked]}"
+        record.destination_service_port, record.destination_service_uid = port, service.uid
+        # parity: an external IP is in both, too
+        record.destination_cluster_ip = record.destination_service_ip = ip
 
 
 def _on_nodes(service: Service) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ Source: linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlin
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import struct
@@ -94,19 +95,31 @@ def is_open(found: Mapping[int, bytes]) -> bool:
 
 def bodies(request: Request) -> Iterator[bytes]:
     """What the kernel lists, or the one thing that is asked for, if it is there. Raises Unavailable."""
+    with opened() as kernel:
+        yield from answers(kernel, request)
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[socket.socket]:
+    """A socket for any number of requests, one after the other; each waits for 5 s at most."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as kernel:
         kernel.settimeout(_PATIENCE)
-        try:
-            kernel.send(request.octets(1))
-            while True:
-                for reply in replies(kernel.recv(_BUFFER)):
-                    if reply.errno not in (0, errno.ENOENT):
-                        raise Unavailable(f"connections of the kernel: error {reply.errno}")
-                    if reply.ends:
-                        return
-                    yield reply.body
-        except OSError as why:
-            raise Unavailable(f"connections of the kernel: {why}") from why
+        yield kernel
+
+
+def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
+    """As `bodies`. It has to be read to its end before the next request."""
+    try:
+        kernel.send(request.octets(1))
+        while True:
+            for reply in replies(kernel.recv(_BUFFER)):
+                if reply.errno not in (0, errno.ENOENT):
+                    raise Unavailable(f"connections of the kernel: error {reply.errno}")
+                if reply.ends:
+                    return
+                yield reply.body
+    except OSError as why:
+        raise Unavailable(f"connections of the kernel: {why}") from why
 
 
 def _destinations(

@@ -9,12 +9,16 @@ import struct
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antrea.outside.netlink.conntrack import FAMILY, GET, NESTED, bodies, is_open, question
+from antrea.openflow.tracked_connection import HostOriginal
+from antrea.outside.netlink.conntrack import FAMILY, GET, NESTED, answers, bodies, is_open, opened, question
 from antrea.outside.netlink.ipvs_connection import parse as parse_ipvs
 from antrea.outside.netlink.message import ASK, Request, attribute, attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import socket
+    from collections.abc import Iterable, Iterator
+
+    from antrea.openflow.tracked_connection import Key
 
 PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
 _ORIGINAL, _REPLY, _STATUS, _ZONE = 1, 2, 3, 18
@@ -42,25 +46,34 @@ def translated_connections() -> Iterator[TranslatedConnection]:
                 yield found
 
 
-def asked_address(protocol: int, client: tuple[str, int], server: tuple[str, int]) -> tuple[str, int] | None:
-    """Where the first packet of a connection was sent to that `server` answers; None: none is tracked. Blocks; raises Unavailable."""
-    for body in bodies(_of_answers(protocol, server, client)):
-        ends = attributes(attributes(body[4:]).get(_ORIGINAL, b""))
-        version = ip_address(server[0]).version
-        ip = attributes(ends.get(_IP, b"")).get(_DESTINATION[version])
-        port = attributes(ends.get(_PROTOCOL, b"")).get(_PORT, b"")
-        if ip:
-            return str(ip_address(ip)), int.from_bytes(port, "big")
-    return None
+def host_originals(keys: Iterable[Key]) -> list[HostOriginal | None]:
+    """First packets of connections that the switch has with these keys, as the host got them; None: it tracks none with such answers.
+
+    One look-up in the kernel's table for each. Blocks; raises Unavailable.
+    """
+    with opened() as kernel:
+        return [_original(kernel, key) for key in keys]
 
 
-def _of_answers(protocol: int, source: tuple[str, int], destination: tuple[str, int]) -> Request:
-    """For the one connection whose answers have these ends."""
-    ips = [ip_address(end[0]) for end in (source, destination)]
+def _original(kernel: socket.socket, key: Key) -> HostOriginal | None:
+    found = list(answers(kernel, _of_answers(key)))
+    if not found:
+        return None
+    ends, version = attributes(attributes(found[0][4:]).get(_ORIGINAL, b"")), ip_address(key[3]).version
+    ips, numbers = attributes(ends.get(_IP, b"")), attributes(ends.get(_PROTOCOL, b""))
+    source, ip = (str(ip_address(ips[kind[version]])) for kind in (_SOURCE, _DESTINATION))
+    source_port, port = (int.from_bytes(numbers[kind], "big") for kind in (_SOURCE_PORT, _PORT))
+    return HostOriginal(source, source_port, ip, port)
+
+
+def _of_answers(key: Key) -> Request:
+    """For the one connection whose answers come from the server of the key, and go to its source."""
+    protocol, client, client_port, server, port, _ = key
+    ips = [ip_address(ip) for ip in (server, client)]
     version = ips[0].version
     numbers = attribute(_NUMBER, bytes([protocol]))
-    numbers += attribute(_SOURCE_PORT, struct.pack(">H", source[1]))
-    numbers += attribute(_PORT, struct.pack(">H", destination[1]))
+    numbers += attribute(_SOURCE_PORT, struct.pack(">H", port))
+    numbers += attribute(_PORT, struct.pack(">H", client_port))
     addresses = attribute(_SOURCE[version], ips[0].packed) + attribute(_DESTINATION[version], ips[1].packed)
     ends = attribute(NESTED | _IP, addresses) + attribute(NESTED | _PROTOCOL, numbers)
     head = struct.pack("=BBH", FAMILY[version], 0, 0)

@@ -237,6 +237,21 @@ def test_a_connection_from_outside_by_another_node_keeps_its_client(first: int) 
 
 
 @pytest.mark.parametrize("first", [0, 1])
+def test_a_connection_of_a_pod_that_another_node_sees_as_its_node_keeps_the_pod(first: int) -> None:
+    """As to a NodePort that kube-proxy serves."""
+    flows = Aggregation(ACTIVE, INACTIVE)
+    asked = source(source_transport_port=999, proxy_snat_ip="10.1.0.1", proxy_snat_port=4000)
+    halves = destination(source_ip="10.1.0.1"), asked
+    flows.add(halves[first], 0)
+    assert flows.due(0, 10) == []
+    flows.add(halves[1 - first], 0)
+    [found] = flows.due(0, 10)
+    assert (found.source_ip, found.source_transport_port) == (asked.source_ip, 999)
+    assert (found.source_pod_name, found.destination_pod_name) == ("web", "db")
+    assert found.flow_type == FlowType.INTER_NODE
+
+
+@pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("later", [105, 110, 115])
 def test_a_node_that_counts_nothing_of_a_connection_takes_no_counts_from_the_record(
     first: int, later: int

@@ -10,14 +10,14 @@ import pytest
 from antrea.apis.flow import FlowRecord, FlowType
 from antrea.engine import Facts
 from antrea.facts.service import Service
-from antrea.features.flow_export.port_local import held_port, with_port
+from antrea.features.flow_export.port_local import add_held_port, held_port
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService
 
 
 @pytest.mark.parametrize(
     ("differs", "port"),
     [
-        ({}, 61001), ({"flow_type": FlowType.INTRA_NODE}, 0), ({"destination_service_port": 80}, 0),
+        ({}, 61001), ({"flow_type": FlowType.INTRA_NODE}, 0),
         ({"destination_transport_port": 81}, 0), ({"protocol_identifier": 17}, 0), ({"protocol_identifier": 1}, 0),
         ({"destination_pod_name": "db"}, 0), ({"source_ip": "2001:db8::7"}, 0),
     ],
@@ -53,7 +53,6 @@ def test_a_port_of_node_port_local_is_of_all_services_that_give_it(
     record = FlowRecord(
         destination_pod_namespace="shop", destination_pod_name="web", destination_transport_port=8080, protocol_identifier=6,
     )  # fmt: skip
-    found = with_port(facts, record, "192.0.2.1", 61001)
-    assert (found.destination_service_port_name, found.destination_service_uid) == (name, uid)
-    assert (found.destination_service_ip, found.destination_service_port) == ("192.0.2.1", 61001)
-    assert record.destination_service_port == 0
+    add_held_port(facts, record, "192.0.2.1", 61001)
+    assert (record.destination_service_port_name, record.destination_service_uid) == (name, uid)
+    assert (record.destination_service_ip, record.destination_service_port) == ("192.0.2.1", 61001)
