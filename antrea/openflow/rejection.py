@@ -1,7 +1,8 @@
 """The answer to a packet that is rejected, as its destination would give it.
 
-TCP is answered as in RFC 9293 (3.10.7.1), everything else as prohibited, as upstream does it. Upstream's RST always
-acknowledges; the peer of a connection that is under way takes none but one with the number it expects next.
+TCP is answered as in RFC 9293 (3.10.7.1). To everything else a policy is a prohibition, as upstream answers it, and a port that
+is not served is unreachable, as kube-proxy answers it; upstream prohibits that, too, which clients take for a host without a route.
+Upstream's RST always acknowledges; the peer of a connection that is under way takes none but one with the number it expects next.
 parity: pkg/agent/openflow/packetout.go
 """
 
@@ -18,19 +19,26 @@ _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _TCP_HEADER, _QUOTED = 20, 8
 _PROHIBITED, _PROHIBITED_V6 = (3, 10), (1, 1)
 """Type and code: unreachable, since a host or what is above it is prohibited."""
+_NO_PORT, _NO_PORT_V6 = (3, 3), (1, 4)
+"""Type and code: unreachable, since the port is not served."""
 _ICMP_QUERIES = (0, 8, 13, 14)
 _INFORMATION = 128
 """Types of ICMPv6 from here on are no errors."""
 
 
-def answer(packet: Packet, source_mac: bytes, destination_mac: bytes) -> bytes | None:
-    """The frame of the answer. None: there must not be one, as to a RST, to an error, and to later fragments."""
+def answer(
+    packet: Packet, source_mac: bytes, destination_mac: bytes, *, unserved: bool = False
+) -> bytes | None:
+    """The frame of the answer. None: there must not be one, as to a RST, to an error, and to later fragments.
+
+    `unserved`: the packet is not forbidden, but its port is not served.
+    """
     if not packet.first or not _answerable(packet):
         return None
     if packet.protocol == TCP:
         protocol, body = TCP, _reset(packet)
     else:
-        protocol, body = ICMPV6 if packet.ipv6 else ICMP, _prohibited(packet)
+        protocol, body = ICMPV6 if packet.ipv6 else ICMP, _unreachable(packet, unserved=unserved)
     kind = IPV6 if packet.ipv6 else IPV4
     return destination_mac + source_mac + struct.pack("!H", kind) + _ip(packet, protocol, body)
 
@@ -63,9 +71,10 @@ def _reset(packet: Packet) -> bytes:
     return summed(head, 16, _pseudo(packet, TCP, len(head)))
 
 
-def _prohibited(packet: Packet) -> bytes:
+def _unreachable(packet: Packet, *, unserved: bool) -> bytes:
     """With the header of what it answers and the 8 bytes after it, which identify its socket."""
-    kind, code = _PROHIBITED_V6 if packet.ipv6 else _PROHIBITED
+    reasons = (_NO_PORT, _NO_PORT_V6) if unserved else (_PROHIBITED, _PROHIBITED_V6)
+    kind, code = reasons[packet.ipv6]
     body = struct.pack("!BBHI", kind, code, 0, 0) + packet.header + packet.payload[:_QUOTED]
     return summed(body, 2, _pseudo(packet, ICMPV6, len(body)) if packet.ipv6 else b"")
 

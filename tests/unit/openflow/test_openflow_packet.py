@@ -45,9 +45,9 @@ def segment(flags: int, sequence: int = 1000, expected: int = 0, data: bytes = b
     return struct.pack("!HHIIBBHHH", 43210, 80, sequence, expected, 5 << 4, flags, 512, 0, 0) + data
 
 
-def rejected(text: bytes) -> Packet | None:
+def rejected(text: bytes, *, unserved: bool = False) -> Packet | None:
     """The answer, read; its checksums are right."""
-    found = answer(packet(text), SERVER_MAC, CLIENT_MAC)
+    found = answer(packet(text), SERVER_MAC, CLIENT_MAC, unserved=unserved)
     if found is None:
         return None
     read = packet(found)
@@ -97,18 +97,21 @@ def test_a_reset_has_the_number_that_its_receiver_takes(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "v6", "kind", "head"),
+    ("protocol", "v6", "unserved", "kind", "head"),
     [
-        (UDP, False, ICMP, "030a"),
-        (132, False, ICMP, "030a"),
-        (UDP, True, ICMPV6, "0101"),
+        (UDP, False, False, ICMP, "030a"),
+        (132, False, False, ICMP, "030a"),
+        (UDP, True, False, ICMPV6, "0101"),
+        (UDP, False, True, ICMP, "0303"),
+        (132, True, True, ICMPV6, "0104"),
     ],
 )
-def test_what_has_no_reset_is_answered_as_prohibited_with_the_beginning_of_the_packet(
-    protocol: int, v6: bool, kind: int, head: str
+def test_what_has_no_reset_hears_why_with_the_beginning_of_the_packet(
+    protocol: int, v6: bool, unserved: bool, kind: int, head: str
 ) -> None:
+    """A policy prohibits; a port that nobody serves is unreachable."""
     text = frame(protocol, struct.pack("!HHHH", 5000, 53, 12, 0) + b"data", v6=v6)
-    found = rejected(text)
+    found = rejected(text, unserved=unserved)
     assert found
     assert (found.source, found.destination, found.protocol) == (*reversed(ENDS[v6]), kind)
     assert found.payload[:2].hex() == head

@@ -55,7 +55,8 @@ def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | No
     way = _way(facts, found, rejected)
     if realised is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
         return None
-    frame = answer(rejected, way.server.mac, way.mac)
+    unserved = bool(found.value(SVC_NO_EP_REG_MARK.field))
+    frame = answer(rejected, way.server.mac, way.mac, unserved=unserved)
     if frame is None:
         return None
     marks = (GENERATED_REJECT_PACKET_OUT_REG_MARK,)

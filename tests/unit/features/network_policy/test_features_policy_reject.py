@@ -15,7 +15,7 @@ from antrea.features.network_policy.agent.reject import rejection
 from antrea.openflow.fields import EP_SELECTED_REG_MARK, SVC_NO_EP_REG_MARK
 from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENERATED
 from antrea.openflow.match import LOCAL_PORT
-from antrea.openflow.packet import packet
+from antrea.openflow.packet import TCP, UDP, packet
 from antrea.openflow.packet_in import PacketIn
 from antrea.openflow.packet_out import TABLE_PORT, PacketOut
 
@@ -27,20 +27,27 @@ L3 = PIPELINE.id("L3Forwarding")
 
 
 def rejected(
-    client: str, server: str, in_port: int, *, mark: int = 0, tunnel: bool = True, chosen: int = 0
+    client: str,
+    server: str,
+    in_port: int,
+    *,
+    mark: int = 0,
+    tunnel: bool = True,
+    chosen: int = 0,
+    kind: int = TCP,
 ) -> PacketOut | None:
-    """What becomes of a SYN; the addresses of its frame carry marks and mean nothing."""
+    """What becomes of a SYN, or of a datagram; the addresses of its frame carry marks and mean nothing."""
     facts = Facts()
     for row in (CONFIG, NODE, RealisedPipeline(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
         facts.put(row)
     if tunnel:
         facts.put(TUNNEL)
-    tcp = struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 0x50, 2, 0, 0, 0)
+    first = struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 0x50, 2, 0, 0, 0)
     ends = [ip_address(ip).packed for ip in (client, server)]
     if ":" in client:
-        text = b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 20, 6, 64) + b"".join(ends) + tcp
+        text = b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 20, kind, 64) + b"".join(ends) + first
     else:
-        text = b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + b"".join(ends) + tcp
+        text = b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, kind, 0) + b"".join(ends) + first
     found = PacketIn(b"\x01\x02", 1, in_port, {0: mark, 4: chosen}, b"\xee" * 12 + text)
     return rejection(facts, found, packet(found.frame))
 
@@ -103,6 +110,21 @@ def test_who_has_asked_a_service_of_antrea_proxy_is_answered_through_connection_
     assert (found.in_port, found.out_port, found.table) == (port, TABLE_PORT, None)
     unbalanced = rejected(client, server, in_port, chosen=BALANCED, mark=SVC_NO_EP_REG_MARK.field.mask)
     assert unbalanced == rejected(client, server, in_port)
+
+
+@pytest.mark.parametrize(
+    ("ends", "unserved", "prohibited"),
+    [((WEB, "10.96.0.10"), "0303", "030a"), (("fd00:10::7", "fd00:96::a"), "0104", "0101")],
+    ids=["IPv4", "IPv6"],
+)
+def test_a_datagram_to_a_service_without_endpoint_finds_its_port_unreachable(
+    ends: tuple[str, str], unserved: str, prohibited: str
+) -> None:
+    """As with kube-proxy, and as upstream only where a policy rejects it."""
+    for mark, head in ((SVC_NO_EP_REG_MARK.field.mask, unserved), (0, prohibited)):
+        found = rejected(*ends, 7, mark=mark, kind=UDP)
+        assert found
+        assert packet(found.frame).payload[:2].hex() == head
 
 
 def test_without_a_tunnel_the_answer_of_another_nodes_pod_goes_back_to_the_gateway() -> None:
