@@ -36,7 +36,7 @@ GENERATED_REJECT_PACKET_OUT = Field(
     "GeneratedRejectPacketOut", "reg0", 13, 13, "The agent made this packet to reject another."
 )
 GENERATED_REJECT_PACKET_OUT_REG_MARK = GENERATED_REJECT_PACKET_OUT(1)
-SVC_NO_EP = Field("SvcNoEp", "reg0", 14, 14, "The Service has no Endpoint.")
+SVC_NO_EP = Field("SvcNoEp", "reg0", 14, 14, "The Service has no Endpoint, or the port no Service.")
 SVC_NO_EP_REG_MARK = SVC_NO_EP(1)
 AUDIT_PASS = Field(
     "AuditPass",
@@ -289,7 +289,7 @@ class PacketIn(Purposed):
     NETWORK_POLICY = 1, "A packet to log, reject or export; the second byte is PacketInOperation."
     DNS = 2, "A DNS answer that a policy by name waits for."
     IGMP = 3, "An IGMP message of a local Pod."
-    SVC_REJECT = 4, "A packet to a Service that has no Endpoint."
+    SVC_REJECT = 4, "A packet to a Service that has no Endpoint, or to a port that no Service has."
     PACKET_CAPTURE = 5, "A packet that is dropped, of a Pod whose packets are captured."
 
 

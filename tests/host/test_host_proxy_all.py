@@ -77,6 +77,20 @@ async def test_a_pod_of_the_node_answers_all_who_ask_for_its_service(node: Node)
         assert not engine.errors.counts
 
 
+async def test_a_port_that_no_service_has_is_refused_at_the_address_of_one(node: Node) -> None:
+    """As by kube-proxy in mode nftables: whoever asks, by TCP and UDP."""
+    for row in (SERVICE, *endpoints(WEB)):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, "AntreaProxy") as engine:
+        with node.serving(node.pods["web"], SERVER):
+            ways = [f"ip route add {ip} via {own}" for ip, own in zip(CLUSTER, NODES, strict=True)]
+            node.netns.sh("; ".join(ways), node.outside)
+            for who in ("near", "node", "outside"):
+                assert await node.asks(who, CLUSTER, 81) == REFUSED, who
+            assert await node.asks("near", CLUSTER) == NEAR * 2
+        assert not engine.errors.counts
+
+
 async def test_services_of_a_second_range_are_reached_beside_those_of_the_first(node: Node) -> None:
     """Of a ServiceCIDR that was added later, far from the first; what lies between the two is not taken."""
     second = ("203.0.113.10", "2001:db8:cb00::a")

@@ -130,6 +130,18 @@ def test_without_any_endpoint_packets_from_outside_are_rejected(
 
 
 @six
+def test_whoever_asks_a_port_that_no_service_has_at_an_address_of_one_is_rejected(
+    bridge: OvsBridge, six: bool
+) -> None:
+    """The host sends there what Pods ask for, too."""
+    install(bridge, WEB, endpoint(POD.ips[six]))
+    assert trace(bridge, POD.ips[six], CLUSTER[six], 81) == Verdict(port=GATEWAY.ofport)
+    for source in (OUTSIDE[six], GATEWAYS[six]):
+        for protocol in ("tcp", "udp"):
+            assert trace(bridge, source, CLUSTER[six], 81, protocol=protocol) == Verdict(rejected=True)
+
+
+@six
 def test_session_affinity_keeps_how_the_service_was_asked(bridge: OvsBridge, six: bool) -> None:
     """The source of a connection that follows the learned choice is translated, too."""
     for ip, port in asked(six):

@@ -1,4 +1,4 @@
-"""Answers to packets to Services without an Endpoint, which the switch sends to the agent.
+"""Answers to packets to Services without an Endpoint and to ports without a Service, which the switch sends to the agent.
 
 parity: pkg/agent/proxy/proxier.go HandlePacketIn
 """
@@ -23,7 +23,7 @@ log = klog.logger(__name__)
 
 
 class ServicePackets:
-    """Handler of packet-ins of category SVC_REJECT; answers go to `send`: a TCP RST, else ICMP unreachable."""
+    """Handler of packet-ins of category SVC_REJECT; answers go to `send`: a TCP RST, else ICMP port unreachable."""
 
     def __init__(self, facts: Facts, send: Callable[[PacketOut], None]) -> None:
         self._facts = facts
@@ -34,7 +34,7 @@ class ServicePackets:
         try:
             read = packet(found.frame)
         except Invalid as no:
-            log.v(2).info("Could not read a packet to a Service without Endpoint", err=str(no))
+            log.v(2).info("Could not read a packet that no Endpoint takes", err=str(no))
             return
         if answer := rejection(self._facts, found, read):
             self._send(answer)

@@ -23,9 +23,11 @@ from antrea.openflow.fields import (
     FROM_EXTERNAL_REG_MARK,
     FROM_GATEWAY_REG_MARK,
     FROM_POD_REG_MARK,
+    GLOBAL_VIRTUAL_MAC,
     HAIRPIN_CT_MARK,
     NODE_PORT_CT_LABEL,
     NOT_DSR_SERVICE_REG_MARK,
+    NOT_REWRITE_MAC_REG_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
     PKT_SOURCE,
     REWRITE_MAC_REG_MARK,
@@ -41,7 +43,7 @@ from antrea.openflow.fields import (
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, dst, family
+from antrea.openflow.match import ct_state, dl_dst, dst, family
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
 from antrea.openflow.tables import (
@@ -99,7 +101,10 @@ def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     for cidr in node.pod_cidrs:
         if config and config.ovs_datapath_type == "netdev":
             yield translated_flow(cidr)
-        marks = [resubmit(NODE_PORT_MARK)] if config and config.antrea_proxy.proxy_all else []
+        proxy_all = bool(config and config.antrea_proxy.proxy_all)
+        if proxy_all:
+            yield unserved_flow(cidr)
+        marks = [resubmit(NODE_PORT_MARK)] if proxy_all else []
         tables = [*marks, resubmit(SESSION_AFFINITY), resubmit(SERVICE_LB)]
         yield flow(PRE_ROUTING_CLASSIFIER, Priority.NORMAL, family(cidr), then=tables)
         yield from marking_flows(cidr)
@@ -114,6 +119,23 @@ def selection_flows() -> Iterator[Flow]:
     yield flow(ENDPOINT_DNAT, Priority.LOW, EP_SELECTED_REG_MARK.match, then=[select, resubmit(SERVICE_LB)])
     yield flow(
         ENDPOINT_DNAT, Priority.NORMAL, SVC_NO_EP_REG_MARK.match, then=[controller(PacketIn.SVC_REJECT)]
+    )
+
+
+def unserved_flow(cidr: str) -> Flow:
+    """Packets to a port that no Service has, at an address that the host routes to the switch since a Service has it.
+
+    The host sends those of Pods, too, back here; it alone has routes to all these addresses. kube-proxy rejects them in mode nftables;
+    upstream drops them.
+    """
+    return flow(
+        L3_FORWARDING,
+        Priority.LOW,
+        family(cidr),
+        FROM_GATEWAY_REG_MARK.match,
+        NOT_REWRITE_MAC_REG_MARK.match,
+        dl_dst(GLOBAL_VIRTUAL_MAC),
+        then=[SVC_NO_EP_REG_MARK.load, controller(PacketIn.SVC_REJECT)],
     )
 
 
