@@ -229,7 +229,7 @@ def check_absent(switch: Switch, seen: Counter[tuple[str, bool]], seed: int, *, 
 
 
 @pytest.mark.parametrize("proxied", [False, True])
-@pytest.mark.parametrize("seed", [*range(8), 39, 43, FIRST + 18])
+@pytest.mark.parametrize("seed", [*range(8), 39, 43, FIRST + 18, FIRST + 233])
 def test_audited_policies_are_absent_and_their_copies_are_judged_as_by_enforced_ones(
     switch: Switch, seen: Counter[tuple[str, bool]], seed: int, proxied: bool
 ) -> None:

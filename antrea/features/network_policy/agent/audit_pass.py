@@ -28,7 +28,7 @@ from antrea.features.network_policy.agent.priority import (
     side,
     tier_table,
 )
-from antrea.features.network_policy.agent.rule import PolicyRule, own_conjunctions
+from antrea.features.network_policy.agent.rule import Conjunction, PolicyRule, own_conjunctions
 from antrea.features.network_policy.agent.verdict import (
     AUDITED_METRIC,
     DENIES,
@@ -78,6 +78,10 @@ class AuditedIsolation(Fact, frozen=True):
         return str(self.number)
 
 
+class AuditedIngress(Fact, frozen=True):
+    """That some Pod of this Node has audited rules for what it receives; derived."""
+
+
 class _Direction(NamedTuple):
     """The rules that are for one Pod in a direction in which one is audited."""
 
@@ -99,7 +103,9 @@ class _Direction(NamedTuple):
         return any(rule.action == PASS and not is_baseline(rule) for rule, _ in self.audited)
 
 
-def audit_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Group | AuditedIsolation]:
+def audit_flows(
+    facts: Facts, pod: PodInterface
+) -> Iterator[Flow | Group | AuditedIsolation | AuditedIngress]:
     """Copies of what a Pod sends and receives, and what others than audited rules do with them."""
     found = list(asked(facts, pod))
     for here in (OUT, IN):
@@ -110,6 +116,16 @@ def audit_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Group | Audi
             yield from _copies(facts, here, pod)
             yield from _enforced(facts, rules)
             yield from _isolation(facts, pod, rules)
+            if here is IN:
+                yield AuditedIngress()
+
+
+def node_port_copy_flows(facts: Facts, found: Conjunction) -> Iterator[Flow]:
+    """What an enforced rule for NodePorts does with copies of connections to these: their Endpoint is a Pod that has them."""
+    rule = facts.get(PolicyRule, found.rule)
+    if rule is None or not (rule.on_node_ports and has_place(facts, rule) and facts.get(AuditedIngress)):
+        return
+    yield _of_copies(facts, rule, number(facts, found))
 
 
 def _copies(facts: Facts, here: DirectionTables, pod: PodInterface) -> Iterator[Flow | Group]:
@@ -134,14 +150,19 @@ def _enforced(facts: Facts, rules: _Direction) -> Iterator[Flow]:
     for rule, member in rules.enforced:
         if not has_place(facts, rule):
             continue
-        found = place(facts, rule)
         for one in own_conjunctions(facts, rule, member, target=True):
             own = number(facts, one)
             if rule.pre_dnat:
                 yield from _by_service(facts, rule, own)
                 continue
-            match = (conj_id(own), AUDIT_PASS_REG_MARK.match)
-            yield flow(found.table, found.verdict + 1, *match, then=_verdict(facts, rule, own))
+            yield _of_copies(facts, rule, own)
+
+
+def _of_copies(facts: Facts, rule: PolicyRule, own: int) -> Flow:
+    """It comes before the flow by which the rule decides on packets."""
+    found = place(facts, rule)
+    match = (conj_id(own), AUDIT_PASS_REG_MARK.match)
+    return flow(found.table, found.verdict + 1, *match, then=_verdict(facts, rule, own))
 
 
 def _verdict(facts: Facts, rule: PolicyRule, own: int) -> list[Action] | tuple[Action, ...]:
@@ -183,4 +204,5 @@ def _closed(
         yield flow(table, priority, *match, AUDIT_PASS_REG_MARK.match, then=then)
 
 
-AUDITS = Unit(PodInterface, audit_flows, yields=(AuditedIsolation,))
+AUDITS = Unit(PodInterface, audit_flows, yields=(AuditedIsolation, AuditedIngress))
+NODE_PORT_AUDITS = Unit(Conjunction, node_port_copy_flows)

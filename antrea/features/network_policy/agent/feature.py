@@ -30,7 +30,7 @@ from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import resolve
 from antrea.features.framework.packet_mark import told
 from antrea.features.network_policy.agent import statistics
-from antrea.features.network_policy.agent.audit_pass import AUDITS
+from antrea.features.network_policy.agent.audit_pass import AUDITS, NODE_PORT_AUDITS
 from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, RESERVED, TARGETS, flow
 from antrea.features.network_policy.agent.connection_flush import (
     FlushedConnection,
@@ -213,6 +213,7 @@ MACHINE = AgentFeature(
         CLASSES,
         CONJUNCTIONS,
         AUDITS,
+        NODE_PORT_AUDITS,
         *FQDN_UNITS,
         Unit(PodInterface, inspect_connections),
         Unit(FlushedConnection, flushed_connection_flows),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_world import ANY, NODE, applied, block, interface, member, native, peer, port, rule
 from policy_world import CONFIG as BASE
-from policy_world import NODE, block, native, peer, port, rule
 
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
@@ -23,7 +23,7 @@ from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.node_port import NODE_PORTS
-from antrea.features.network_policy.agent.received import SentAppliedMember
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.service_target import PROXY_ALL_OFF
 from antrea.features.network_policy.audit_mode import AuditMode
 from antrea.features.network_policy.controller.unbuilt import unjudged_parts
@@ -145,10 +145,13 @@ def test_a_rule_follows_the_service() -> None:
     assert not [line for line in texts(facts, engine) if "reg7=" in line]
 
 
+def audited(found: SentPolicy) -> SentPolicy:
+    metadata = msgspec.structs.replace(found.found.metadata, annotations={ENFORCEMENT: AUDIT})
+    return SentPolicy(msgspec.structs.replace(found.found, metadata=metadata))
+
+
 def test_an_audited_rule_for_a_service_is_absent() -> None:
-    audited = msgspec.structs.replace(DROP.found.metadata, annotations={ENFORCEMENT: AUDIT})
-    found = msgspec.structs.replace(DROP, found=msgspec.structs.replace(DROP.found, metadata=audited))
-    facts, engine = world(WEB, MEMBER, found)
+    facts, engine = world(WEB, MEMBER, audited(DROP))
     assert not [line for line in texts(facts, engine) if "reg7=" in line or "conj_id=" in line]
     spec = ClusterNetworkPolicySpec(
         priority=5,
@@ -158,3 +161,21 @@ def test_an_audited_rule_for_a_service_is_absent() -> None:
     assert list(unjudged_parts(spec, AuditMode(whole=True))) == [
         "spec.ingress[0] is for a Service: the rule is neither enforced nor audited"
     ]
+
+
+@pytest.mark.parametrize("action", ["Allow", "Reject"])
+def test_copies_for_audited_rules_of_a_pod_are_neither_committed_nor_answered(action: str) -> None:
+    """Where an audited rule passed a copy on to a Reject of the baseline, the client was answered though it was let in."""
+    logged = msgspec.structs.replace(rule("In", OUTSIDE, action=action), enable_logging=True)
+    facts, engine = world(
+        *(WEB, MEMBER, native("p", "svc", logged, tier=253)),
+        *(interface("web", 7), *applied("g", member("web"))),
+    )
+    assert not any("reg0=0x8000/0x8000" in line for line in texts(facts, engine))
+    facts.put(audited(native("q", "g", rule("In", ANY, action="Pass"))))
+    (copies,) = (line for line in texts(facts, engine) if "conj_id=2,reg0=0x8000/0x8000" in line)
+    assert copies.startswith("table=IngressDefaultRule,priority=")
+    if action == "Allow":
+        assert copies.endswith("actions=drop")
+    else:
+        assert ("userdata" in copies, "set_field:0x2000000/0xfe000000->reg0" in copies) == (False, True)
