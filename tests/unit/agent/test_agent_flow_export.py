@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -16,6 +18,13 @@ from antrea.agent.part import idle_metrics
 from antrea.apis.crd.info import AgentCondition
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.openflow.tracked_connection import HostOriginal, TrackedConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.openflow.tracked_connection import Key
 
 
 def part(*, enable: bool) -> FlowExportPart:
@@ -66,3 +75,37 @@ async def test_polls_come_at_a_fixed_rate_whatever_they_take(monkeypatch: pytest
 def test_a_poll_that_takes_longer_than_a_period_is_followed_by_a_pause() -> None:
     assert next_poll(10, 1, 10.9) == 11
     assert next_poll(10, 1, 11.1) == 12.1
+
+
+FROM_HOST = TrackedConnection(
+    (6, "10.1.0.1", 61000, "10.1.0.6", 80, 0), "10.1.0.6", 80, "10.1.0.1", 61000, 1, 60, 1, 60, "", 2, 0, "ESTABLISHED",
+)  # fmt: skip
+
+
+async def test_the_loop_goes_on_while_the_kernel_is_asked_for_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop_goes_on = threading.Event()
+
+    def asked(keys: Sequence[Key]) -> list[HostOriginal | None]:
+        assert loop_goes_on.wait(5)
+        return [HostOriginal("198.51.100.7", 40000, "192.0.2.1", 30001) for _ in keys]
+
+    monkeypatch.setattr("antrea.agent.flow_export.part.host_originals", asked)
+    found = part(enable=True)
+    asyncio.get_running_loop().call_later(0.05, loop_goes_on.set)
+    await found._ask_host([FROM_HOST])
+    assert found._originals.with_original(FROM_HOST).client == ("198.51.100.7", 40000)
+
+
+async def test_a_connection_keeps_its_source_while_the_kernel_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: Sequence[Key]) -> list[HostOriginal | None]:
+        raise Unavailable("connections of the kernel: timed out")
+
+    monkeypatch.setattr("antrea.agent.flow_export.part.host_originals", refused)
+    found = part(enable=True)
+    await found._ask_host([FROM_HOST])
+    assert found._originals.with_original(FROM_HOST) == FROM_HOST
+    assert found._originals.lacking([FROM_HOST]) == [FROM_HOST]
