@@ -54,6 +54,20 @@ nft add chain inet kube-proxy services '{ type nat hook prerouting priority dstn
 nft add rule inet kube-proxy services ip daddr IP4 tcp dport 80 dnat ip to WEB4:8080
 nft add rule inet kube-proxy services ip6 daddr IP6 tcp dport 80 dnat ip6 to [WEB6]:8080
 """
+IPVS = """
+ip link add name kube-ipvs0 type veth peer name other && ip link set kube-ipvs0 up && ip link set other up &&
+ip address add {0}/32 dev kube-ipvs0 && ip address add {1}/128 dev kube-ipvs0 nodad
+"""
+"""External addresses are the Node's own, as kube-proxy of mode ipvs makes them."""
+
+
+def kube_proxy() -> str:
+    """Rules for external addresses."""
+    rules = KUBE_PROXY
+    for name, ips in (("IP", EXTERNAL), ("WEB", WEB)):
+        for ip in ips:
+            rules = rules.replace(f"{name}{ip_address(ip).version}", ip)
+    return rules
 
 
 class Talk:
@@ -151,14 +165,10 @@ async def test_connections_go_on_with_the_switch_after_proxy_all_is_turned_off(n
 
 async def test_connections_go_on_with_the_host_after_proxy_all_is_turned_on(node: Node) -> None:
     """Those to external addresses: all others are in the host's connection tracking with proxyAll, too."""
-    rules = KUBE_PROXY
-    for name, ips in (("IP", EXTERNAL), ("WEB", WEB)):
-        for ip in ips:
-            rules = rules.replace(f"{name}{ip_address(ip).version}", ip)
     async with node.agent(PROXY_ALL, "AntreaProxy") as engine:  # whose switch has the tables of both
         node.facts.put(CONFIG)
         await engine.quiet()
-        node.netns.sh(rules)
+        node.netns.sh(kube_proxy())
         with node.serving(node.pods["web"], SERVER), talks(node, ("outside", EXTERNAL, 80)) as found:
             assert set((await said(found, "before")).values()) == {"before"}
             async with turned(node, engine, PROXY_ALL):
@@ -179,3 +189,24 @@ async def test_connections_go_on_with_the_host_after_proxy_all_is_turned_on(node
                 await engine.quiet()
             assert "earlier" not in node.netns.sh("nft list table inet antrea")
         assert not engine.errors.counts, engine.errors.counts
+
+
+async def test_the_host_serves_external_addresses_while_they_are_its_own(node: Node) -> None:
+    """As the addresses have come, and again by the switch once they have gone."""
+    async with node.agent(PROXY_ALL, "AntreaProxy") as engine:
+        node.netns.sh(f"{IPVS.format(*EXTERNAL).strip()} && {kube_proxy().strip()}")
+        with node.serving(node.pods["web"], SERVER):
+            with talks(node, ("outside", EXTERNAL, 80)) as found:
+                assert set((await said(found, "own")).values()) == {"own"}
+                assert not await served(node)
+            node.netns.sh("nft delete table inet kube-proxy && ip link delete kube-ipvs0")
+            with talks(node, ("outside", EXTERNAL, 80)) as found:
+                assert set((await said(found, "switch")).values()) == {"switch"}
+                assert await served(node) == {*EXTERNAL}
+        assert not engine.errors.counts, engine.errors.counts
+
+
+async def served(node: Node) -> set[str]:
+    """External addresses by which the switch has connections."""
+    zones = [await Conntrack(node.switch.directory).connections(zone) for zone in (65520, 65510)]
+    return {one.destination for zone in zones for one in zone} & {*EXTERNAL}

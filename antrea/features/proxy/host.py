@@ -101,7 +101,8 @@ def family_sets(*, ipv6: bool) -> Iterator[NftSet]:
 def family_rules(config: AgentConfig, *, ipv6: bool, earlier: bool) -> Iterator[NftRule]:
     """NodePorts become one address; the switch alone tracks external addresses; its own source does not leave the Node.
 
-    `earlier`: the host goes on to translate connections that began before.
+    An external address that is one of the Node's, as kube-proxy of mode ipvs has it, leads to the Node itself: there IPVS serves it, by
+    the host's connection tracking. `earlier`: the host goes on to translate connections that began before.
     """
     ip = "ip6" if ipv6 else "ip"
     asked = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"
@@ -110,7 +111,9 @@ def family_rules(config: AgentConfig, *, ipv6: bool, earlier: bool) -> Iterator[
         yield NftRule(chain=chain, name=f"NodePorts, {ip}", text=text)
     for chain, way in (("prerouting-raw", "daddr"), ("prerouting-raw", "saddr"), ("output-raw", "daddr")):
         name = f"{'to' if way == 'daddr' else 'from'} external IPs, {ip}"
-        but = f" {connection_ends(ipv6=ipv6)} != @{EARLIER[ipv6]}" if earlier and way == "daddr" else ""
+        but = " fib daddr type != local" if way == "daddr" else ""
+        if but and earlier:
+            but += f" {connection_ends(ipv6=ipv6)} != @{EARLIER[ipv6]}"
         text = f"{ip} {way} @{EXTERNAL_IPS[ipv6]}{but} notrack"
         yield NftRule(chain=chain, name=name, text=text)
     random = " fully-random" if config.snat_fully_random_ports else ""

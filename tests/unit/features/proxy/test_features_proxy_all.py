@@ -127,13 +127,13 @@ def test_rules_translate_node_ports_and_leave_external_addresses_to_the_switch()
             "output-nat",
             "ip daddr @node-port-ip meta l4proto . th dport @node-port dnat ip to 169.254.0.252",
         ),
-        ("output-raw", "ip daddr @external-ip notrack"),
+        ("output-raw", "ip daddr @external-ip fib daddr type != local notrack"),
         ("postrouting", "ip saddr 169.254.0.253 masquerade"),
         (
             "prerouting-nat",
             "ip daddr @node-port-ip meta l4proto . th dport @node-port dnat ip to 169.254.0.252",
         ),
-        ("prerouting-raw", "ip daddr @external-ip notrack"),
+        ("prerouting-raw", "ip daddr @external-ip fib daddr type != local notrack"),
         ("prerouting-raw", "ip saddr @external-ip notrack"),
     ]
     assert len(rules) == 12
@@ -413,8 +413,9 @@ def test_a_connection_that_the_host_translates_stays_tracked_if_its_address_is_e
     assert [one.value for one in sets] == ([f"tcp . 203.0.113.7 . 40000 . {ip} . {port}"] if kept else [])
     texts = {one.name: one.text for one in put if isinstance(one, NftRule) and one.chain == "prerouting-raw"}
     ends = "meta l4proto . ip saddr . th sport . ip daddr . th dport"
-    assert texts["to external IPs, ip"] == f"ip daddr @external-ip {ends} != @earlier-connection notrack"
-    assert texts["to external IPs, ip6"] == "ip6 daddr @external-ip6 notrack"
+    known = f"fib daddr type != local {ends} != @earlier-connection"
+    assert texts["to external IPs, ip"] == f"ip daddr @external-ip {known} notrack"
+    assert texts["to external IPs, ip6"] == "ip6 daddr @external-ip6 fib daddr type != local notrack"
 
 
 NUMBER = re.compile(r"\bid=\d+|group:\d+|0x[0-9a-f]+->reg7|object_id=\d+")
