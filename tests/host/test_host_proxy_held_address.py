@@ -14,7 +14,17 @@ from antrea.agent.proxy.takeover_remains import TakeoverRemains
 from antrea.antctl.kube_proxy.handover import rules
 from antrea.lab.process import wait_for
 from antrea.outside.netlink.conntrack import FAMILY, NETFILTER, bodies, question
-from antrea.outside.netlink.held_address import DEVICE, MARK, PRIORITY, held_addresses, hide, hold, release
+from antrea.outside.netlink.held_address import (
+    DEVICE,
+    MARK,
+    PRIORITY,
+    give_up,
+    goes_on,
+    held_addresses,
+    hide,
+    hold,
+    release,
+)
 from antrea.outside.netlink.ipvs import VirtualServer
 from antrea.outside.netlink.ipvs_connection import IpvsConnection, parse, translate_by_tracking
 from antrea.outside.netlink.message import ASK, Request, attribute, attribute_rows
@@ -148,12 +158,50 @@ def test_one_of_two_addresses_is_released_and_the_other_stays(netns: Namespaces)
     assert "10.96.0.10" in netns.sh("ip route show table 121")
 
 
-def test_the_last_release_leaves_rules_of_others_with_its_priority(netns: Namespaces) -> None:
+def test_giving_up_leaves_rules_of_others_with_its_priority(netns: Namespaces) -> None:
     netns.sh(f"{DEVICES} && ip rule add priority {PRIORITY} fwmark 0x1/0x1 lookup 9")
     hold({SERVICE[4]})
-    release([SERVICE[4]])
+    give_up()
     rules_left = [line for line in netns.sh("ip rule").splitlines() if line.startswith(f"{PRIORITY}:")]
     assert ["fwmark 0x1/0x1" in line for line in rules_left] == [True]
+
+
+UNTRACKED = """
+nft -f - <<EOF
+table inet untracked {{
+  chain in {{ type filter hook prerouting priority raw; ip daddr {ip[4]} notrack; ip6 daddr {ip[6]} notrack; }}
+  chain out {{ type filter hook output priority raw; ip daddr {ip[4]} notrack; ip6 daddr {ip[6]} notrack; }}
+}}
+EOF
+"""
+"""As the agent has it for external addresses."""
+
+
+def test_connections_that_were_handed_over_stay_tracked_until_the_last_has_ended(netns: Namespaces) -> None:
+    """Of both families, to addresses whose packets the host does not track; new ones are not tracked."""
+    pod = netns.make()
+    netns.sh(f"{DEVICES} && {LINK.format(pod=pod)}")
+    with netns.serving(pod, ECHO):
+        with ExitStack() as stack:
+            streams = [stack.enter_context(socket.create_connection((ip, 80), 10)) for ip in SERVICE.values()]
+            hold((), [one for version in (4, 6) for one in tracked(version)])
+            hold({"10.96.0.10"})  # and again
+            netns.sh(UNTRACKED.format(ip=SERVICE))
+            assert all(talks(stream, b"tracked") for stream in streams)
+            for ip in SERVICE.values():
+                with pytest.raises(OSError, match=r"timed out|refused"):
+                    socket.create_connection((ip, 80), 0.5)
+            looks = TakeoverRemains("antrea-gw0", proxy_all=True)
+            for _ in range(3):
+                looks.look()
+            assert held_addresses() == []
+            assert all(talks(stream, b"later") for stream in streams)
+            assert goes_on(translated_connections())
+        wait_for("the end of the connections", lambda: not goes_on(translated_connections()), seconds=5)
+    looks.look()
+    assert "antrea-earlier" in netns.sh("nft list tables")
+    looks.look()
+    assert "antrea-earlier" not in netns.sh("nft list tables; ip link")
 
 
 def test_packets_of_known_connections_and_those_that_begin_one_pause(netns: Namespaces) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.errors import Unavailable
 from antrea.outside.log import klog
 from antrea.outside.netlink import kept_route
-from antrea.outside.netlink.held_address import DEVICE, held_addresses, release
+from antrea.outside.netlink.held_address import DEVICE, give_up, goes_on, held_addresses, release
 from antrea.outside.netlink.ipvs_connection import stay_as_they_are
 from antrea.outside.netlink.translated_connection import translated_connections
 
@@ -40,7 +40,7 @@ class TakeoverRemains:
         self._earlier = earlier
         self._gateway, self._proxy_all, self._look_seconds = gateway, proxy_all, look_seconds
         self._unused: set[str] = set()
-        self._idle = False
+        self._over = self._idle = False
 
     async def run(self) -> None:
         while True:
@@ -60,13 +60,19 @@ class TakeoverRemains:
         try:
             socket.if_nametoindex(DEVICE)
         except OSError:
-            self._unused = set()
+            self._unused, self._over = set(), False
             return
-        unused = {*held_addresses()} - {one.source for one in translated_connections()}
-        if ended := sorted(unused & self._unused):
-            release(ended)
+        held, going_on = {*held_addresses()}, [*translated_connections()]
+        unused = held - {one.source for one in going_on}
+        over = unused == held and not goes_on(going_on)
+        ended = unused & self._unused
+        if over and self._over and ended == held:
+            give_up()
+        elif ended:
+            release(sorted(ended))
+        if ended:
             log.info("Released addresses of connections that have ended", count=len(ended))
-        self._unused = unused
+        self._unused, self._over = unused, over
 
     def _look_routes(self, earlier: frozenset[str]) -> None:
         kept = kept_route.kept_addresses()

@@ -49,7 +49,7 @@ def hand_over(
         run_nft(rules(servers, ()))
         found = [one for one in ipvs_connections() if is_of(one, servers)]
         run_nft(rules(servers, found))
-        hold({str(one.source[0]) for one in found} & set(addresses))
+        hold({str(one.source[0]) for one in found} & set(addresses), found)
         remove_addresses()
         hide()
         if EXPIRE.read_text().strip() != "1":

@@ -4,18 +4,26 @@ In mode ipvs the Node has the addresses of Services, and a process that asks a S
 Such a socket can send as long as some device has the address, if it is one of IPv4; its answers reach it by a table of routes
 that only packets of its connection are sent to. The local table, which all packets ask first, does not have the address any
 more. No device has one of IPv6: the kernel would prefer it as the source of new connections to it (RFC 6724, rule 1).
+The host tracks connections of IPVS's time, also those to external addresses, whose packets it leaves untracked with proxyAll: what has
+a template of connection tracking, here that of the zone that everything has, no later rule can take out of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.outside.netlink.iproute2 import address_elements, run, run_nft
+from antrea.outside.netlink.ipvs_connection import key
+from antrea.outside.netlink.translated_connection import PROTOCOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
+
+    from antrea.outside.netlink.ipvs_connection import IpvsConnection
+    from antrea.outside.netlink.translated_connection import TranslatedConnection
 
 DEVICE: Final = "antrea-earlier0"
 TABLE: Final = "antrea-earlier"
@@ -25,12 +33,28 @@ ROUTES: Final = 121
 PRIORITY: Final = 298
 MARK: Final = 0x08000000
 _BY_MARK: Final = f"priority {PRIORITY} fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
+_TRACKED: Final = "meta l4proto . ip saddr . th sport . ip daddr . th dport @connections ct zone set 0"
+_TRACKED6: Final = _TRACKED.replace("ip ", "ip6 ").replace("@connections", "@connections6")
+_ELEMENT: Final = re.compile(r"(\d+) \. (\S+) \. (\d+) \. (\S+) \. (\d+)")
 _RULES: Final = f"""
-table inet {TABLE}
-delete table inet {TABLE}
 table inet {TABLE} {{
   set addresses {{ type ipv4_addr; }}
   set addresses6 {{ type ipv6_addr; }}
+  set connections {{ type inet_proto . ipv4_addr . inet_service . ipv4_addr . inet_service; }}
+  set connections6 {{ type inet_proto . ipv6_addr . inet_service . ipv6_addr . inet_service; }}
+}}
+flush table inet {TABLE}
+table inet {TABLE} {{
+  chain tracked {{
+    type filter hook prerouting priority raw - 1; policy accept;
+    {_TRACKED}
+    {_TRACKED6}
+  }}
+  chain tracked-sent {{
+    type filter hook output priority raw - 1; policy accept;
+    {_TRACKED}
+    {_TRACKED6}
+  }}
   chain answers {{
     type filter hook prerouting priority dstnat + 5; policy accept;
     ct direction reply ip daddr @addresses meta mark set meta mark | {MARK:#010x}
@@ -40,12 +64,13 @@ table inet {TABLE} {{
 """
 
 
-def hold(addresses: Collection[str]) -> None:
-    """Also those that another device has, which may then go. Raises OSError, SubprocessError."""
-    if not addresses:
+def hold(addresses: Collection[str], connections: Iterable[IpvsConnection] = ()) -> None:
+    """Also those that another device has, which may then go; and track these connections. Raises OSError, SubprocessError."""
+    elements = [*_connection_elements(connections)]
+    if not addresses and not elements:
         return
     wanted = sorted({*addresses, *held_addresses()})
-    run_nft(_RULES + "".join(address_elements(TABLE, wanted)))
+    run_nft(_RULES + "".join([*address_elements(TABLE, wanted), *elements]))
     if not _there():
         run("ip", "link", "add", DEVICE, "type", "dummy")
     for version in sorted({ip_address(one).version for one in wanted}):
@@ -71,17 +96,36 @@ def held_addresses() -> list[str]:
     return found
 
 
+def goes_on(connections: Iterable[TranslatedConnection]) -> bool:
+    """Whether one of these was handed over. Raises as `hold`."""
+    listed = {*_ELEMENT.findall(run("nft", "-n", "list", "table", "inet", TABLE, fine=True))}
+    known = {(PROTOCOLS.get(int(number), ""), *ends) for number, *ends in listed}
+    return any((one.protocol, *map(str, one[1:])) in known for one in connections)
+
+
 def release(addresses: Collection[str]) -> None:
-    """With the last one all goes that was made for it. Raises as `hold`."""
-    if set(held_addresses()) <= set(addresses):
-        run("ip", "link", "del", DEVICE, fine=True)
-        for version in ("-4", "-6"):
-            run("ip", version, "rule", "del", *_BY_MARK.split(), fine=True)
-            run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
-        run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
-        return
+    """Of those that are held. Raises as `hold`."""
     lines = (line for one in addresses for line in _gone(one))
     run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
+
+
+def give_up() -> None:
+    """All that was made for any address or connection. Raises as `hold`."""
+    run("ip", "link", "del", DEVICE, fine=True)
+    for version in ("-4", "-6"):
+        run("ip", version, "rule", "del", *_BY_MARK.split(), fine=True)
+        run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
+    run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+
+
+def _connection_elements(connections: Iterable[IpvsConnection]) -> Iterator[str]:
+    """In both directions."""
+    found: dict[int, set[str]] = {4: set(), 6: set()}
+    for one in connections:
+        found[one.service[0].version].update(key(one))
+    for name, version in (("connections", 4), ("connections6", 6)):
+        if found[version]:
+            yield f"add element inet {TABLE} {name} {{ {', '.join(sorted(found[version]))} }}\n"
 
 
 def _ways(address: str) -> Iterator[str]:
