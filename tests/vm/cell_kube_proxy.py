@@ -1,168 +1,211 @@
 """Runs in the virtual machine, whose kernel has IPVS: a Node's Services go from kube-proxy in mode ipvs to the switch, and back.
 
-Connections of the Node and of a host outside go on through the take-over.
+Connections of the Node and of a host outside go on both ways, and new ones are answered at each step, in both families.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-import threading
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from kernel_lab import OUTSIDE
-from kernel_services import MODULES, Way, apply, kube_proxy, service, serving, until_answered
+from kernel_lab import OUTSIDE, realised, say
+from kernel_services import MODULES, Way, apply, kube_proxy, service
+from kernel_talk import Line, Talk, broken, conversing, talks, until_greeted
 from kernel_traffic import PATIENCE
+from vm_shape import API_SERVER, TWO
 
-from antrea.lab import namespace
 from antrea.lab.process import run
-from antrea.outside.netlink.held_address import DEVICE
-from antrea.outside.netlink.ipvs import parse
+from antrea.outside.netlink import held_address, kept_route
+from antrea.outside.netlink.ipvs import VirtualServer, parse
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kernel_lab import KernelLab
     from kernel_node import KernelNode
 
 pytestmark = pytest.mark.wide
 NODE, POD = "node-1", "server"
-WEB, NODE_PORT = 9101, 30180
-COMMAND = """
-import json, sys
-from pathlib import Path
-from antrea.antctl.doctor.gather import Host
-from antrea.antctl.kube_proxy.node import look, remove
-host = Host(Path("/proc"))
-if sys.argv[1] == "clean":
-    remove(host)
-print(json.dumps(look(host, {}, {})))
-"""
+"""The Endpoint is on another Node."""
+WEB, ASSOCIATION = 9101, 9102
+"""Where it listens: TCP, SCTP."""
+EXTERNAL = {4: "203.0.113.19", 6: "2001:db8:113::19"}
 ZONES = {4: 65520, 6: 65510}
 """Where the switch tracks connections, by IP version."""
-EXTERNAL = {4: "203.0.113.19", 6: "2001:db8:113::19"}
+SCHEDULERS = ("rr", "lc", "sh")
+SCHEDULED = re.compile(r"^(?:TCP|UDP|SCTP) +\S+ (\w+) +(persistent)?", re.MULTILINE)
+"""A virtual server's scheduler, and whether it remembers clients, in /proc/net/ip_vs."""
 
 
-class Talk:
-    """A connection that stays open."""
+class Port(NamedTuple):
+    """Of a Service."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
-        self._stream = namespace.connect(way.netns, (way.address, way.port), seconds=PATIENCE)
-        self._stream.settimeout(PATIENCE)
-        assert self._stream.recv(64) == b"hello"
+    number: int
+    node_port: int
+    target: int
+    protocol: str
 
-    def goes_on(self, word: bytes) -> bool:
-        try:
-            self._stream.sendall(word)
-            return self._stream.recv(64) == word
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        self._stream.close()
+    @property
+    def spec(self) -> dict[str, Any]:
+        ends = {"port": self.number, "nodePort": self.node_port, "targetPort": self.target}
+        return {"name": self.protocol.lower(), "protocol": self.protocol, **ends}
 
 
-def conversing(stream: socket.socket) -> None:
-    """As `greeting`; then whatever comes goes back, beside other connections."""
-    own = stream.dup()
-    own.settimeout(None)
-    own.sendall(b"hello")
-    threading.Thread(target=_echo, args=(own,), daemon=True).start()
+PLAIN = (Port(80, 30180, WEB, "TCP"), Port(81, 30181, ASSOCIATION, "SCTP"))
+STICKY = (Port(80, 30182, WEB, "TCP"),)
 
 
-def _echo(stream: socket.socket) -> None:
-    with closing(stream):
-        while data := stream.recv(64):
-            stream.sendall(data)
+class Given(NamedTuple):
+    """ClusterIPs of all Services, and lines to them that end on the Node: its own, and those of a host outside."""
+
+    cluster_ips: list[str]
+    lines: list[Line]
+
+    @property
+    def servers(self) -> set[VirtualServer]:
+        return {VirtualServer("SCTP" if sctp else "TCP", way.address, way.port) for way, sctp in self.lines}
 
 
-@contextmanager
-def talks(ways: Sequence[Way]) -> Iterator[list[Talk]]:
-    made: list[Talk] = []
-    try:
-        made += map(Talk, ways)
-        yield made
-    finally:
-        for one in made:
-            one.close()
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelLab]:
+    with realised(TWO) as lab:
+        yield lab
 
 
-def broken(open_ones: Sequence[Talk], word: bytes) -> list[Way]:
-    return [one.way for one in open_ones if not one.goes_on(word)]
+@pytest.fixture(scope="module")
+def given(kernel: KernelLab) -> Iterator[Given]:
+    """One Service with external IPs, and one with `sessionAffinity`; the Endpoint answers."""
+    run(["modprobe", "-a", *MODULES, *(f"ip_vs_{name}" for name in SCHEDULERS)])
+    here = kernel.addresses(NODE)
+    for version, address in EXTERNAL.items():
+        run(["ip", f"-{version}", "route", "replace", address, "via", here[version]])
+    kinds: dict[str, tuple[tuple[Port, ...], dict[str, Any]]] = {
+        "plain": (PLAIN, {"externalIPs": list(EXTERNAL.values())}),
+        "sticky": (STICKY, {"sessionAffinity": "ClientIP"}),
+    }
+    found = Given([], [])
+    for name, (ports, more) in kinds.items():
+        listed = [port.spec for port in ports]
+        made = apply(*service(name, listed, kernel.addresses(POD), type="NodePort", **more))
+        found.cluster_ips.extend(made[0]["spec"]["clusterIPs"])
+        for port in ports:
+            addresses = made[0]["spec"]["clusterIPs"], made[0]["spec"].get("externalIPs", [])
+            found.lines.extend(lines(kernel, port, *addresses))
+    with conversing(kernel, POD, WEB, ASSOCIATION):
+        yield found
+
+
+def lines(kernel: KernelLab, port: Port, cluster_ips: list[str], external_ips: list[str]) -> Iterator[Line]:
+    own, outside = kernel.netns(NODE), kernel.netns(OUTSIDE)
+    ways = [Way(own, ip, port.number) for ip in cluster_ips]
+    ways += [Way(who, ip, port.number) for ip in external_ips for who in (own, outside)]
+    ways += [Way(who, ip, port.node_port) for ip in kernel.addresses(NODE).values() for who in (own, outside)]
+    return (Line(way, port.protocol == "SCTP") for way in ways)
 
 
 def test_services_and_connections_go_from_kube_proxy_in_mode_ipvs_to_the_switch_and_back(
-    kernel: KernelLab,
+    kernel: KernelLab, given: Given
 ) -> None:
-    """As processes of the Node and a host outside ask for them, in both families; nothing of kube-proxy is left between."""
+    """Connections through each scheduler; nothing of kube-proxy is left between."""
     node = kernel.nodes[NODE]
-    cluster_ips, ways = _service(kernel)
-    with serving(kernel.netns(POD), {WEB: conversing}):
-        with ExitStack() as stack:
-            with kube_proxy(node):
-                until_answered(ways, node)
-                assert _servers(node) >= {(way.address, way.port) for way in ways}
-                found = _looked(node, "look")
-                assert (found["runs"], found["ipvs"]) == (True, True)
-                assert min(found[key] for key in ("virtualServers", "ipvsAddresses", "ipSets", "chains")) > 0
-                open_ones = stack.enter_context(talks(ways))
-                _turn(node, cluster_ips, proxy_all=True)
-                assert broken(open_ones, b"beside proxyAll") == []
-            found = _looked(node, "clean")
-            left = ("runs", "ipvs", "virtualServers", "ipvsAddresses", "ipSets", "chains", "tables")
-            assert not any(found[key] for key in left), found
-            assert broken(open_ones, b"by connection tracking") == []
-            assert found["heldAddresses"] == len(cluster_ips)
-            until_answered(ways, node)
-            for version, cluster_ip in cluster_ips.items():
-                tracked = node.run("ovs-appctl", "dpctl/dump-conntrack", f"zone={ZONES[version]}")
-                assert f"dst={cluster_ip},sport=" in tracked
-            assert broken(open_ones, b"beside new ones") == []
-        node.wait_for("no held address", lambda: DEVICE not in node.run("ip", "link"))
-
-        with kube_proxy(node):
-            node.wait_for("virtual servers", lambda: _servers(node) >= {(w.address, w.port) for w in ways})
-            _turn(node, cluster_ips, proxy_all=False)
-            until_answered(ways, node)
+    to_the_switch(node, given)
+    and_back(node, given)
 
 
-def _service(kernel: KernelLab) -> tuple[dict[int, str], list[Way]]:
-    """Make it; its ClusterIPs, and ways to it that end on the Node: its own, and those of a host outside."""
-    run(["modprobe", "-a", *MODULES])
-    web = {"name": "web", "port": 80, "targetPort": WEB, "nodePort": NODE_PORT, "protocol": "TCP"}
-    more = {"type": "NodePort", "externalIPs": list(EXTERNAL.values())}
-    made = apply(*service("take-over", [web], kernel.addresses(POD), **more))
-    cluster_ips: dict[int, str] = {ip_address(ip).version: ip for ip in made[0]["spec"]["clusterIPs"]}
-    own, outside, here = kernel.netns(NODE), kernel.netns(OUTSIDE), kernel.addresses(NODE)
-    for version, address in EXTERNAL.items():
-        run(["ip", f"-{version}", "route", "replace", address, "via", here[version]])
-    ways = [Way(own, ip, 80) for ip in cluster_ips.values()]
-    ways += [Way(who, ip, NODE_PORT) for ip in here.values() for who in (own, outside)]
-    return cluster_ips, [*ways, *(Way(outside, ip, 80) for ip in EXTERNAL.values())]
+def to_the_switch(node: KernelNode, given: Given) -> None:
+    by_ipvs: list[Talk] = []
+    with ExitStack() as stack:
+        for scheduler in ("rr", "lc"):
+            with balancing(node, given, scheduler):
+                by_ipvs += stack.enter_context(talks(given.lines))
+        with balancing(node, given, "sh"):
+            by_ipvs += stack.enter_context(talks(given.lines))
+            found = antctl(node)
+            assert (found["runs"], found["ipvs"]) == (True, True)
+            assert min(found[key] for key in ("virtualServers", "ipvsAddresses", "ipSets", "chains")) > 0
+            turn(node, given, proxy_all=True)
+            assert broken(by_ipvs, b"beside proxyAll") == []
+            until_greeted(given.lines)
+            by_ipvs += stack.enter_context(talks(given.lines))
+        found = antctl(node, "--clean")
+        left = ("runs", "ipvs", "virtualServers", "ipvsAddresses", "ipSets", "chains", "tables")
+        assert not any(found[key] for key in left), found
+        assert broken(by_ipvs, b"by connection tracking") == []
+        assert found["heldAddresses"] == len(given.cluster_ips) + len(EXTERNAL)
+        until_greeted(given.lines)
+        by_switch = stack.enter_context(talks(given.lines))
+        for version, zone in ZONES.items():
+            tracked = node.run("ovs-appctl", "dpctl/dump-conntrack", f"zone={zone}")
+            for ip in (*given.cluster_ips, EXTERNAL[version]):
+                assert ip_address(ip).version != version or f"dst={ip},sport=" in tracked
+        assert broken([*by_ipvs, *by_switch], b"beside new ones") == []
+    node.wait_for("no held address", lambda: held_address.TABLE not in node.run("nft", "list", "tables"))
+    assert held_address.DEVICE not in node.run("ip", "link")
 
 
-def _servers(node: KernelNode) -> set[tuple[str, int]]:
-    return {(one.ip, one.port) for one in parse(node.run("cat", "/proc/net/ip_vs"))}
+def and_back(node: KernelNode, given: Given) -> None:
+    with talks(given.lines) as by_switch:
+        assert antctl(node, "--keep")["keptRoutes"] >= len(given.cluster_ips) + len(EXTERNAL)
+        with balancing(node, given, "lc"):
+            assert broken(by_switch, b"beside kube-proxy") == []
+            with talks(given.lines) as beside:
+                turn(node, given, proxy_all=False)
+                assert broken([*by_switch, *beside], b"without proxyAll") == []
+                until_greeted(given.lines)
+                assert broken([*by_switch, *beside], b"beside new ones") == []
+            for one in by_switch:
+                one.close()
+            node.wait_for("no kept route", lambda: kept_route.TABLE not in node.run("nft", "list", "tables"))
+            assert not node.run("ip", "route", "show", "table", str(kept_route.ROUTES))
+            until_greeted(given.lines)
 
 
-def _turn(node: KernelNode, cluster_ips: dict[int, str], *, proxy_all: bool) -> None:
-    """Start the agent with this in its configuration, and wait until it is in effect."""
-    node.kill_agent()
-    node.start_agent(antreaProxy={"proxyAll": proxy_all})
+@contextmanager
+def balancing(node: KernelNode, given: Given, scheduler: str) -> Iterator[None]:
+    """kube-proxy, once IPVS has all virtual servers by this scheduler, and whoever asks anew is answered."""
+
+    def balanced() -> bool:
+        table = node.run("cat", "/proc/net/ip_vs")
+        kinds = {(scheduler, ""), (scheduler, "persistent")}
+        return {*SCHEDULED.findall(table)} == kinds and {*parse(table)} >= given.servers
+
+    with kube_proxy(node, ipvs={"scheduler": scheduler}):
+        node.wait_for(f"virtual servers of {scheduler}", balanced)
+        until_greeted(given.lines)
+        say(f"virtual servers of {scheduler}")
+        yield
+
+
+def turn(node: KernelNode, given: Given, *, proxy_all: bool) -> None:
+    """Start the agent with this in its configuration, and wait until it is in effect: routes may stay for connections."""
+    node.restart_agent(antreaProxy={"proxyAll": proxy_all})
 
     def is_in_effect() -> bool:
+        serves = "set node-port-ip" in node.run("nft", "list", "table", "inet", "antrea")
         routes = node.run("ip", "-4", "route") + node.run("ip", "-6", "route")
-        return all((f"{ip} via" in routes) == proxy_all for ip in cluster_ips.values())
+        return serves == proxy_all and (
+            not proxy_all or all(f"{ip} via" in routes for ip in given.cluster_ips)
+        )
 
-    node.wait_for(f"routes to Services: {proxy_all}", is_in_effect)
+    node.wait_for(f"proxyAll: {proxy_all}", is_in_effect)
+    say(f"proxyAll: {proxy_all}")
 
 
-def _looked(node: KernelNode, what: str) -> dict[str, Any]:
-    """What `antctl kube-proxy node` prints."""
-    found: dict[str, Any] = json.loads(node.run(sys.executable, "-c", COMMAND, what, seconds=PATIENCE * 3))
+def antctl(node: KernelNode, *act: str) -> dict[str, Any]:
+    """What `antctl kube-proxy node` prints in the agent's container."""
+    about = (
+        f"NODE_NAME={node.name}",
+        "POD_NAMESPACE=kube-system",
+        f"POD_NAME=antrea-agent-{node.name}",
+        f"KUBERNETES_SERVICE_HOST={API_SERVER}",
+        "KUBERNETES_SERVICE_PORT=6443",
+    )
+    program = (sys.executable, "-m", "antrea.antctl.main", "kube-proxy", "node")
+    found: dict[str, Any] = json.loads(node.run("env", *about, *program, *act, seconds=5 * PATIENCE))
+    say(f"antctl kube-proxy node {' '.join(act)}")
     return found
