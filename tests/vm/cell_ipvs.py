@@ -7,8 +7,16 @@ import struct
 import sys
 from ipaddress import ip_address
 
+import pytest
+
 from antrea.lab.process import run
-from antrea.outside.netlink.ipvs import PROTOCOLS, VirtualServer, delete_virtual_servers, virtual_servers
+from antrea.outside.netlink.ipvs import (
+    PROTOCOLS,
+    TABLE,
+    VirtualServer,
+    delete_virtual_servers,
+    virtual_servers,
+)
 from antrea.outside.netlink.message import ASK, Request, attribute, attributes, string
 from antrea.outside.netlink.socket import Rtnl
 
@@ -22,11 +30,14 @@ OTHER = VirtualServer("TCP", "192.0.2.1", 30080)
 _GENERIC, _CONTROL = 16, 0x10
 
 
-def test_virtual_servers_are_deleted_and_others_stay() -> None:
-    run(["modprobe", "-a", "ip_vs", "ip_vs_rr"])
+@pytest.mark.parametrize("scheduler", ["rr", "lc", "sh"])
+def test_virtual_servers_are_deleted_and_others_stay(scheduler: str) -> None:
+    """Of each scheduler that kube-proxy is commonly given, with affinity of clients too."""
+    run(["modprobe", "-a", "ip_vs", f"ip_vs_{scheduler}"])
     assert virtual_servers() == []
     for server in (*SERVERS, OTHER):
-        _add(server)
+        _add(server, scheduler, persistent=server.port == 443)
+    assert TABLE.read_text().count(f" {scheduler} ") == len(SERVERS) + 1
     try:
         assert set(virtual_servers()) == {*SERVERS, OTHER}
         delete_virtual_servers(SERVERS)
@@ -35,7 +46,7 @@ def test_virtual_servers_are_deleted_and_others_stay() -> None:
         delete_virtual_servers(virtual_servers())
 
 
-def _add(server: VirtualServer) -> None:
+def _add(server: VirtualServer, scheduler: str, *, persistent: bool) -> None:
     """As ipvsadm -A does (linux/ip_vs.h); this machine has no such program."""
     ip = ip_address(server.ip)
     family, bits = (socket.AF_INET, 0xFFFFFFFF) if ip.version == 4 else (socket.AF_INET6, 128)
@@ -43,8 +54,8 @@ def _add(server: VirtualServer) -> None:
         2, struct.pack("=H", PROTOCOLS[server.protocol])
     )
     body += attribute(3, ip.packed.ljust(16, b"\0")) + attribute(4, server.port.to_bytes(2, "big"))
-    body += string(6, "rr") + attribute(7, struct.pack("=II", 0, 0xFFFFFFFF))
-    body += attribute(8, struct.pack("=I", 0)) + attribute(9, struct.pack("=I", bits))
+    body += string(6, scheduler) + attribute(7, struct.pack("=II", int(persistent), 0xFFFFFFFF))
+    body += attribute(8, struct.pack("=I", 10800 * persistent)) + attribute(9, struct.pack("=I", bits))
     with Rtnl(_GENERIC) as kernel:
         (about,) = kernel.ask(Request(_CONTROL, ASK, struct.pack("=BBH", 3, 1, 0) + string(2, "IPVS")))
         number = int.from_bytes(attributes(about.body[4:])[1], sys.byteorder)
