@@ -18,6 +18,8 @@ class Link(msgspec.Struct, frozen=True):
     up: bool = True
     mac: str = ""
     """Empty: any."""
+    whole_checksums: bool = False
+    """Whether what is sent has whole checksums: transmit checksum offload is turned off."""
     category: int = 0
 
     rank: ClassVar[int] = Rank.RECEIVES

@@ -165,6 +165,12 @@ async def test_a_drop_takes_only_ours_and_dropping_again_is_fine(node: Namespace
     await sink.apply((), ENTRIES)
 
 
+async def test_a_link_that_is_to_send_whole_checksums_leaves_none_to_a_card(node: Namespaces) -> None:
+    assert "tx-checksumming: on" in node.sh("ethtool -k gw0")
+    await NetlinkSink().apply((Link("gw0", 1400, whole_checksums=True),), ())
+    assert "tx-checksumming: off" in node.sh("ethtool -k gw0")
+
+
 async def test_the_kernels_no_names_the_entries_and_spares_the_others(node: Namespaces) -> None:
     bad = (
         Route(dst="10.244.3.0/24", dev="gw0", via="192.168.7.7"),

@@ -43,7 +43,9 @@ def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | S
     """The gateway is up, has the first address of each Pod CIDR, and the host forwards."""
     config = facts.need(AgentConfig)
     facts.need(OvsPort, config.host_gateway)
-    yield Link(config.host_gateway, node.mtu)
+    # OVS 3.1's userspace datapath translates UDP of IPv6 whose checksum is left to a card to one with a wrong checksum
+    whole = config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload
+    yield Link(config.host_gateway, node.mtu, whole_checksums=whole)
     for cidr in node.pod_cidrs:
         yield Address(config.host_gateway, gateway_address(cidr))
         if is_ipv6(cidr):

@@ -24,6 +24,7 @@ from antrea.host.sysctl import Sysctl
 from antrea.outside.netlink import device_message
 from antrea.outside.netlink import host_message as message
 from antrea.outside.netlink.message import IFF_UP, get_addresses, get_link
+from antrea.outside.netlink.pod_veth import turn_off_checksums
 from antrea.outside.netlink.socket import Rtnl
 
 _GONE = {errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL}
@@ -45,6 +46,8 @@ def put_link(kernel: Rtnl, link: Link) -> None:
     up = link.up if bool(now.flags & IFF_UP) != link.up else None
     if mtu or mac or up is not None:
         kernel.ask(message.set_device(now.index, up=up, mtu=mtu, mac=mac))
+    if link.whole_checksums:
+        turn_off_checksums(link.name)
 
 
 def put_dummy(kernel: Rtnl, dummy: Dummy) -> None:

@@ -1,6 +1,7 @@
 """What the host gets: gateway, forwarding, source translation, and the card that userspace OVS owns."""
 
 import msgspec
+import pytest
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
@@ -49,6 +50,19 @@ def test_the_gateway_has_the_first_address_of_each_pod_cidr_and_the_host_forward
         Sysctl("net/ipv6/conf/all/forwarding", "1"),
         Sysctl("net/ipv4/conf/antrea-gw0/arp_announce", "1"),
     }
+
+
+@pytest.mark.parametrize(
+    ("config", "whole"),
+    [
+        (AgentConfig(), False),
+        (AgentConfig(ovs_datapath_type="netdev"), True),
+        (AgentConfig(disable_tx_checksum_offload=True), True),
+    ],
+    ids=["system", "netdev", "disableTXChecksumOffload"],
+)
+def test_the_gateway_leaves_no_checksum_to_the_userspace_datapath(config: AgentConfig, whole: bool) -> None:
+    assert Link("antrea-gw0", 1400, whole_checksums=whole) in wanted(config, Link)
 
 
 def test_routes_lead_to_peers_through_their_gateways_and_the_card_keeps_its_own() -> None:
