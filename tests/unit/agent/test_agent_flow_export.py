@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -53,8 +54,14 @@ def test_metrics_that_dashboards_expect_are_0_while_the_gate_is_off() -> None:
 
 
 async def test_polls_come_at_a_fixed_rate_whatever_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records have whole seconds: the rate of polls that drift is wrong by a second now and then."""
+    """Records have whole seconds: the rate of polls that drift is wrong by a second now and then.
+
+    Polls that drift are never nearer than what one takes and a period; on a busy machine some others are not, either.
+    """
     begun: list[float] = []
+
+    def nearest() -> float:
+        return min((later - earlier for earlier, later in itertools.pairwise(begun)), default=math.inf)
 
     async def look(_: FlowExportPart) -> None:
         begun.append(time.monotonic())
@@ -65,11 +72,10 @@ async def test_polls_come_at_a_fixed_rate_whatever_they_take(monkeypatch: pytest
     monkeypatch.setattr(FlowExportPart, "_look", look)
     polling = asyncio.create_task(found._poll())
     async with asyncio.timeout(20):
-        while len(begun) < 6:  # noqa: ASYNC110 (time)
+        while nearest() >= 0.25:  # noqa: ASYNC110 (time)
             await asyncio.sleep(0.01)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
-    assert min(later - earlier for earlier, later in itertools.pairwise(begun)) < 0.25
 
 
 def test_a_poll_that_takes_longer_than_a_period_is_followed_by_a_pause() -> None:
