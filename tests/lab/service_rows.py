@@ -37,7 +37,8 @@ class End(NamedTuple):
 class Row(NamedTuple):
     """A Service and who gets which answers: (who, where) -> names of Pods, REFUSED or SILENT.
 
-    `who` is a node, `outside`, or a Pod; `where` is cluster, second, external, balanced, or the node whose NodePort is asked.
+    `who` is a node, `outside`, or a Pod; `where` is cluster, second, unserved (a port of the ClusterIP that no Service has),
+    external, balanced, or the node whose NodePort is asked.
     """
 
     name: str
@@ -52,6 +53,12 @@ class Row(NamedTuple):
     ipv6: bool = False
 
     @property
+    def protocol(self) -> str:
+        """Of its ports: TCP or UDP."""
+        ports = self.spec.get("ports", [{}])
+        return str(ports[0].get("protocol", "TCP"))
+
+    @property
     def plain_name(self) -> str:
         """The same in both families."""
         return self.name.removesuffix(SIX)
@@ -61,6 +68,7 @@ ALL = (End("a"), End("b"))
 NODE_PORT = {"type": "NodePort"}
 LOCAL = {"externalTrafficPolicy": "Local"}
 BALANCER = {"type": "LoadBalancer"}
+UDP = {"ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "UDP"}]}
 
 
 def balanced(number: int, **more: str) -> tuple[dict[str, str], ...]:
@@ -98,6 +106,13 @@ ROWS4 = (
         {("client", "cluster"): B, ("node-1", "cluster"): B}),
     Row("terminating", {}, (End("a", ready=False, terminating=True), End("b", ready=False, serving=False, terminating=True)),
         {("client", "cluster"): A, ("node-1", "cluster"): A}),
+    Row("udp-terminating", UDP, (End("a", ready=False, terminating=True), End("b", ready=False, serving=False, terminating=True)),
+        {("client", "cluster"): A, ("node-1", "cluster"): A, ("node-2", "cluster"): A}),
+    Row("udp-none", UDP | NODE_PORT, (),
+        {("client", "cluster"): REFUSED, ("node-1", "cluster"): REFUSED, ("outside", "node-1"): REFUSED}),
+    Row("asked-from-outside", {}, ALL, {("outside", "cluster"): BOTH, ("outside", "unserved"): REFUSED}),
+    Row("unserved-port", {}, ALL, {("client", "unserved"): REFUSED, ("node-1", "unserved"): REFUSED}),
+    Row("udp-unserved-port", UDP, ALL, {("client", "unserved"): REFUSED, ("node-1", "unserved"): REFUSED}),
     Row("unready", {}, (End("a", ready=False, serving=False),),
         {("client", "cluster"): REFUSED, ("node-1", "cluster"): REFUSED}),
     Row("external-ip", {"externalIPs": ["198.51.100.10"]}, ALL,
@@ -165,14 +180,19 @@ def in_ipv6(row: Row) -> Row:
 
 
 ROWS = (*ROWS4, *map(in_ipv6, ROWS4))
-OTHERWISE: dict[str, dict[tuple[str, str], frozenset[str] | str]] = {
-    "internal-local-none": {
-        ("client", "cluster"): REFUSED,
-        ("node-1", "cluster"): REFUSED,
-        ("node-2", "cluster"): B,
-    }
+NOWHERE: dict[tuple[str, str], frozenset[str] | str] = {
+    (who, "unserved"): UNSERVED for who in ("client", "node-1")
 }
-"""Answers of AntreaProxy where upstream has decided otherwise than kube-proxy: a client that gets nothing is told at once."""
+OTHERWISE: dict[str, dict[str, dict[tuple[str, str], frozenset[str] | str]]] = {
+    "antrea": {"internal-local-none": {("client", "cluster"): REFUSED, ("node-1", "cluster"): REFUSED}},
+    "iptables": {
+        "asked-from-outside": {("outside", "unserved"): UNSERVED},
+        "unserved-port": NOWHERE,
+        "udp-unserved-port": NOWHERE,
+    },
+}
+"""By side. Upstream has decided that a client of AntreaProxy that gets nothing is told at once; in mode iptables kube-proxy
+has no rule for a port that no Service has."""
 
 
 def service(row: Row) -> dict[str, Any]:
@@ -200,6 +220,6 @@ def slice_of(row: Row, end: End, pods: Mapping[str, str]) -> dict[str, Any]:
             "labels": {"kubernetes.io/service-name": row.name},
         },
         "addressType": "IPv6" if row.ipv6 else "IPv4",
-        "ports": [{"name": name, "port": PORTS[end.pod], "protocol": "TCP"} for name in names],
+        "ports": [{"name": name, "port": PORTS[end.pod], "protocol": row.protocol} for name in names],
         "endpoints": [found],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +35,8 @@ SIDES = {
 }
 """By who serves."""
 TRIES, SECONDS = 14, 2
+CLUSTER_PORTS = {"cluster": 80, "second": 81, "unserved": 83}
+"""At a ClusterIP; the last is no Service's."""
 ZONE = "topology.kubernetes.io/zone"
 SERVER = """
 apiVersion: v1
@@ -52,6 +55,19 @@ spec:
     readinessProbe: {tcpSocket: {port: PROBED}, periodSeconds: 1}
 ---
 """
+UDP_CLIENT = f"""
+import errno, socket, sys
+ip = sys.argv[1].strip("[]")
+with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM) as client:
+    client.settimeout(float(sys.argv[3]))
+    client.connect((ip, int(sys.argv[2])))
+    try:
+        client.send(b"hostname")
+        print(client.recv(99).decode(), end="")
+    except OSError as no:
+        print({REFUSED!r} if no.errno in (errno.ECONNREFUSED, errno.EPERM) else {SILENT!r}, end="")
+"""
+"""A rule of the sender's own host that rejects is EPERM to who sends."""
 LABELS = {"a": "server", "b": "server"}
 """Of Pods that have another one than their name."""
 
@@ -69,8 +85,8 @@ class World(NamedTuple):
     def place(self, row: Row, where: str) -> str:
         """Address and port."""
         spec = self.specs[row.name]
-        if where in ("cluster", "second"):
-            return target(spec["clusterIP"], 81 if where == "second" else 80)
+        if where in CLUSTER_PORTS:
+            return target(spec["clusterIP"], CLUSTER_PORTS[where])
         if where == "external":
             return target(spec["externalIPs"][0], 80)
         if where == "balanced":
@@ -90,19 +106,28 @@ class World(NamedTuple):
             return [*pod_namespace(self.lab, PLACES.get(who, "node-1"), self.pods[who]), *words]
         return cluster.enter(self.lab, who, words)
 
-    def once(self, who: str, target: str) -> str:
+    def once(self, who: str, target: str, *, udp: bool = False) -> str:
         """A Pod's name, REFUSED or SILENT."""
+        if udp:
+            client = [sys.executable, "-c", UDP_CLIENT, *target.rsplit(":", 1), str(SECONDS)]
+            return subprocess.run(self.network(who, client), stdout=-1, text=True, check=True).stdout
         words = ["curl", "-sS", "-g", "--max-time", str(SECONDS), f"http://{target}/hostname"]
         done = subprocess.run(self.inside(who, words), capture_output=True, text=True, check=False)
         return done.stdout or (REFUSED if done.returncode == 7 else SILENT)
 
-    def asked(self, who: str, target: str) -> frozenset[str] | str:
+    def network(self, who: str, words: list[str]) -> list[str]:
+        """The command, with files of this machine, in the network of a Pod or a machine."""
+        if who in self.pods:
+            return self.inside(who, words)
+        return namespace.inside(namespace.path(self.lab.record, who), words)
+
+    def asked(self, who: str, target: str, *, udp: bool = False) -> frozenset[str] | str:
         """What comes of several connections: names, or what is the same of all."""
-        first = self.once(who, target)
+        first = self.once(who, target, udp=udp)
         if first in (REFUSED, SILENT):
             return first
         with ThreadPoolExecutor(4) as pool:
-            return frozenset(pool.map(lambda _: self.once(who, target), range(TRIES))) | {first}
+            return frozenset(pool.map(lambda _: self.once(who, target, udp=udp), range(TRIES))) | {first}
 
 
 def target(ip: str, port: int) -> str:
@@ -132,7 +157,13 @@ def serving(side: str) -> Iterator[World]:
                 words = ("patch", "service", row.name, "--subresource=status", "--type=merge", "-p", given)
                 lab.api.kubectl(*words)
         listed = lab.api.items("/api/v1/namespaces/default/services")
-        yield World(side, lab, pods, pods6, {one["metadata"]["name"]: one["spec"] for one in listed})
+        specs = {one["metadata"]["name"]: one["spec"] for one in listed}
+        for row in ROWS:
+            if ("outside", "cluster") in row.answers:
+                way = f"via {first.address('eth0', 6 if row.ipv6 else 4)}"
+                route = f"ip route replace {specs[row.name]['clusterIP']} {way}"
+                namespace.script(lab.record, gateway, [route])
+        yield World(side, lab, pods, pods6, specs)
 
 
 @contextmanager

@@ -10,10 +10,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from service_rows import OTHERWISE, REFUSED, ROWS, SILENT, SIX, UNSERVED, A, B, End, Row, slice_of
+from service_rows import (
+    NODE_PORT,
+    OTHERWISE,
+    REFUSED,
+    ROWS,
+    SILENT,
+    SIX,
+    UDP,
+    UNSERVED,
+    A,
+    B,
+    End,
+    Row,
+    slice_of,
+)
 from service_world import SIDES, World, serving
 
-from antrea.lab import namespace
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
@@ -56,9 +69,13 @@ def fits(found: Collection[str] | None, wanted: Collection[str]) -> bool:
     return found in (REFUSED, SILENT) if wanted == UNSERVED else found == wanted
 
 
+def answered(world: World, row: Row, who: str, where: str) -> frozenset[str] | str:
+    return world.asked(who, world.place(row, where), udp=row.protocol == "UDP")
+
+
 def wanted_by(world: World, row: Row) -> Answers:
     """What a row is about, as the proxy of this lab answers."""
-    return OTHERWISE.get(row.plain_name, row.answers) if world.side == "antrea" else row.answers
+    return row.answers | OTHERWISE.get(world.side, {}).get(row.plain_name, {})
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +83,7 @@ def first(world: World) -> dict[str, Answers]:
     """First answers of all rows, by name, at once: most of the time goes by in waiting for those that are silent."""
     asked = [(row, *end) for row in ROWS for end in wanted_by(world, row)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(lambda one: world.asked(one[1], world.place(one[0], one[2])), asked)
+        answers = pool.map(lambda one: answered(world, *one), asked)
         found: dict[str, Answers] = {row.name: {} for row in ROWS}
         for (row, *end), answer in zip(asked, answers, strict=True):
             found[row.name][end[0], end[1]] = answer
@@ -81,7 +98,7 @@ def test_a_service_is_answered_as_its_row_says(world: World, first: dict[str, An
     def same() -> bool:
         for (who, where), wanted in wanted_of.items():
             if not fits(found.get((who, where)), wanted):
-                found[who, where] = world.asked(who, world.place(row, where))
+                found[who, where] = answered(world, row, who, where)
         return all(fits(found[asked], wanted) for asked, wanted in wanted_of.items())
 
     try:
@@ -126,10 +143,9 @@ def test_a_client_stays_with_its_endpoint_for_the_seconds_of_the_service(
 def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: str, six: bool) -> None:
     """It goes on from the same port, so that connection tracking would send it to the one that is gone."""
     api = world.lab.api
-    row = Row(f"udp-{who}{SIX if six else ''}", {}, (End("a"), End("b")), {}, ipv6=six)
-    first, second = (udp_slice(world.slice(row, end)) for end in row.ends)
-    port = {"name": "http", "port": 80, "protocol": "UDP"}
-    spec = {"type": "NodePort", "ports": [port], "ipFamilies": ["IPv6" if six else "IPv4"]}
+    row = Row(f"udp-{who}{SIX if six else ''}", UDP, (End("a"), End("b")), {}, ipv6=six)
+    first, second = (world.slice(row, end) for end in row.ends)
+    spec = {**NODE_PORT, **UDP, "ipFamilies": ["IPv6" if six else "IPv4"]}
     api.apply(
         json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": row.name}, "spec": spec})
     )
@@ -138,11 +154,7 @@ def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: s
     inside = who != "outside"
     outer = (world.node("node-1", ipv6=six), made["ports"][0]["nodePort"])
     ip, number = (made["clusterIP"], 80) if inside else outer
-    words = [sys.executable, "-c", UDP_CLIENT, ip, str(number)]
-    if who in world.pods:
-        words = world.inside(who, words)
-    else:  # the files of a Node are others
-        words = namespace.inside(namespace.path(world.lab.record, who), words)
+    words = world.network(who, [sys.executable, "-c", UDP_CLIENT, ip, str(number)])
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
         try:
             assert client.stdout is not None
@@ -153,10 +165,6 @@ def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: s
         finally:
             client.kill()
             api.kubectl("delete", "service", row.name, "--wait=false")
-
-
-def udp_slice(one: dict[str, Any]) -> dict[str, Any]:
-    return one | {"ports": [port | {"protocol": "UDP"} for port in one["ports"]]}
 
 
 def told(world: World, url: str) -> tuple[str, Any]:
