@@ -12,7 +12,7 @@ import os
 import socket
 import statistics
 import subprocess
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -54,8 +54,11 @@ CLUSTER_IPS = {
     ("kube_proxy", "across_nodes"): "10.96.7.4",
 }
 """By who serves the Service, and figure."""
-RULES = {"nftables": "nft list map ip kube-proxy service-ips", "iptables": "iptables-save -t nat"}
-"""By mode of kube-proxy: what prints them. kube-proxy removes those of the other as it starts."""
+MODES = ("nftables", "iptables")
+TABLES = [
+    f"{family} {name}" for family in ("ip", "ip6") for name in ("kube-proxy", "nat", "filter", "mangle")
+]
+"""Of kube-proxy, in either mode."""
 PROGRAM = Path("/run/connections")
 ZONE = 65520
 
@@ -96,7 +99,7 @@ def test_connections_a_second_beside_kube_proxy(kernel: KernelLab) -> None:
                 made = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
                 kubectl("create", "-f", "-", "-o", "name", stdin=made)
             stand = count
-            for mode in RULES:
+            for mode in MODES:
                 missed += show_figures(mode, count, beside_kube_proxy(node, kernel, mode, ip_of(count - 1)))
     assert not missed, "more instructions than with kube-proxy"
 
@@ -104,11 +107,12 @@ def test_connections_a_second_beside_kube_proxy(kernel: KernelLab) -> None:
 def beside_kube_proxy(node: KernelNode, kernel: KernelLab, mode: str, last: str) -> Figures:
     """Both sides by turns, once both have all Services up to the `last` ClusterIP, and all are answered by whom they shall be."""
     found: Figures = {}
+    node.run("sh", "-c", "; ".join(f"nft delete table {table}" for table in TABLES) + "; true", seconds=600)
     with kube_proxy(node, mode):
-        node.wait_for(f"{last} in mode {mode}", partial(has_rule, node, mode, last), seconds=1800)
         node.wait_for(f"flow to {last}", partial(has_flow, node, last), seconds=1800)
+        node.wait_for(f"{last} from the Node", partial(answers, kernel.netns(node.name), last), seconds=3600)
         for ip in CLUSTER_IPS.values():
-            node.wait_for(f"{ip} in mode {mode}", partial(answers, kernel, ip), seconds=600)
+            node.wait_for(f"{ip} in mode {mode}", partial(answers, kernel.netns("client"), ip), seconds=600)
         for (side, _), ip in CLUSTER_IPS.items():
             assert translated_by_switch(kernel, node, ip) == (side == "antrea")
     # kube-proxy has ended, which takes nothing from the kernel, and so do agents what they need not do for packets
@@ -138,12 +142,6 @@ def rate(kernel: KernelLab, ip: str) -> Rate:
     before, after = ([float(word) for word in line.split()] for line in shown.splitlines())
     seconds, instructions = (end - begin for begin, end in zip(before, after, strict=True))
     return Rate(CONNECTIONS / seconds, CONNECTIONS / instructions * 1e9)
-
-
-def has_rule(node: KernelNode, mode: str, ip: str) -> bool:
-    words = node.words(*RULES[mode].split())
-    shown = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE * 5).stdout
-    return f"{ip} " in shown or f"{ip}/32 " in shown
 
 
 def has_flow(node: KernelNode, ip: str) -> bool:
@@ -176,9 +174,12 @@ def show_figures(mode: str, count: int, found: Figures) -> list[str]:
     return missed
 
 
-def answers(kernel: KernelLab, ip: str) -> bool:
-    words = kernel.pods["client"].words(PROGRAM, "client", ip, "80", "1")
-    return subprocess.run(words, capture_output=True, check=False, timeout=3 * PATIENCE).returncode == 0
+def answers(client: Path, ip: str) -> bool:
+    """By a connection of its own each time: one that begins before all rules stand goes on without them."""
+    words = ["nsenter", f"--net={client}", "--", str(PROGRAM), "client", ip, "80", "1"]
+    with suppress(subprocess.TimeoutExpired):
+        return subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE).returncode == 0
+    return False
 
 
 @contextmanager
@@ -208,13 +209,15 @@ def ip_of(number: int) -> str:
 
 
 def objects(kernel: KernelLab, first: int, end: int) -> Sequence[dict[str, Any]]:
-    """A Service and its EndpointSlice for each of these numbers; the first of all are those of CLUSTER_IPS."""
+    """A Service and its EndpointSlice for each of these numbers; the first of all are those of CLUSTER_IPS.
+
+    The last of all answers, too, and Nodes ask it to find out whether kube-proxy has them all.
+    """
     known = [(kernel.addresses(TARGETS[figure])[4], PORTS[side]) for side, figure in CLUSTER_IPS]
+    real = dict(enumerate(known)) | {count - 1: known[0] for count in COUNTS}
     found: list[dict[str, Any]] = []
     for number in range(first, end):
-        endpoint, port = (
-            known[number] if number < len(known) else (f"10.244.9.{number & 127}", PORTS["antrea"])
-        )
+        endpoint, port = real.get(number, (f"10.244.9.{number & 127}", PORTS["antrea"]))
         meta = {"name": name_of(number), "namespace": "default"}
         spec = {"clusterIP": ip_of(number), "ports": [{"name": "x", "port": 80, "targetPort": port}]}
         found.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})

@@ -101,7 +101,7 @@ def service(
 
 @contextmanager
 def kube_proxy(node: KernelNode, mode: str = "ipvs", **more: Any) -> Iterator[None]:
-    """The real one, with these fields of its configuration on top."""
+    """The real one, with these fields of its configuration on top; an AssertionError if it has ended by itself."""
     place = node.root / "run/kube-proxy"
     place.mkdir(exist_ok=True)
     config = node_files.kube_proxy(TOPOLOGY, node.name, mode) | more
@@ -112,8 +112,9 @@ def kube_proxy(node: KernelNode, mode: str = "ipvs", **more: Any) -> Iterator[No
     with (place / "log").open("ab") as log, subprocess.Popen(words, stdout=log, stderr=log) as running:
         try:
             yield
+            assert running.poll() is None, "kube-proxy has ended"
         except Exception as why:
-            why.add_note((place / "log").read_text()[-4000:])
+            why.add_note(f"kube-proxy's status: {running.poll()}\n" + (place / "log").read_text()[-4000:])
             raise
         finally:
             running.kill()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import image_switch
 import pytest
@@ -19,7 +19,7 @@ from antrea.lab.process import tail
 from antrea.lab.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
@@ -33,6 +33,8 @@ OWN_BOOT = {
 """Seconds of cells that start kube-proxy and agents in ways that others do not expect."""
 COUNTED = "cell_connections.py"
 """Asks how many instructions the machine has executed. That they are counted makes it slower."""
+MEMORY = "7G"
+"""Of the same: two agents and kube-proxy have 10,000 Services, if it is asked for so many."""
 FILES = {path for path in Path(__file__).parent.glob("cell_*.py") if path.name not in OWN_BOOT}
 CELLS = sorted(FILES, key=lambda path: (path.name != ALONE, path))
 WIDE_ALONE = (ALONE, "cell_agent_kill.py", "cell_traffic_control.py")
@@ -89,8 +91,8 @@ def test_the_cell_passes_in_a_boot_of_its_own(stock: vm.Kernel, served: tuple[Pa
     artifacts.binaries(print)
     # the boot is in the time of the first test, and may take ten minutes of it
     words = [*PYTEST, f"--timeout={OWN_BOOT[cell]}", "-rP", str(Path(__file__).with_name(cell))]
-    options = counting(served[0]) if cell == COUNTED else ()
-    status, _ = booted(stock, served, words, timeout=OWN_BOOT[cell], options=options)
+    more: dict[str, Any] = {"options": counting(served[0]), "memory": MEMORY} if cell == COUNTED else {}
+    status, _ = booted(stock, served, words, timeout=OWN_BOOT[cell], **more)
     assert status == 0
 
 
@@ -107,15 +109,15 @@ def booted(
     words: list[str],
     *,
     timeout: float,
-    options: Iterable[str] = (),
+    **more: Any,
 ) -> tuple[int, str]:
-    """Exit status and text of the command, beside the cluster's API server. The options are QEMU's."""
+    """Exit status and text of the command, beside the cluster's API server. The rest is for `vm.run`."""
     directory, home = served
     same = [f"{k}={v}" for k, v in os.environ.items() if k.startswith(HANDED_ON)]
     same += [f"PYTHONPATH={Path(antrea.__path__[0]).parent}"]
     settings = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}"]
     settings += [f"PATH={image_switch.first_in_path()}:{vm.PATH}"]
-    status, console = vm.run(stock, ["env", *settings, *words], timeout=timeout, netns=home, options=options)
+    status, console = vm.run(stock, ["env", *settings, *words], timeout=timeout, netns=home, **more)
     print(console[-12000:])
     if "failed" in console:
         print(tail(directory / f"logs/{vm_cluster.CONTROLLER}.log"))
