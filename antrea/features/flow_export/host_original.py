@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.facts.node import LocalAddress
 from antrea.features.flow_export.connection import ENDED
+from antrea.features.flow_export.port_local import PROTOCOLS
 from antrea.openflow.fields import CONN_SOURCE_CT_MARK, FROM_GATEWAY_CT_MARK, SERVICE
 from antrea.openflow.tracked_connection import HostOriginal
 
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
     from antrea.openflow.tracked_connection import Key, TrackedConnection
 
 _MARKS: Final = CONN_SOURCE_CT_MARK.mask | SERVICE.mask
-_PROTOCOLS: Final = (6, 17, 132)
-"""Protocols of connections that are led on by their port."""
 
 
 def is_from_host(found: TrackedConnection) -> bool:
     """Whether it came from the host, to the address of its destination: no Service of the switch has translated it."""
-    return found.mark & _MARKS == FROM_GATEWAY_CT_MARK.value and found.key[0] in _PROTOCOLS
+    return found.mark & _MARKS == FROM_GATEWAY_CT_MARK.value and found.key[0] in PROTOCOLS
 
 
 class HostOriginals:

@@ -6,7 +6,7 @@ parity: pkg/agent/flowexporter/connections/connections.go, pkg/agent/flowexporte
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from antrea.apis.flow import POLICY_TYPES, FlowRecord, FlowType, RuleAction
 from antrea.facts.egress import EgressOwner
@@ -15,7 +15,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
 from antrea.features.egress.agent.multi_address import egresses_of
-from antrea.features.flow_export.port_local import add_held_port, held_port
+from antrea.features.flow_export.port_local import PROTOCOLS, add_held_port, held_port
 from antrea.features.flow_export.translated_source import is_translated
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.openflow.tracked_connection import HostOriginal, TrackedConnection
-
-_PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
 
 
 class PodNetworks:
@@ -189,7 +187,7 @@ def _add_node_port(facts: Facts, record: FlowRecord, ip: str, port: int) -> None
 def _add_if_served(
     record: FlowRecord, service: Service, ports: Iterable[tuple[str, int]], ip: str, port: int
 ) -> None:
-    asked = _PROTOCOLS.get(record.protocol_identifier, ""), port
+    asked = PROTOCOLS.get(record.protocol_identifier, ""), port
     names = dict(zip(ports, service.port_names, strict=False))
     if asked in names:
         record.destination_service_port_name = f"{service.key}:{names[asked]}"

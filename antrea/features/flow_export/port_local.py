@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
     from antrea.engine import Facts
 
-_PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
+PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
+"""Those that have ports, by number."""
 
 
 def held_port(facts: Facts, record: FlowRecord) -> int:
     """The Node's port that leads to where a connection from outside goes; 0: none does."""
     if record.flow_type != FlowType.FROM_EXTERNAL:
         return 0
-    protocol = _PROTOCOLS.get(record.protocol_identifier, "").lower()
+    protocol = PROTOCOLS.get(record.protocol_identifier, "").lower()
     port = record.destination_transport_port
     held = facts.get(HeldPort, request_key(_pod(record), port, protocol, ipv6=record.is_ipv6))
     return held.node_port if held else 0
@@ -31,7 +32,7 @@ def held_port(facts: Facts, record: FlowRecord) -> int:
 
 def add_held_port(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
     """Add that its client sent it to this address and port of the Node, and the Services of that port."""
-    pod, protocol = facts.get(PortLocalPod, _pod(record)), _PROTOCOLS[record.protocol_identifier]
+    pod, protocol = facts.get(PortLocalPod, _pod(record)), PROTOCOLS[record.protocol_identifier]
     names = leading(facts, pod, record.destination_transport_port, protocol) if pod else []
     service = facts.get(Service, names[0]) if len(names) == 1 else None
     record.destination_service_port_name, record.destination_service_port = "|".join(names), port
