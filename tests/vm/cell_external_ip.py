@@ -30,7 +30,7 @@ from kernel_services import (
     service,
     serving,
 )
-from vm_shape import API_SERVER, GATEWAYS, VLAN
+from vm_shape import GATEWAYS, VLAN
 
 from antrea.lab import namespace
 from antrea.lab.process import run, wait_for
@@ -177,15 +177,8 @@ def strict_arp_events(node: KernelNode) -> set[str]:
 
 def doctor(node: KernelNode) -> str:
     """What it finds about ARP in the agent's container of this Node."""
-    about = (
-        f"NODE_NAME={node.name}",
-        "POD_NAMESPACE=kube-system",
-        f"POD_NAME=antrea-agent-{node.name}",
-        f"KUBERNETES_SERVICE_HOST={API_SERVER}",
-        "KUBERNETES_SERVICE_PORT=6443",
-    )
     script = '"$0" -m antrea.antctl.main doctor -o json || true'  # findings are its exit status
-    found = json.loads(node.run("env", *about, "sh", "-c", script, sys.executable, seconds=PATIENCE))
+    found = json.loads(node.run("env", *node.pod_env, "sh", "-c", script, sys.executable, seconds=PATIENCE))
     return "".join(row["finding"] for row in found or () if row["check"] == "strict-arp")
 
 

@@ -17,7 +17,7 @@ from kernel_lab import OUTSIDE, realised, say
 from kernel_services import MODULES, Way, apply, kube_proxy, service
 from kernel_talk import Line, Talk, broken, conversing, talks, until_greeted
 from kernel_traffic import PATIENCE
-from vm_shape import API_SERVER, TWO
+from vm_shape import TWO
 
 from antrea.lab.process import run
 from antrea.outside.netlink import held_address, kept_route
@@ -198,14 +198,7 @@ def turn(node: KernelNode, given: Given, *, proxy_all: bool) -> None:
 
 def antctl(node: KernelNode, *act: str) -> dict[str, Any]:
     """What `antctl kube-proxy node` prints in the agent's container."""
-    about = (
-        f"NODE_NAME={node.name}",
-        "POD_NAMESPACE=kube-system",
-        f"POD_NAME=antrea-agent-{node.name}",
-        f"KUBERNETES_SERVICE_HOST={API_SERVER}",
-        "KUBERNETES_SERVICE_PORT=6443",
-    )
     program = (sys.executable, "-m", "antrea.antctl.main", "kube-proxy", "node")
-    found: dict[str, Any] = json.loads(node.run("env", *about, *program, *act, seconds=5 * PATIENCE))
+    found: dict[str, Any] = json.loads(node.run("env", *node.pod_env, *program, *act, seconds=5 * PATIENCE))
     say(f"antctl kube-proxy node {' '.join(act)}")
     return found

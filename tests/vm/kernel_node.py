@@ -102,18 +102,22 @@ class KernelNode:
         for process in containers:
             process.wait(timeout=60)
 
-    def start_agent(self, **config: Any) -> None:
-        """With these keys of antrea-agent.conf on top."""
-        (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(self._config | config))
-        env = [
+    @property
+    def pod_env(self) -> tuple[str, ...]:
+        """What a program of the agent's Pod has in its environment."""
+        return (
             f"NODE_NAME={self.name}",
             "POD_NAMESPACE=kube-system",
             f"POD_NAME=antrea-agent-{self.name}",  # which the API server does not have: it is deleted
             f"KUBERNETES_SERVICE_HOST={API_SERVER}",
             "KUBERNETES_SERVICE_PORT=6443",
-        ]
+        )
+
+    def start_agent(self, **config: Any) -> None:
+        """With these keys of antrea-agent.conf on top."""
+        (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(self._config | config))
         program = (sys.executable, Path(__file__).with_name("patient_agent.py"))
-        argv = self.words("env", *env, *program, "--config=/run/antrea/antrea-agent.conf")
+        argv = self.words("env", *self.pod_env, *program, "--config=/run/antrea/antrea-agent.conf")
         self._agent = self._popen(argv, log="agent")
 
     def kill_agent(self) -> None:
