@@ -85,7 +85,7 @@ def test_all_of_kube_proxy_goes_and_nothing_else(netns: Namespaces, tmp_path: Pa
     assert seen(host) == NONE
     before = rules(netns)
     netns.sh(KUBE_PROXY)
-    assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"], "complete": True}
+    assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"]}
     remove(host, GATEWAY)
     assert seen(host) == NONE
     left = rules(netns)
@@ -148,6 +148,15 @@ def test_kube_proxy_is_complete_when_its_chains_are_filled_in_all_families(
     assert not seen(host)["complete"]
     netns.sh(f"ip6tables {fill}")
     assert seen(host)["complete"]
+
+
+def test_kube_proxy_is_complete_when_its_tables_stand_in_all_families(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    host = Host(tmp_path)
+    for family, complete in (("ip6", False), ("ip", True)):
+        netns.sh(f"nft add table {family} kube-proxy")
+        assert seen(host)["complete"] is complete
 
 
 def test_an_ipset_that_another_program_uses_is_named_and_the_others_go(

@@ -63,7 +63,7 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
         "runs": PROCESS in host.processes(),
         "tables": [" ".join(place) for place in found.tables],
         "chains": len(found.chains),
-        "complete": is_complete(rows),
+        "complete": is_complete(rows, _families()),
         "held": sorted({f"{' '.join(one.place)} {one.chain} -> {one.target}" for one in found.held}),
         "legacy": _legacy_tables(),
         **ipvs.counts(ipvs.left()),
@@ -106,6 +106,11 @@ def switched(dumps: Iterable[str]) -> Iterator[Ends]:
 
 def _listed() -> list[Mapping[str, Any]]:
     return ruleset(run("nft", "-j", "list", "ruleset"))
+
+
+def _families() -> frozenset[str]:
+    """In which kube-proxy serves, however many the cluster has (v1.34 cmd/kube-proxy/app, platformCheckSupported)."""
+    return frozenset(("ip", "ip6") if Path("/proc/thread-self/net/if_inet6").exists() else ("ip",))
 
 
 def _legacy_tables() -> list[str]:

@@ -68,11 +68,14 @@ def leftover(listed: Iterable[Mapping[str, Any]]) -> Leftover:
     return Leftover(tables, goes, jumps, held)
 
 
-def is_complete(listed: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether kube-proxy has its rules: it makes chains of iptables first, and fills them once all else of a Service is there."""
+def is_complete(listed: Iterable[Mapping[str, Any]], families: frozenset[str]) -> bool:
+    """Whether kube-proxy has its rules: it makes chains of iptables first, and fills them once all else of a Service is there.
+
+    Tables of nftables are made in one transaction each, those of the Node's `families` (`ip`, `ip6`) independently of each other.
+    """
     rows = list(listed)
-    if leftover(rows).tables:
-        return True  # made in one transaction
+    if tables := leftover(rows).tables:
+        return families <= {family for family, _ in tables}
     made = {_place(row["chain"]) for row in rows if row.get("chain", {}).get("name") == FILLED_LAST}
     filled = {_place(row["rule"]) for row in rows if row.get("rule", {}).get("chain") == FILLED_LAST}
     return bool(made) and made <= filled
