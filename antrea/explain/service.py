@@ -104,6 +104,24 @@ def balanced(world: World, packet: Packet) -> Balanced | None:
     return Balanced(service, tuple(sorted({one.endpoint for one in chosen})), why)
 
 
+def why_unserved(world: World, packet: Packet) -> str:
+    """Why AntreaProxy rejects a packet that policies have let through: no Service has its port; empty: it does not.
+
+    Nodes route the addresses of Services to the switch where AntreaProxy serves them all, and only there.
+    """
+    end, port = packet.destination, packet.port
+    known = world.proxy is not None and world.proxy.all_addresses and packet.protocol in PORTED and port
+    if not known or packet.service or end.pod is not None or end.host or _asked(world, packet):
+        return ""
+    names = sorted(
+        f"{space}/{name}" for (space, name), one in world.services.items() if end.ip in world.proxied(one)
+    )
+    if not names:
+        return ""
+    whose = f"Service {names[0]}" if len(names) == 1 else f"Services {', '.join(names)}"
+    return f"{packet.protocol} port {port} of {end.ip} is not among those of {whose}: AntreaProxy rejects the packet."
+
+
 def _at_node_port(world: World, packet: Packet, service: Service, port: ServicePort) -> Balanced:
     """What Pods send does not ask for its source to be kept: externalTrafficPolicy is not for them."""
     node, version = packet.destination.host, family(packet.destination.ip)

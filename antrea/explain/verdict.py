@@ -22,7 +22,7 @@ from antrea.explain.node import as_received, kept, node_rules
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.policy import Silent, kube_policies, native_rules, node_port_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
-from antrea.explain.service import is_direct
+from antrea.explain.service import is_direct, why_unserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from antrea.explain.world import Member, World
 
 Verdict = Literal["Allow", "Drop", "Reject"]
-Reason = Literal["rule", "isolation", "nothing", "exempt", "guard", "no Endpoint"]
+Reason = Literal["rule", "isolation", "nothing", "exempt", "guard", "no Endpoint", "no port"]
 DECIDED = ("rule", "guard")
 """Reasons that are worth more than that nothing matches."""
 ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
@@ -63,7 +63,8 @@ class Half(Printed, frozen=True, kw_only=True, omit_defaults=False):
     """namespace/name of the Pod that is judged; empty if there is none."""
     verdict: Verdict
     reason: Reason
-    """What decides: a rule, the isolation of the Pod, nothing at all, an exemption from all policies, or what a Node keeps against them."""
+    """What decides: a rule, the isolation of the Pod, nothing at all, an exemption from all policies, what a Node keeps against them, or a Service that has
+    no Endpoint or not this port."""
     sentence: str
     rule: RuleRef | None = None
     isolated_by: tuple[RuleRef, ...] = ()
@@ -108,6 +109,8 @@ def half(world: World, packet: Packet, direction: str) -> Half:
     if (machine := world.machine(end)) is not None:
         seen = as_received(whole, packet, direction)
         return _machine_half(whole.near(seen), seen, direction, machine)
+    if direction == INGRESS and (why := why_unserved(world, packet)):
+        return Half(direction=direction, pod="", verdict="Reject", reason="no port", sentence=why)
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
         elsewhere = () if end.pod else unheld_rules(world, packet, direction)

@@ -79,6 +79,29 @@ def test_a_service_without_an_endpoint_is_rejected_before_any_policy() -> None:
         )
 
 
+def test_a_port_that_no_service_has_is_rejected_after_policies_where_all_addresses_are_served() -> None:
+    text = f"TCP port 81 of {IP} is not among those of Service a/svc: AntreaProxy rejects the packet."
+    drop = native("p", egress=[rule("Drop")], appliedTo=CLIENT)
+    everywhere = Proxy(all_addresses=True)
+    there = world(everywhere, services=[service()], endpoint_slices=BOTH)
+    found = ask(there, destination=IP, port="81/tcp")
+    assert (found.verdict, found.direction, found.ingress.reason, found.sentence, found.changes) == (
+        "Reject",
+        "Ingress",
+        "no port",
+        text,
+        (),
+    )
+    assert ask(there, destination=IP, port="80/udp").verdict == "Reject"
+    assert ask(there, destination=IP).verdict == "Allow"
+    closed = world(everywhere, services=[service()], endpoint_slices=BOTH, cluster_policies=[drop])
+    refused = ask(closed, destination=IP, port="81/tcp")
+    assert (refused.verdict, refused.direction, refused.ingress.reason) == ("Drop", "Egress", "no port")
+    for proxy in (None, ON, Proxy(frozenset({"a/svc"}), all_addresses=True)):
+        left = world(proxy, services=[service()], endpoint_slices=BOTH)
+        assert ask(left, destination=IP, port="81/tcp").verdict == "Allow"
+
+
 def test_rules_on_services_have_no_place_before_others() -> None:
     refs = [{"name": "svc", "namespace": "a"}]
     by_service = native("p", egress=[rule("Drop", toServices=refs)], appliedTo=CLIENT, priority=6)
