@@ -331,6 +331,31 @@ async def test_a_shield_that_went_with_its_interface_costs_no_counters(netns: Na
     assert listing(netns, "netdev antrea") == "table netdev antrea {\n}\n"
 
 
+class Noted:
+    """Keeps what it is asked to run."""
+
+    in_process = True
+
+    def __init__(self, nft: Nft) -> None:
+        self._nft = nft
+        self.lines: list[str] = []
+
+    def run(self, commands: str) -> str:
+        self.lines += commands.splitlines()
+        return self._nft.run(commands)
+
+
+async def test_nothing_is_listed_but_tables_of_ours(netns: Namespaces, nft: Nft) -> None:
+    """`list tables` reads all rules of all programs: 4 s beside 10,000 Services of kube-proxy."""
+    netns.sh("nft add table ip kube-proxy; nft add table inet antrea")
+    noted = Noted(nft)
+    await NftSink(noted).resync(ENTRIES)
+    assert "table ip kube-proxy" in netns.sh("nft list tables")
+    listed = {line for line in noted.lines if line.startswith("list")}
+    assert {"list table inet antrea", "list table netdev antrea"} <= listed
+    assert all(line.endswith(" antrea") for line in listed)
+
+
 def test_errors_tell_the_line_and_the_words(netns: Namespaces, nft: Nft) -> None:
     netns.sh("true")
     with pytest.raises(NftError) as error:

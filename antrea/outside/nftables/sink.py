@@ -93,6 +93,8 @@ class NftSink:
         """Entries of an earlier start that were not wanted since, and that no sweep has reached."""
         self._rules: dict[str, State] = {}
         """The rules of both, by chain."""
+        self._tables: set[str] = set()
+        """Those of _TABLES that stand, as far as this program has found or made them."""
 
     @property
     def in_process(self) -> bool:
@@ -127,6 +129,7 @@ class NftSink:
             wanted = {name: entry for name, entry in (self._wanted | new).items() if name not in gone}
             self._become(wanted, {name: entry for name, entry in self._previous.items() if name not in gone})
             return
+        self._tables |= {_table(entry) for entry in new.values()}
         for name in (*new, *gone):
             self._wanted.pop(name, None)
             self._previous.pop(name, None)
@@ -137,7 +140,9 @@ class NftSink:
                 del self._rules[chain]
 
     def _resync(self, entries: Sequence[Any]) -> None:
-        left = {_name(entry): entry for table in self._tables() for entry in self._list(table)}
+        texts = {table: text for table in _TABLES if (text := self._list(table))}
+        self._tables = set(texts)
+        left = {_name(entry): entry for text in texts.values() for entry in nft_text.parse(text)}
         self._become({_name(entry): entry for entry in entries}, left)
 
     def _sweep(self, category: int) -> None:
@@ -171,6 +176,7 @@ class NftSink:
                 raise error
             refused |= fresh
         self._wanted, self._previous, self._rules = target, rest, rules
+        self._tables = {_table(entry) for entry in state.values()}
         if refused:
             first = next(iter(refused))
             raise Refused(
@@ -198,19 +204,18 @@ class NftSink:
     def _stands(self, name: Name) -> Any | None:
         return self._wanted.get(name, self._previous.get(name))
 
-    def _tables(self) -> set[str]:
-        """Ours, of those that stand."""
-        listed = self._nft.run("list tables\n").splitlines()
-        return {table for table in _TABLES if f"table {table}" in listed}
-
-    def _list(self, table: str) -> Iterator[Any]:
-        return nft_text.parse(self._nft.run(f"list table {table}\n"))
+    def _list(self, table: str) -> str:
+        """Empty if it does not stand. For a list of tables, nft would read the rules of all programs: seconds beside kube-proxy."""
+        try:
+            return self._nft.run(f"list table {table}\n")
+        except NftError as e:
+            if _NOT_THERE in e.lines.get(0, ""):
+                return ""
+            raise
 
     def _nothing(self) -> list[Line]:
         """No table of ours. An addition first, so that the deletion finds something even now."""
-        return [
-            Line(f"{verb} table {table}") for table in sorted(self._tables()) for verb in ("add", "delete")
-        ]
+        return [Line(f"{verb} table {table}") for table in sorted(self._tables) for verb in ("add", "delete")]
 
 
 def _changes(old: State, new: State, rules: Mapping[str, State]) -> Iterator[Line]:
