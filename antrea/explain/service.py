@@ -113,9 +113,7 @@ def why_unserved(world: World, packet: Packet) -> str:
     known = world.proxy is not None and world.proxy.all_addresses and packet.protocol in PORTED and port
     if not known or packet.service or end.pod is not None or end.host or _asked(world, packet):
         return ""
-    names = sorted(
-        f"{space}/{name}" for (space, name), one in world.services.items() if end.ip in world.proxied(one)
-    )
+    names = sorted(f"{one.metadata.namespace}/{one.metadata.name}" for one in world.serving(end.ip))
     if not names:
         return ""
     whose = f"Service {names[0]}" if len(names) == 1 else f"Services {', '.join(names)}"
@@ -223,10 +221,9 @@ def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
         return None
     found = [
         (service, port)
-        for service in world.services.values()
+        for service in world.serving(packet.destination.ip)
         for port in service.spec.ports
         if (port.protocol, port.port) == (packet.protocol, packet.port)
-        and packet.destination.ip in world.proxied(service)
     ]
     return min(found, key=_age, default=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
@@ -25,7 +26,7 @@ from antrea.explain.packet import End, family, pod_name
 from antrea.explain.selector import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from antrea.apis.core import Pod, Service
     from antrea.apis.crd.external import ExternalEntity
@@ -379,6 +380,18 @@ class World:
         families = {family(one) for one in own}
         taken = self._cluster_ips.keys() | self._node_ips
         return own | {one for one in external if family(one) in families and one not in taken}
+
+    def serving(self, address: str) -> Sequence[Service]:
+        """Those that AntreaProxy serves at an address."""
+        return self._whole._served.get(address, ())
+
+    @cached_property
+    def _served(self) -> dict[str, list[Service]]:
+        found: dict[str, list[Service]] = {}
+        for service in self.services.values():
+            for address in self.proxied(service):
+                found.setdefault(address, []).append(service)
+        return found
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
         """The name of a Group that selects a member of another Namespace, which no policy of `home` can be for."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from explain_world import NODES, Object, ask, kube, native, rule, world
 
 from antrea.errors import Invalid
-from antrea.explain.world import Proxy
+from antrea.explain.world import Proxy, World
+
+if TYPE_CHECKING:
+    from antrea.apis.core import Service
 
 ON = Proxy()
 IP = "10.96.0.10"
@@ -100,6 +103,21 @@ def test_a_port_that_no_service_has_is_rejected_after_policies_where_all_address
     for proxy in (None, ON, Proxy(frozenset({"a/svc"}), all_addresses=True)):
         left = world(proxy, services=[service()], endpoint_slices=BOTH)
         assert ask(left, destination=IP, port="81/tcp").verdict == "Allow"
+
+
+def test_addresses_of_services_are_computed_once_for_all_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    proxied = World.proxied
+
+    def counted(self: World, service: Service) -> set[str]:
+        seen.append(service.metadata.name)
+        return proxied(self, service)
+
+    monkeypatch.setattr(World, "proxied", counted)
+    there = world(Proxy(all_addresses=True), services=[service()], endpoint_slices=BOTH)
+    for destination in ("203.0.113.9", "203.0.113.10", IP):
+        ask(there, destination=destination, port="81/tcp")
+    assert seen == ["svc"]
 
 
 def test_rules_on_services_have_no_place_before_others() -> None:
