@@ -106,6 +106,7 @@ class OvsBridge:
         self.vsctl("add-port", "br-int", name, "--", *interface)
 
     def clear(self) -> None:
-        """No flow, no group and no meter."""
+        """No flow, no group and no meter, also in the cache: packets would meet what is only there until the next pass."""
         for command in ("del-flows", "del-groups", "del-meters"):
             self.ofctl(command)
+        self.appctl("revalidator/purge")
