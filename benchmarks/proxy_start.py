@@ -35,6 +35,8 @@ MODES = ("nftables",)
 METRICS = ("127.0.0.1", 10249)
 SYNCHRONISED = b"kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 WAIT_SECONDS = 300.0
+EVERY_SECONDS = 0.1
+"""Either is asked whether it is through."""
 COUNTS = {
     "nftables": ("nft", "list", "map", "ip", "kube-proxy", "service-ips"),
     "iptables": ("iptables-save", "-t", "nat"),
@@ -47,7 +49,7 @@ def agent_started(node: AgentNode, services: int, processor: list[float]) -> flo
     """Seconds until it is ready; those of its processor are added to `processor`."""
     began = time.monotonic()
     pid = node.start_agent()
-    node.wait_ready()
+    node.wait_ready(EVERY_SECONDS)
     took = time.monotonic() - began
     processor.append(cpu_of((pid,)))
     groups = node.dump_groups()
@@ -79,7 +81,7 @@ def kube_proxy(node: AgentNode, mode: str, services: int, **more: object) -> Ite
         while not synchronised():
             if running.poll() is not None or time.monotonic() - began > WAIT_SECONDS:
                 sys.exit((node.directory / "kube-proxy.log").read_text()[-2000:])
-            time.sleep(0.1)
+            time.sleep(EVERY_SECONDS)
         took = time.monotonic() - began
         listed = subprocess.run(COUNTS[mode], capture_output=True, text=True, check=True).stdout
         if listed.count(MARKS[mode]) < services:

@@ -6,28 +6,20 @@ Source: linux/netfilter/nf_tables.h (NFT_MSG_GETSETELEM), net/netfilter/nf_table
 from __future__ import annotations
 
 import re
-import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
-from antrea.errors import Unavailable
-from antrea.outside.nftables.libnftables import NETFILTER
-from antrea.outside.nftables.nfnetlink import attribute, dump_request, dumped
-from antrea.outside.nftables.watch import own_port
+from antrea.outside.nftables.dump import TRIES, answers
+from antrea.outside.nftables.nfnetlink import attribute, dump_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE: Final = 5.0
-"""Seconds for a part of a set."""
-TRIES: Final = 3
-"""For a set that another program's change of nftables interrupts: the last one counts."""
 _GET: Final = 10 << 8 | 13
 """NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM"""
 _NETDEV: Final = 5
 """NFPROTO_NETDEV"""
 _TABLE, _SET = 1, 2
-_ROOM: Final = 1 << 17
 _COUNTER: Final = struct.Struct("!Q4xQ")
 
 
@@ -75,15 +67,4 @@ class SetCounters:
     def _parts(self, name: str) -> Iterator[tuple[bytes, bool]]:
         """Messages, and whether nothing has changed since the first one."""
         asked = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
-        kind, ended = socket.SOCK_RAW | socket.SOCK_CLOEXEC, False
-        try:
-            with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as kernel:
-                kernel.bind((own_port(), 0))
-                kernel.settimeout(PATIENCE)
-                kernel.send(asked)
-                while not ended:
-                    octets = kernel.recv(_ROOM)
-                    is_whole, ended = dumped(octets, f"set {name}")
-                    yield octets, is_whole
-        except OSError as why:
-            raise Unavailable(f"counters of set {name}: {why}") from why
+        yield from answers(asked, f"set {name}")

@@ -29,6 +29,7 @@ from antrea.host.nft import (
     NftTag,
 )
 from antrea.outside.nftables import text as nft_text
+from antrea.outside.nftables.dump import tables
 from antrea.outside.nftables.libnftables import Nft, NftError, connect
 
 if TYPE_CHECKING:
@@ -140,9 +141,7 @@ class NftSink:
                 del self._rules[chain]
 
     def _resync(self, entries: Sequence[Any]) -> None:
-        texts = {table: text for table in _TABLES if (text := self._list(table))}
-        self._tables = set(texts)
-        left = {_name(entry): entry for text in texts.values() for entry in nft_text.parse(text)}
+        left = {_name(entry): entry for entry in nft_text.parse(self._listed())}
         self._become({_name(entry): entry for entry in entries}, left)
 
     def _sweep(self, category: int) -> None:
@@ -204,14 +203,13 @@ class NftSink:
     def _stands(self, name: Name) -> Any | None:
         return self._wanted.get(name, self._previous.get(name))
 
-    def _list(self, table: str) -> str:
-        """Empty if it does not stand. For a list of tables, nft would read the rules of all programs: seconds beside kube-proxy."""
-        try:
-            return self._nft.run(f"list table {table}\n")
-        except NftError as e:
-            if _NOT_THERE in e.lines.get(0, ""):
-                return ""
-            raise
+    def _listed(self) -> str:
+        """What is in our tables that stand. To find them nft would read the rules of all programs: seconds beside kube-proxy."""
+        families = {table.partition(" ")[0] for table in _TABLES}
+        standing = {f"{family} {name}" for family in families for name in tables(family)}
+        self._tables = standing.intersection(_TABLES)
+        # one at a time: of several in a run, nft 1.0.6 finds the last one alone
+        return "".join(self._nft.run(f"list table {table}\n") for table in sorted(self._tables))
 
     def _nothing(self) -> list[Line]:
         """No table of ours. An addition first, so that the deletion finds something even now."""

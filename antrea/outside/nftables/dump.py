@@ -1,0 +1,62 @@
+"""What the kernel has of nftables, asked for by netlink, and which tables stand.
+
+Source: netlink(7), linux/netfilter/nf_tables.h (NFT_MSG_GETTABLE)
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from antrea.errors import Unavailable
+from antrea.outside.nftables.libnftables import NETFILTER
+from antrea.outside.nftables.nfnetlink import dump_request, dumped, messages
+from antrea.outside.nftables.watch import own_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE: Final = 5.0
+"""Seconds for a part of an answer."""
+TRIES: Final = 3
+"""For a dump that another program's change of nftables interrupts: the last one counts."""
+_ROOM: Final = 1 << 17
+_NEW_TABLE, _GET_TABLE = 10 << 8, 10 << 8 | 1
+"""NFNL_SUBSYS_NFTABLES with NFT_MSG_NEWTABLE and NFT_MSG_GETTABLE."""
+_NAME: Final = 1
+_FAMILIES: Final = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6": 10}
+"""NFPROTO_*"""
+
+
+def answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
+    """Parts of the answer to a `dump_request`, and whether nothing has changed since the first one.
+
+    In the network namespace of the thread that iterates. Raises Unavailable with `what`.
+    """
+    kind, ended = socket.SOCK_RAW | socket.SOCK_CLOEXEC, False
+    try:
+        with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as kernel:
+            kernel.bind((own_port(), 0))
+            kernel.settimeout(PATIENCE)
+            kernel.send(asked)
+            while not ended:
+                octets = kernel.recv(_ROOM)
+                is_whole, ended = dumped(octets, what)
+                yield octets, is_whole
+    except OSError as why:
+        raise Unavailable(f"{what}: {why}") from why
+
+
+def tables(family: str) -> set[str]:
+    """Names of the tables of a family, such as `inet`, without what is in them. Raises Unavailable."""
+    for _ in range(TRIES):
+        found: set[str] = set()
+        is_whole = True
+        for octets, unchanged in answers(
+            dump_request(_GET_TABLE, _FAMILIES[family], b""), f"tables of {family}"
+        ):
+            found |= {row[_NAME].rstrip(b"\0").decode() for row in messages(octets, _NEW_TABLE)}
+            is_whole = is_whole and unchanged
+        if is_whole:
+            break
+    return found
