@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.ovs import PodInterface
-    from antrea.openflow.field import Mark, Match
+    from antrea.openflow.field import Action, Match
 
 GROUPS = "group"
 """Pool of the numbers of groups, of all features."""
@@ -68,6 +68,8 @@ RECENT = 1024
 WEIGHT = 100
 SAME_NODE_GATE = "PreferSameTrafficDistribution"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+_ASKED = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL), move(TO_NODE_PORT_ADDRESS, NODE_PORT_CT_LABEL))
+"""What the client asked for stays with its connection."""
 flow = flows_of(Category.SERVICE)
 
 
@@ -105,17 +107,21 @@ def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
     return tuple(scope for scope, wanted in ((False, cluster), (True, local)) if wanted)
 
 
-def endpoint_marks(endpoint: ServiceEndpoint) -> tuple[Mark, Mark]:
-    """Address and port of the chosen Endpoint, as registers carry them."""
-    return _address_mark(endpoint.ip), ENDPOINT_PORT(endpoint.port)
+@lru_cache(RECENT)
+def _address(ip: str) -> tuple[Action, Match]:
+    """Chooses the address, and matches it: a bucket and a translation need the same one after the other."""
+    if is_ipv6(ip):
+        mark = ENDPOINT_IP6(int(ip_address(ip)))
+    else:
+        mark = ENDPOINT_IP(int.from_bytes(map(int, ip.split("."))))
+    return mark.load, mark.match
 
 
 @lru_cache(RECENT)
-def _address_mark(ip: str) -> Mark:
-    """A bucket and a translation need the same one after the other."""
-    if is_ipv6(ip):
-        return ENDPOINT_IP6(int(ip_address(ip)))
-    return ENDPOINT_IP(int.from_bytes(map(int, ip.split("."))))
+def _port(port: int) -> tuple[Action, Match]:
+    """Chooses the port, and matches it where an Endpoint is chosen."""
+    union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | port)
+    return ENDPOINT_PORT(port).load, union.match
 
 
 def is_remote(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
@@ -195,36 +201,30 @@ def goes_on(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: Th
 def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> Bucket:
     """With session affinity, the choice has to be learned first."""
     remote = (REMOTE_ENDPOINT_REG_MARK.load,) if goes_on(facts, port, endpoint, node) else ()
-    chosen = (mark.load for mark in endpoint_marks(endpoint))
     then = resubmit(SERVICE_LB) if port.affinity_seconds else resubmit_after(SERVICE_LB)
     # slices may disagree on its Node: two buckets of one number would be refused, and the group with them
     number = facts.id(BUCKETS, f"{endpoint.address}{' remote' if remote else ''}")
-    return Bucket(number, (*remote, *chosen, then), WEIGHT)
+    return Bucket(number, (*remote, _address(endpoint.ip)[0], _port(endpoint.port)[0], then), WEIGHT)
 
 
 def translation(facts: Facts, endpoint: ServiceEndpoint, chosen: tuple[Match, ...]) -> Flow:
     """The first packet of a connection for which the Endpoint is chosen: connection tracking translates all that follow."""
     ipv6 = is_ipv6(endpoint.ip)
-    asked = (
-        (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL), move(TO_NODE_PORT_ADDRESS, NODE_PORT_CT_LABEL))
-        if is_userspace(facts)
-        else ()
-    )
     translate = ct(
         Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE,
         commit=True,
         table=NEXT,
         nat=nat_dst(endpoint.ip, endpoint.port),
-        then=[SERVICE_CT_MARK.load, *asked],
+        then=[SERVICE_CT_MARK.load, *(_ASKED if is_userspace(facts) else ())],
     )
     return flow(ENDPOINT_DNAT, Priority.NORMAL, *chosen, then=[translate])
 
 
 def chosen_match(endpoint: ServiceEndpoint) -> tuple[Match, ...]:
     """Packets for which this Endpoint is chosen."""
-    address, _ = endpoint_marks(endpoint)
-    union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
-    return PROTOCOLS[endpoint.protocol][is_ipv6(endpoint.ip)], address.match, union.match
+    _, address = _address(endpoint.ip)
+    _, port = _port(endpoint.port)
+    return PROTOCOLS[endpoint.protocol][is_ipv6(endpoint.ip)], address, port
 
 
 def hairpin_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
