@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from switch_node import SwitchNode
+from switch_node import SwitchEngine, SwitchNode
 from wide_pool import wide_pool
 
 from antrea.agent import unrealized_feed
@@ -21,7 +21,6 @@ from antrea.agent.feature_set import active, own_ports, pipeline_of
 from antrea.agent.switch.capabilities import most_meters
 from antrea.apis.annotation import NodeAnnotation
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine
 from antrea.facts.egress import AssignedAddress
 from antrea.facts.external_ip import AnsweredAddress
 from antrea.facts.member import AgentNode, PoolSelector, SilenceReport
@@ -214,7 +213,7 @@ class Node(SwitchNode):
         units = [unit for feature in features for unit in feature.units]
         if self.peer:  # a cable is in its place
             units = [unit for unit in units if unit.entries is not tunnel_entry]
-        engine = Engine(self.facts, units, sinks, acts)
+        engine = SwitchEngine(self.switch, self.facts, units, sinks, acts)
         assert await most_meters(ofctl) > MOST_MARKS
         gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
         for row in (config, NODE, gates, RealisedPipeline(pipeline)):

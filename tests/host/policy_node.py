@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from netdev_switch import DATAPATH
-from switch_node import SwitchNode
+from switch_node import SwitchEngine, SwitchNode
 
 from antrea.agent.feature_set import active, pipeline_of
 from antrea.agent.network_policy.connection_flush import ConnectionFlusher
@@ -19,7 +19,6 @@ from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.proxy.packet_in import ServicePackets
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
@@ -44,7 +43,7 @@ from antrea.outside.vswitch.ofctl import Ofctl
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from antrea.engine import Act, Sink
+    from antrea.engine import Act, Engine, Sink
 
     Doing = Callable[[Any], Awaitable[None]]
 
@@ -155,7 +154,7 @@ class PolicyNode(SwitchNode):
             SaveState: _forget,
             **more,
         }
-        engine: Engine = Engine(self.facts, units, own, acts)
+        engine = SwitchEngine(self.switch, self.facts, units, own, acts)
         for row in (config, NODE, RealisedPipeline(pipeline), EnabledGates("agent", frozenset(gates))):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from netdev_switch import PATIENCE, NetdevSwitch, until
 
-from antrea.engine import Facts
+from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort, PodInterface
 
 if TYPE_CHECKING:
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from conftest import Namespaces
+
+
+class SwitchEngine(Engine):
+    """The engine of an agent of this switch: it is quiet once the next packet meets what it has put there."""
+
+    def __init__(self, switch: NetdevSwitch, facts: Facts, *others: Any) -> None:
+        super().__init__(facts, *others)
+        self._switch = switch
+
+    async def quiet(self, *, reports: bool = True, sweeps: bool = True) -> None:
+        await super().quiet(reports=reports, sweeps=sweeps)
+        await asyncio.to_thread(self._switch.revalidate)
 
 
 class SwitchNode:

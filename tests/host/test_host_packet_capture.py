@@ -77,6 +77,8 @@ class Node:
         return status == 200 and text.count("abcdef") == 2
 
     def ping(self, words: str, to: str = SERVER[1]) -> subprocess.CompletedProcess[str]:
+        """By the flows that the switch has now."""
+        self.agent.switch.revalidate()
         return self.netns.run(f"ping {words} {to}", self.pods["client"])
 
     def capture(self, name: str, **spec: Any) -> None:
@@ -261,12 +263,12 @@ async def test_what_ends_a_capture_early_is_its_condition(netns: Namespaces, tmp
         one.capture("nobody", destination={"pod": {"namespace": "shop", "name": "gone"}})
         one.capture("wrong", packet={"protocol": "SCTPX"})
         one.capture("elsewhere", source={"pod": {"namespace": "shop", "name": "of-another-node"}})
-        one.capture("late", packet={"protocol": "ICMP"}, timeout=2, captureConfig={"firstN": {"number": 500}})
-        one.capture(
-            "moved", packet={"protocol": "ICMP"}, timeout=300, captureConfig={"firstN": {"number": 500}}
-        )
-        for name in ("late", "moved"):
-            await one.started(name)
+        many = {"packet": {"protocol": "ICMP"}, "captureConfig": {"firstN": {"number": 500}}}
+        one.capture("moved", timeout=300, **many)
+        await one.started("moved")
+        # seconds in which its process has to start and the packets to come
+        one.capture("late", timeout=5, **many)
+        await one.started("late")
         assert one.ping("-c3 -i0.01").returncode == 0
         for name in ("nobody", "late"):
             await one.complete(name)

@@ -88,7 +88,9 @@ def ports(agent: AgentProcess) -> list[str]:
     return agent.switch.vsctl("list-ports", "br-int").split()
 
 
-def ping(netns: Namespaces, space: str, address: str) -> bool:
+def ping(netns: Namespaces, agent: AgentProcess, space: str, address: str) -> bool:
+    """Whether it is answered, by the flows that the switch has now."""
+    agent.switch.revalidate()
     return netns.run(f"ping -c 1 -W 1 {address}", space).returncode == 0
 
 
@@ -98,8 +100,8 @@ def messages(agent: AgentProcess, name: str) -> list[str]:
     return [one["message"] for one in events if one["involvedObject"]["name"] == name]
 
 
-def reaches(netns: Namespaces, space: str, address: str, _: AgentProcess) -> bool:
-    return ping(netns, space, address)
+def reaches(netns: Namespaces, space: str, address: str, agent: AgentProcess) -> bool:
+    return ping(netns, agent, space, address)
 
 
 @contextlib.contextmanager
@@ -157,7 +159,7 @@ async def test_a_receiver_gets_copies_of_both_directions(netns: Namespaces, tmp_
         await agent.until(lambda agent: len(marked(agent)) == 2, "the flows of Pod a mirror")
         with receiver("tap0") as mirror:
             for six in (0, 1):
-                assert ping(netns, pods["b"], ADDRESSES["a"][six])
+                assert ping(netns, agent, pods["b"], ADDRESSES["a"][six])
             assert endpoints(mirror) == BOTH_WAYS
 
         control(agent.api, "later", "2026-02-01T00:00:00Z", action="Mirror", targetPort=tap)
@@ -180,7 +182,7 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         control(agent.api, "redirect", action="Redirect", targetPort=target, returnPort=back)
         await agent.until(lambda agent: len(flows(agent, "TrafficControl", "actions=drop")) == 2, "closed")
         for six in (0, 1):
-            assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+            assert not ping(netns, agent, pods["b"], ADDRESSES["a"][six])
         missing = "Port 'target1': there is no such device: packets of its Pods are dropped"
         await agent.until(lambda agent: missing in messages(agent, "redirect"), "an Event names the device")
         # the forwarder: a cable from the target to the return port
@@ -191,11 +193,11 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         )
         with receiver("return1") as cable:
             for six in (0, 1):
-                assert ping(netns, pods["b"], ADDRESSES["a"][six])
+                assert ping(netns, agent, pods["b"], ADDRESSES["a"][six])
             assert endpoints(cable) == BOTH_WAYS
         netns.sh("ip link del target1")
         for six in (0, 1):
-            assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+            assert not ping(netns, agent, pods["b"], ADDRESSES["a"][six])
         await agent.until(lambda agent: "target1" not in ports(agent), "the port goes with its device")
         netns.sh(CABLE)
         for address in ADDRESSES["a"]:
@@ -228,7 +230,7 @@ async def test_packets_of_a_pod_that_is_not_known_yet_do_not_bypass_the_inspecti
         control(agent.api, "redirect", action="Redirect", targetPort={"device": {"name": "target1"}})
         await agent.until(lambda agent: len(flows(agent, "TrafficControl", "actions=drop")) == 2, "closed")
         for six in (0, 1):
-            assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+            assert not ping(netns, agent, pods["b"], ADDRESSES["a"][six])
         meta = {"namespace": "shop", "uid": "u-a", "labels": {"app": "other"}}
         server.put("/api/v1/pods/a", {"metadata": meta, "spec": {"nodeName": NODE, "containers": []}})
         for address in ADDRESSES["a"]:

@@ -197,7 +197,7 @@ async def test_another_machine_gets_copies_by_each_kind_of_tunnel(
                 )
             with wire(netns, far) as found:
                 for address in ADDRESSES["a"]:
-                    assert ping(netns, pods["b"], address)
+                    assert ping(netns, agent, pods["b"], address)
                 assert seen(found, tunnel) == {(*ends, pair) for pair in BOTH_WAYS}, tunnel
             await gone(agent, f"t{number}")
 
@@ -213,10 +213,10 @@ async def test_redirected_packets_come_back_by_a_tunnel_or_not_at_all(
             control(agent.api, kind, action="Redirect", targetPort=tunnel, returnPort=tunnel)
             await agent.until(lambda agent: len(marked(agent)) == 2, "packets are redirected")
             for address in ADDRESSES["a"]:
-                assert not ping(netns, pods["b"], address)
+                assert not ping(netns, agent, pods["b"], address)
             with netns.serving(far, SEND_BACK.format(port=port)):
                 for address in ADDRESSES["a"]:
                     await agent.until(partial(reaches, netns, pods["b"], address), "packets come back")
             for address in ADDRESSES["a"]:
-                assert not ping(netns, pods["b"], address)
+                assert not ping(netns, agent, pods["b"], address)
             await gone(agent, kind)
