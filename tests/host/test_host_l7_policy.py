@@ -25,6 +25,7 @@ from l7_node import (
     why,
     why_all,
 )
+from netdev_switch import until
 from policy_node import NODE, NODES
 
 from antrea.agent.l7_network_policy import engine as engine_control
@@ -207,12 +208,14 @@ async def test_a_connection_that_two_rules_allow_is_judged_by_both(
 
 
 LATE_SERVER = """
-import asyncio
+import asyncio, pathlib
 async def serve(reader, writer):
     answer = b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"
     while head := await reader.readuntil(b"\\r\\n\\r\\n"):
         if b"/public/late" in head:
-            await asyncio.sleep(8)
+            pathlib.Path("FOLDER/asked").touch()
+            while not pathlib.Path("FOLDER/answer").exists():
+                await asyncio.sleep(0.02)
         writer.write(answer)
 async def main():
     server = await asyncio.start_server(serve, None, 8080)
@@ -220,7 +223,7 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
-"""Takes its time with one request."""
+"""Answers one request only when it is told to."""
 LATE_CLIENT = """
 import socket, sys
 with socket.create_connection((sys.argv[1], 8080), timeout=30) as peer:
@@ -248,7 +251,8 @@ async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_i
 ) -> None:
     """It does not pass for one that the server began; `follows`: nor does the VLAN of its rule go to a rule that comes then."""
     async with running(node, files, tmp_path):
-        with EngineContainer(files.wanted.parent), node.serving(node.pods["web"], LATE_SERVER):
+        server = LATE_SERVER.replace("FOLDER", str(tmp_path))
+        with EngineContainer(files.wanted.parent), node.serving(node.pods["web"], server):
             node.facts.put(stated("In", PUBLIC))
             await node.until(lambda: node.facts.all(LoadedTenant))
             await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
@@ -256,7 +260,7 @@ async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_i
             client = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
             assert client.stdout is not None
             assert await client.stdout.readline() == b"answered\n"
-            await asyncio.sleep(0.5)  # the second request is on its way to the server
+            await asyncio.to_thread(until, (tmp_path / "asked").exists, "second request at the server")
             (old,) = {row.vlan for row in node.facts.all(LoadedTenant)}
             node.facts.put(stated("In", PUBLIC, name="other"))
             node.facts.drop(SentPolicy, "p-In")
@@ -265,6 +269,7 @@ async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_i
                 node.facts.put(stated("In", PUBLIC, name="third"))
                 await node.until(lambda: len(node.facts.all(LoadedTenant)) == len(("other", "third")))
                 assert old not in {row.vlan for row in node.facts.all(LoadedTenant)}
+            (tmp_path / "answer").touch()
             said = (await asyncio.wait_for(client.stdout.read(), 60)).split()
             await client.wait()
             assert b"answered" not in said[1:], said
