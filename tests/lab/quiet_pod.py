@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agent_node import pod_namespace
 
 from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -43,5 +48,15 @@ def standing(lab: Lab, text: str, names: Collection[str], kinds: str = "pod") ->
     pods = [f"pod/{name}" for name in names]
     lab.api.kubectl("wait", "--for=condition=Ready", *pods, "--timeout=180s", seconds=200)
     found = [json.loads(lab.api.kubectl("get", "pod", name, "-o", "json")) for name in names]
+    for pod in found:
+        if "netexec" in pod["spec"]["containers"][0].get("args", ()):
+            wait_for(f"the server of {pod['metadata']['name']}", partial(_listens, lab, pod), seconds=60)
     yield {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
     lab.api.kubectl("delete", kinds, *names, "--wait=false")
+
+
+def _listens(lab: Lab, pod: dict[str, Any]) -> bool:
+    """Whether its server does: without a probe a Pod is Ready before."""
+    inside = pod_namespace(lab, pod["spec"]["nodeName"], pod["status"]["podIP"])
+    asked = [*inside, "curl", "-s", "-o", "/dev/null", "--max-time", "2", "http://127.0.0.1:8080/hostname"]
+    return subprocess.run(asked, check=False).returncode == 0
