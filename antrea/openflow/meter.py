@@ -18,6 +18,7 @@ class PacketInMeter(Purposed):
     TRACEFLOW = 257, "Traced packets."
     DNS = 258, "DNS answers that a policy by name waits for."
     PACKET_CAPTURE = 259, "Dropped packets of Pods whose packets are captured."
+    UNSERVED_PORT = 260, "Packets to ports that no Service has."
 
 
 class Rate(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ from proxy_node import (
 from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.member import AgentNode
 from antrea.facts.service import Service, ServiceEndpoint
+from antrea.openflow.meter import PacketInMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,16 @@ INVALID = "; ".join(
 """kube-proxy's rule, of mode iptables."""
 REFUSED = ("ECONNREFUSED",) * 4
 """Over TCP by a reset, and over UDP since the port is unreachable."""
+SCAN = """
+import socket, time
+scanner = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("listening", flush=True)
+while True:
+    for port in range(1000, 1020):
+        scanner.sendto(b"", ("198.51.100.9", port))
+    time.sleep(0.05)
+"""
+"""Asks an external address at 400 ports a second that no Service has."""
 FIREWALL = """
 add table inet firewall
 add chain inet firewall input { type filter hook input priority 5; }
@@ -88,6 +100,25 @@ async def test_a_port_that_no_service_has_is_refused_at_the_address_of_one(node:
             for who in ("near", "node", "outside"):
                 assert await node.asks(who, CLUSTER, 81) == REFUSED, who
             assert await node.asks("near", CLUSTER) == NEAR * 2
+        assert not engine.errors.counts
+
+
+async def until_metered(node: Node) -> None:
+    """More packets come for ports that no Service has than the agent is sent."""
+    asked = ("meter-stats", "br-int", f"meter={int(PacketInMeter.UNSERVED_PORT)}")
+    async with asyncio.timeout(LONG):
+        while "0: packet_count:0 " in await asyncio.to_thread(node.switch.ofctl, *asked):  # noqa: ASYNC110 (the switch counts)
+            await asyncio.sleep(0.05)
+
+
+async def test_who_tries_ports_that_no_service_has_keeps_nobody_from_being_refused(node: Node) -> None:
+    node.facts.put(SERVICE)
+    config = msgspec.structs.replace(PROXY_ALL, packet_in_rate=20)
+    async with node.agent(config, "AntreaProxy") as engine:
+        with node.serving(node.outside, SCAN):
+            await until_metered(node)
+            for who in ("near", "node", "outside"):
+                assert await node.asks(who, EXTERNAL, seconds=SHORT) == REFUSED, who
         assert not engine.errors.counts
 
 

@@ -51,8 +51,11 @@ TRACKED = Metric(
 MOST_TRACKED = Metric(
     "antrea_agent_conntrack_max_connection_count", "gauge", "ALPHA", "Size of the conntrack table."
 )
-METERS = {PacketInMeter.NETWORK_POLICY: "PacketInMeterNetworkPolicy"}
-"""Upstream's labels of those that there are."""
+METERS = {
+    PacketInMeter.NETWORK_POLICY: "PacketInMeterNetworkPolicy",
+    PacketInMeter.UNSERVED_PORT: "PacketInMeterUnservedPort",
+}
+"""Labels, upstream's and ours."""
 _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
 
 

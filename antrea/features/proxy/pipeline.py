@@ -12,7 +12,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import OvsPort
 from antrea.host.pod_cidr import gateway_ip
-from antrea.openflow.action import IN_PORT, controller, goto, move, resubmit, set_eth_dst
+from antrea.openflow.action import IN_PORT, controller, goto, meter, move, resubmit, set_eth_dst
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import NAT, ct, nat_src
 from antrea.openflow.fields import (
@@ -44,6 +44,7 @@ from antrea.openflow.fields import (
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import ct_state, dl_dst, dst, family
+from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
 from antrea.openflow.tables import (
@@ -73,15 +74,21 @@ VIRTUAL_IPS = ("169.254.0.253", "fc01::aabb:ccdd:eeff")
 
 parity: pkg/agent/config/service_config.go VirtualServiceIPv4, VirtualServiceIPv6
 """
+UNSERVED_SHARE = 10
+"""One of so many packets a second that a feature may send to the agent may be for a port that no Service has."""
 flow = flows_of(Category.SERVICE)
 
 
-def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow | Meter]:
     """Waits for the gateway port."""
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
-    if gateway is None:
+    if config is None or gateway is None:
         return
+    proxy_all = config.antrea_proxy.proxy_all
+    if proxy_all:
+        rate = max(1, config.packet_in_rate // UNSERVED_SHARE)
+        yield packet_in_meter(PacketInMeter.UNSERVED_PORT, rate, Category.SERVICE)
     yield from selection_flows()
     yield flow(
         L3_FORWARDING,
@@ -99,9 +106,8 @@ def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         then=[IN_PORT],
     )
     for cidr in node.pod_cidrs:
-        if config and config.ovs_datapath_type == "netdev":
+        if config.ovs_datapath_type == "netdev":
             yield translated_flow(cidr)
-        proxy_all = bool(config and config.antrea_proxy.proxy_all)
         if proxy_all:
             yield unserved_flow(cidr)
         marks = [resubmit(NODE_PORT_MARK)] if proxy_all else []
@@ -126,7 +132,7 @@ def unserved_flow(cidr: str) -> Flow:
     """Packets to a port that no Service has, at an address that the host routes to the switch since a Service has it.
 
     The host sends those of Pods, too, back here; it alone has routes to all these addresses. kube-proxy rejects them in mode nftables;
-    upstream drops them.
+    upstream drops them. Those above the meter are dropped: a port scan takes no answers from packets to Services without Endpoints.
     """
     return flow(
         L3_FORWARDING,
@@ -135,7 +141,11 @@ def unserved_flow(cidr: str) -> Flow:
         FROM_GATEWAY_REG_MARK.match,
         NOT_REWRITE_MAC_REG_MARK.match,
         dl_dst(GLOBAL_VIRTUAL_MAC),
-        then=[SVC_NO_EP_REG_MARK.load, controller(PacketIn.SVC_REJECT)],
+        then=[
+            meter(PacketInMeter.UNSERVED_PORT),
+            SVC_NO_EP_REG_MARK.load,
+            controller(PacketIn.SVC_REJECT),
+        ],
     )
 
 

@@ -32,6 +32,8 @@ METERS = (
     "0: packet_count:8 byte_count:480",
     "meter:3 flow_count:1 packet_in_count:9 byte_in_count:600 duration:1.5s bands:",
     "0: packet_count:9 byte_count:480",
+    "meter:260 flow_count:2 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:7 byte_count:480",
 )
 
 
@@ -122,7 +124,10 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
             ({"table_id": "0", "table_name": "Classifier"}, 3),
             ({"table_id": "7", "table_name": "Output"}, 2),
         ],
-        "antrea_agent_ovs_meter_packet_dropped_count": [({"meter_id": "PacketInMeterNetworkPolicy"}, 8)],
+        "antrea_agent_ovs_meter_packet_dropped_count": [
+            ({"meter_id": "PacketInMeterNetworkPolicy"}, 8),
+            ({"meter_id": "PacketInMeterUnservedPort"}, 7),
+        ],
         "antrea_agent_ovs_flow_ops_count": [
             ({"operation": "add"}, 1),
             ({"operation": "modify"}, 0),
