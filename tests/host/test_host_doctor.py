@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +14,9 @@ import pytest
 from antrea.agent.node_route.reachability import Reachability
 from antrea.agent.proxy.invalid_drop import InvalidDropReport
 from antrea.antctl.doctor.checks import findings
-from antrea.antctl.doctor.gather import Host, chains, gateways, peers
+from antrea.antctl.doctor.gather import Host, gateways, peers
+from antrea.antctl.doctor.packet_filter import chains
+from antrea.antctl.doctor.program import output
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
@@ -162,8 +167,46 @@ def with_invalid_drop(fault: str) -> str:
 
 def found_invalid(message: str) -> list[Finding]:
     """What the doctor finds while the agent has the condition."""
-    well = NodeState(cni_files=(CniFile("10-antrea.conflist"),), chains=chains())
+    well = NodeState(cni_files=(CniFile("10-antrea.conflist"),), chains=chains(drops_invalid=True))
     return findings(well._replace(conditions={CONDITION: message}))
+
+
+SERVED = """
+nft -f - <<'END'
+table ip kube-proxy {
+  chain service-2QRHZV4L-shop/web/tcp/http { accept; }
+  chain services { goto service-2QRHZV4L-shop/web/tcp/http; }
+  chain filter-forward { type filter hook forward priority -110; jump services; }
+}
+table inet antrea { chain forward { type filter hook forward priority 0; accept; }; }
+END
+"""
+LOGGED = """#!/bin/sh
+echo "$*" >> "$0.log"
+exec {nft} "$@"
+"""
+
+
+def test_no_rules_are_read_but_of_chains_that_may_drop_what_pods_send(
+    netns: Namespaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole ruleset is 100 MB of JSON beside 10,000 Services of kube-proxy."""
+    netns.sh(f"{FIREWALL}\n{IN_NFTABLES}\n{SERVED}\niptables -P FORWARD DROP")
+    program = tmp_path / "nft"
+    program.write_text(LOGGED.format(nft=shutil.which("nft")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    names = {chain.name for chain in chains()}
+    assert names == {"FORWARD", "filter_FORWARD", "forward", "services", "filter-forward"}
+    asked = (tmp_path / "nft.log").read_text().splitlines()
+    assert asked == ["-j list chain ip filter FORWARD", "-j list chain inet firewalld filter_FORWARD"]
+
+
+def test_a_program_that_prints_without_end_or_does_not_end_gives_no_answer() -> None:
+    with pytest.raises(OSError, match="yes prints more than 1000 characters"):
+        output("yes", most=1000)
+    with pytest.raises(subprocess.TimeoutExpired):
+        output("sleep", "60", seconds=0.1)
 
 
 def test_a_rule_of_iptables_legacy_that_drops_invalid_packets_goes(netns: Namespaces) -> None:

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.antctl.doctor.checks import messages_of
-from antrea.antctl.doctor.legacy import chains_of
-from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
+from antrea.antctl.doctor.packet_filter import chains
+from antrea.antctl.doctor.program import output
+from antrea.antctl.doctor.state import CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
+from antrea.errors import Unavailable
+from antrea.host.invalid_drop import CONDITION
 from antrea.host.pod_cidr import gateway_ip
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.netlink.reach import device_to, unreachable
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from antrea.antctl.request import Server
 
 F = TypeVar("F")
-COMMAND_SECONDS = 10
 AT_ONCE = 100
 """Addresses that are asked at the same time."""
 CNI_SUFFIXES = (".conf", ".conflist", ".json")
@@ -96,35 +98,11 @@ def needed_modules(config: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def chains() -> tuple[Chain, ...]:
-    """The packet filter of this network namespace. Raises OSError, subprocess.SubprocessError, ValueError."""
-    listed = json.loads(_output("nft", "-j", "list", "ruleset"))["nftables"]
-    rules: dict[tuple[str, str, str], list[tuple[Mapping[str, Any], ...]]] = {}
-    for row in listed:
-        if rule := row.get("rule"):
-            place = (rule["family"], rule["table"], rule["chain"])
-            rules.setdefault(place, []).append(tuple(part for part in rule["expr"] if isinstance(part, dict)))
-    found = []
-    for chain in [row["chain"] for row in listed if "chain" in row]:
-        place = (chain["family"], chain["table"], chain["name"])
-        hook, policy = chain.get("hook", ""), chain.get("policy", "")
-        found.append(Chain(*place, hook, policy, tuple(rules.get(place, ()))))
-    return (*found, *_legacy("ip", "iptables-legacy"), *_legacy("ip6", "ip6tables-legacy"))
-
-
-def _legacy(family: str, tool: str) -> tuple[Chain, ...]:
-    """Those of iptables-legacy, if the kernel has any: to ask for them would make them."""
-    used = Path(f"/proc/thread-self/net/{family}_tables_names")
-    if not used.exists() or not used.read_text().split():
-        return ()
-    return chains_of(_output(f"{tool}-save"), family, tool)
-
-
 def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
-    """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises as `chains`."""
-    names = _output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
+    """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises OSError, subprocess.SubprocessError, ValueError."""
+    names = output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
     listed = json.loads(
-        _output("ovs-vsctl", "--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
+        output("ovs-vsctl", "--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
     )
     errors = {name: error if isinstance(error, str) else "" for name, error in listed["data"]}
     return tuple(OvsInterface(name, errors.get(name, "")) for name in sorted(names))
@@ -200,7 +178,7 @@ class NodeInspector:
             self.unseen[field] = why.format_message()
         except subprocess.CalledProcessError as why:
             self.unseen[field] = f"{why.cmd[0]}: {(why.stderr or '').strip()}"
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError) as why:
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, Unavailable) as why:
             self.unseen[field] = f"{type(why).__name__}: {why}"
         return otherwise
 
@@ -230,14 +208,15 @@ def gather(
     def conditions() -> dict[str, str]:
         return messages_of(_there(told, node, "agentinfo").get("agentConditions", ()))
 
+    said = node.look("conditions", conditions)
     return NodeState(
         name=name,
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
-        conditions=node.look("conditions", conditions),
+        conditions=said,
         unknown_keys=node.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
         cni_files=node.look("cni_files", host.cni_files),
-        chains=node.look("chains", chains),
+        chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
         mtus=node.look("mtus", host.mtus),
         pod_mtu=network.get("podMTU", 0),
         pod_cidrs=tuple(info.get("nodeSubnets", ())),
@@ -260,8 +239,3 @@ def _there(found: F | None, node: NodeInspector, field: str) -> F:
     if found is None:
         raise Failure(node.unseen[field])
     return found
-
-
-def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
-    return done.stdout

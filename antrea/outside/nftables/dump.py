@@ -1,20 +1,21 @@
-"""What the kernel has of nftables, asked for by netlink, and which tables stand.
+"""What the kernel has of nftables, asked for by netlink: which tables and chains stand, without what is in them.
 
-Source: netlink(7), linux/netfilter/nf_tables.h (NFT_MSG_GETTABLE)
+Source: netlink(7), linux/netfilter/nf_tables.h (NFT_MSG_GETTABLE, NFT_MSG_GETCHAIN)
 """
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Unavailable
+from antrea.outside.netlink.message import attributes
 from antrea.outside.nftables.libnftables import NETFILTER
 from antrea.outside.nftables.nfnetlink import dump_request, dumped, messages
 from antrea.outside.nftables.watch import own_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 PATIENCE: Final = 5.0
 """Seconds for a part of an answer."""
@@ -24,6 +25,11 @@ _ROOM: Final = 1 << 17
 _NEW_TABLE, _GET_TABLE = 10 << 8, 10 << 8 | 1
 """NFNL_SUBSYS_NFTABLES with NFT_MSG_NEWTABLE and NFT_MSG_GETTABLE."""
 _NAME: Final = 1
+_NEW_CHAIN, _GET_CHAIN = 10 << 8 | 3, 10 << 8 | 4
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY = 1, 3, 4, 5
+_HOOK_NUMBER: Final = 1
+_HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting", "ingress")
+_POLICIES: Final = ("drop", "accept")
 _FAMILIES: Final = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6": 10}
 """NFPROTO_*"""
 
@@ -60,3 +66,41 @@ def tables(family: str) -> set[str]:
         if is_whole:
             break
     return found
+
+
+class ChainHead(NamedTuple):
+    """A chain without its rules."""
+
+    family: str
+    table: str
+    name: str
+    hook: str = ""
+    """Empty: other chains jump to it."""
+    policy: str = ""
+
+
+def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainHead]:
+    """Those of family `ip`, `ip6` or `inet` that are `wanted`. Raises Unavailable."""
+    asked, what = dump_request(_GET_CHAIN, _FAMILIES[family], b""), f"chains of {family}"
+    for _ in range(TRIES):
+        found: list[ChainHead] = []
+        is_whole = True
+        for octets, unchanged in answers(asked, what):
+            heads = (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN))
+            found += filter(wanted, heads)
+            is_whole = is_whole and unchanged
+        if is_whole:
+            return found
+    raise Unavailable(f"{what}: they change all the time")
+
+
+def _chain_head(family: str, row: Mapping[int, bytes]) -> ChainHead:
+    table, name = (row[kind].rstrip(b"\0").decode() for kind in (_CHAIN_TABLE, _CHAIN_NAME))
+    if _CHAIN_HOOK not in row:
+        return ChainHead(family, table, name)
+    hook = attributes(row[_CHAIN_HOOK])[_HOOK_NUMBER]
+    policy = row.get(_CHAIN_POLICY)
+    return ChainHead(
+        *(family, table, name, _HOOKS[int.from_bytes(hook, "big")]),
+        policy=_POLICIES[int.from_bytes(policy, "big")] if policy else "",
+    )
