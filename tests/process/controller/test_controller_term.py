@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from certificate_world import ApiServer, api_server, until
+from certificate_world import ApiServer, until
 from loopback import client_of
 
 from antrea.apis.egress_address import EGRESSES
@@ -28,13 +28,26 @@ def row(name: str, uid: str, generation: int) -> EgressRow:
     return EgressRow(name, uid, None, generation)
 
 
+class ListedServer(ApiServer):
+    """Counts how often Egresses were listed."""
+
+    def __init__(self, objects: dict[str, Any]) -> None:
+        super().__init__(objects)
+        self.lists = 0
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        self.lists += request.path == EGRESSES
+        return await super().serve(request)
+
+
 @asynccontextmanager
-async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ApiServer]:
+async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ListedServer]:
     """The API server has `new` and `old`, which was changed before this replica led."""
     objects = {
         f"{EGRESSES}/{name}": {"metadata": {"uid": f"u-{name}", "generation": 2}} for name in ("new", "old")
     }
-    async with api_server(objects) as (server, kube):
+    server = ListedServer(objects)
+    async with client_of(server.serve) as kube:
         task = asyncio.create_task(lead_after_fencing(kube, facts, FEATURE.watched, fence=fence))
         try:
             yield server
@@ -44,9 +57,10 @@ async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ApiServe
             assert task.cancelled()
 
 
-async def waits(facts: Facts) -> bool:
-    """Whether it still waits after having looked a few times."""
-    await asyncio.sleep(0.4)
+async def waits(facts: Facts, server: ListedServer) -> bool:
+    """Whether it still waits after having looked a few times: the first of them may have begun before the call."""
+    before = server.lists
+    await until(lambda: server.lists >= before + 3)
     return facts.get(FencedLeadership) is None
 
 
@@ -55,10 +69,10 @@ async def test_a_replica_decides_once_every_object_is_known_as_it_was_when_it_be
     facts.put(row("new", "u-new", 2))
     facts.put(row("old", "u-old", 1))
     async with leading(facts) as server:
-        assert await waits(facts)
+        assert await waits(facts, server)
         server.put(f"{EGRESSES}/later", {"metadata": {"uid": "u-later", "generation": 1}})
         facts.put(row("old", "u-before", 7))
-        assert await waits(facts)
+        assert await waits(facts, server)
         facts.put(row("old", "u-old", 3))
         await until(lambda: facts.get(FencedLeadership))
     assert facts.get(FencedLeadership) is None
@@ -68,7 +82,7 @@ async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
     facts = Facts()
     facts.put(row("new", "u-new", 2))
     async with leading(facts) as server:
-        assert await waits(facts)
+        assert await waits(facts, server)
         server.drop(f"{EGRESSES}/old")
         await until(lambda: facts.get(FencedLeadership))
 
