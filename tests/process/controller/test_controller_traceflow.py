@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +64,8 @@ async def until(true: Callable[[], object], what: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def controller(kube: Kube) -> AsyncIterator[Facts]:
-    """The part of a leader, and its facts."""
+async def controller(kube: Kube, now: Callable[[], float] = time.time) -> AsyncIterator[Facts]:
+    """The part of a leader, and its facts; `now` is its clock."""
     facts = Facts()
     facts.put(POD)
     context = ControllerContext(
@@ -72,7 +73,7 @@ async def controller(kube: Kube) -> AsyncIterator[Facts]:
     )  # fmt: skip
     feed = ResourceFeed(kube, TRACEFLOWS, Traceflow, fact=TraceRow, row=ALL_TRACES.row)
     tasks = [
-        asyncio.create_task(one) for one in (feed.run(facts), TraceflowPart(context).run_while_leading())
+        asyncio.create_task(one) for one in (feed.run(facts), TraceflowPart(context, now).run_while_leading())
     ]
     try:
         yield facts
@@ -144,10 +145,20 @@ async def test_64_at_once_all_succeed_with_the_results_of_both_nodes_and_14_run_
 
 async def test_with_agents_away_it_fails_by_its_time_and_the_next_one_has_its_tag() -> None:
     objects = {f"{TRACEFLOWS}/t{number}": trace(number, timeout=1) for number in range(15)}
-    async with api_server(objects) as (server, kube), controller(kube):
-        await until(lambda: phases(server)["Running"] == 14, "14 run")
-        (waiting,) = (one for one in statuses(server) if not one.get("phase"))
-        assert waiting["reason"].startswith("waiting: 14 Traceflows are running")
+    began, goes = time.time(), asyncio.Event()
+    # a time that begins within a second ends with it, maybe before the last of them has begun
+    async with (
+        api_server(objects) as (server, kube),
+        controller(kube, lambda: time.time() if goes.is_set() else began),
+    ):
+
+        def waiting() -> list[str]:
+            return [one["reason"] for one in statuses(server) if "reason" in one and not one.get("phase")]
+
+        await until(lambda: phases(server)["Running"] == 14 and waiting(), "14 run and one waits")
+        (reason,) = waiting()
+        assert reason.startswith("waiting: 14 Traceflows are running")
+        goes.set()
         await until(lambda: phases(server)["Failed"] == 15, "all have failed")
         assert {one["reason"] for one in statuses(server)} == {
             "Traceflow timeout: the Node of Pod a/web has not reported the packet"
