@@ -14,6 +14,7 @@ import dns.message
 import dns.rcode
 import dns.rrset
 import pytest
+from free_port import free_port
 
 from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full, pod_scope
 from antrea.agent.network_policy.metrics import name_metrics
@@ -50,7 +51,8 @@ class NameServer(asyncio.DatagramProtocol):
         """Whether a connection over TCP ends without an answer."""
         self.hung_up = 0
         self.asked: list[str] = []
-        self.port = 0
+        self.port = free_port()
+        """For both protocols, and nobody else's while it is closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -89,10 +91,9 @@ class NameServer(asyncio.DatagramProtocol):
         return said
 
     async def open(self) -> None:
-        """Listen, on the port of before if there is one."""
+        """Listen."""
         loop = asyncio.get_running_loop()
         self._streams = await asyncio.start_server(self.stream, "127.0.0.1", self.port)
-        self.port = self._streams.sockets[0].getsockname()[1]
         await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", self.port))
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from certificates import SERVER, made
+from free_port import free_port
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
@@ -59,8 +60,10 @@ async def test_a_collector_that_went_away_is_named_at_once_and_gets_what_came_me
         return found
 
     collector, ports = Collector(got.append), asyncio.Queue[int]()
-    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
-    port = await ports.get()
+    # nobody else's while nobody listens
+    port = free_port()
+    serving = asyncio.create_task(collector.serve("127.0.0.1", port, "tcp", ports.put_nowait))
+    await ports.get()
     # Kubernetes is asked for certificates alone, which TCP has none of
     one = Destination(
         Facts(), cast("Any", None), CollectorAddress("127.0.0.1", port, "tcp"), Trust(), "n1", due
