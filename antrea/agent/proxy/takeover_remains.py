@@ -62,9 +62,9 @@ class TakeoverRemains:
         except OSError:
             self._unused, self._over = set(), False
             return
-        held, going_on = {*held_addresses()}, [*translated_connections()]
-        unused = held - {one.source for one in going_on}
-        over = unused == held and not goes_on(going_on)
+        held = {*held_addresses()}
+        unused = held.difference(one.source for one in translated_connections())
+        over = unused == held and not goes_on(translated_connections())
         ended = unused & self._unused
         if over and self._over and ended == held:
             give_up()

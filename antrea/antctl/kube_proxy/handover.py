@@ -7,6 +7,8 @@ that begin a connection are dropped too, and sent again by their clients.
 from __future__ import annotations
 
 import time
+from heapq import nlargest
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,22 +34,24 @@ EXPIRE: Final = Path("/proc/sys/net/ipv4/vs/expire_nodest_conn")
 CONNECTIONS: Final = Path("/proc/thread-self/net/ip_vs_conn")
 SECONDS: Final = 10.0
 """In which IPVS has to have forgotten them."""
+MOST: Final = 50_000
+"""Connections that go on; so many pause for 5 s."""
 NAMES: Final = {number: name for name, number in PROTOCOLS.items()}
 
 
 def hand_over(
     servers: Collection[VirtualServer], addresses: Collection[str], remove_addresses: Callable[[], object]
-) -> None:
-    """Delete the servers, and have connection tracking go on with their connections.
+) -> int:
+    """Delete the servers, and have connection tracking go on with their connections; how many are too many for that, and end.
 
     `addresses` are those of the Node that `remove_addresses` takes away. Raises OSError, SubprocessError, Unavailable.
     """
     if not servers:
         remove_addresses()
-        return
+        return 0
     try:
         run_nft(rules(servers, ()))
-        found = [one for one in ipvs_connections() if is_of(one, servers)]
+        found, ended = lasting(one for one in ipvs_connections() if is_of(one, servers))
         run_nft(rules(servers, found))
         hold({str(one.source[0]) for one in found} & set(addresses), found)
         remove_addresses()
@@ -61,6 +65,18 @@ def hand_over(
             translate_by_tracking(found)
     finally:
         run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+    return ended
+
+
+def lasting(connections: Iterable[IpvsConnection]) -> tuple[list[IpvsConnection], int]:
+    """`MOST` of them, and how many others there are: UDP, which needs no new connection, and those that last packets were seen of long ago, end first."""
+    numbers = count()
+    found = nlargest(MOST, (one for one, _ in zip(connections, numbers, strict=False)), key=_lasts)
+    return found, next(numbers) - len(found)
+
+
+def _lasts(one: IpvsConnection) -> tuple[bool, int]:
+    return NAMES.get(one.protocol) != "UDP", one.timeout
 
 
 def is_of(one: IpvsConnection, servers: Collection[VirtualServer]) -> bool:

@@ -51,8 +51,8 @@ def counts(found: IpvsState) -> dict[str, int]:
     }
 
 
-def hand_over(found: IpvsState) -> None:
-    """Virtual servers and addresses go, connections go on. Raises OSError, SubprocessError, Unavailable.
+def hand_over(found: IpvsState) -> int:
+    """Virtual servers and addresses go, connections go on; how many end, since there are too many. Raises OSError, SubprocessError, Unavailable.
 
     Addresses go first: while the Node has them, packets that no virtual server takes would be answered with a reset.
     """
@@ -61,7 +61,7 @@ def hand_over(found: IpvsState) -> None:
         if found.addresses is not None:
             run("ip", "link", "delete", DEVICE)
 
-    handover.hand_over(frozenset(found.servers), found.addresses or (), remove_addresses)
+    return handover.hand_over(frozenset(found.servers), found.addresses or (), remove_addresses)
 
 
 def remove_sets(found: IpvsState) -> None:

@@ -46,11 +46,10 @@ def callback(clean: bool, keep: bool) -> None:
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
     gateway = str(config.get("hostGateway", "antrea-gw0"))
     try:
-        if clean:
-            remove(host, gateway)
+        ended = remove(host, gateway) if clean else 0
         if keep:
             keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
-        click.echo(json.dumps(look(host, config, os.environ)))
+        click.echo(json.dumps({**look(host, config, os.environ), "endedConnections": ended}))
     except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as why:
         raise Failure(f"the Node cannot be looked at: {_told(why)}") from why
 
@@ -74,17 +73,21 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
     }
 
 
-def remove(host: Host, gateway: str) -> None:
-    """All that is kube-proxy's of IPVS, and in nftables, in one transaction, while it does not run. Raises as `look`, Failure."""
+def remove(host: Host, gateway: str) -> int:
+    """Remove all that is kube-proxy's of IPVS, and in nftables, in one transaction, while it does not run.
+
+    How many connections end, since there are too many. Raises as `look`, Failure.
+    """
     if PROCESS in host.processes():
         raise Failure("kube-proxy runs on this Node and would make its rules again")
     found = ipvs.left()
-    ipvs.hand_over(found)
+    ended = ipvs.hand_over(found)
     if script := commands(leftover(_listed())):
         run_nft(script)
     ipvs.remove_sets(found)
     if kept_route.kept_addresses():
         kept_route.give_up(gateway)
+    return ended
 
 
 def keep_routes(gateway: str, switch: Path) -> None:

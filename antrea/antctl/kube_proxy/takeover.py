@@ -174,7 +174,10 @@ class Takeover:
     def _take(self, name: str) -> None:
         self._label(name, on=False)
         self._wait(f"the end of kube-proxy on Node {name}", lambda: self._proxy_there(name))
-        self._node(name, "clean")
+        if ended := self._node(name, "clean").told.get("endedConnections"):
+            self._say(
+                f"Node {name}: {ended} connections through IPVS end, since there were too many to hand over."
+            )
         self._wait(f"Services on Node {name} without kube-proxy", lambda: self._unserved(name))
         self._say(f"Node {name}: kube-proxy and its rules are gone, Services are served.")
 

@@ -58,14 +58,12 @@ class IpvsConnection(NamedTuple):
     mark: int
 
 
-def ipvs_connections() -> list[IpvsConnection]:
+def ipvs_connections() -> Iterator[IpvsConnection]:
     """Open ones with an answer, of both families. Blocks; raises Unavailable."""
-    return [
-        found
-        for version in (4, 6)
-        for body in bodies(question(version, None))
-        if (found := parse(body, version))
-    ]
+    for version in (4, 6):
+        for body in bodies(question(version, None)):
+            if found := parse(body, version):
+                yield found
 
 
 def parse(body: bytes, version: int) -> IpvsConnection | None:

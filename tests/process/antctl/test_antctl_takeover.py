@@ -48,6 +48,8 @@ class World:
         self.filling: set[str] = set()
         """Nodes whose kube-proxy has made chains, and does not get to fill them."""
         self.generation = 1
+        self.ended: dict[str, int] = {}
+        """Connections that are too many to go on, by Node."""
 
     @property
     def proxies(self) -> list[str]:
@@ -74,7 +76,7 @@ class World:
         return {
             "runs": runs, "tables": [], "chains": self.rules[name], "complete": name not in self.filling, "held": [], "legacy": [], "ipvs": False,
             "proxyAll": value_of(self.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True,
-            "trouble": "" if served else "no answer",
+            "trouble": "" if served else "no answer", "endedConnections": self.ended.get(name, 0) if clean else 0,
         }  # fmt: skip
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -178,6 +180,15 @@ async def test_services_are_taken_over_node_by_node_and_given_back(world: World)
     assert json.dumps({name: {} for name in world.maps}) == json.dumps(
         {name: {} for name in json.loads(before)}
     )
+
+
+async def test_connections_that_are_too_many_to_go_on_are_named(world: World) -> None:
+    world.ended = {"n2": 7}
+    async with work(world) as (takeover_, _, said):
+        await asyncio.to_thread(takeover_.apply, API)
+    assert [line for line in said if "connections" in line] == [
+        "Node n2: 7 connections through IPVS end, since there were too many to hand over."
+    ]
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("ipvs", ["n1", "n2"]), ("nftables", [])])
