@@ -15,6 +15,7 @@ import pytest
 from counted_traffic import receive
 from policy_oracle import LOCAL, ports
 
+from antrea.agent.network_policy import fqdn
 from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
 from antrea.agent.network_policy.metrics import name_metrics
 from antrea.apis import controlplane as cp
@@ -128,7 +129,7 @@ async def node(
     async def settled(row: FqdnAddress) -> None:
         await engine.settled(FqdnAddress, row.key)
 
-    cached = Revalidation(socket)
+    cached = Revalidation(socket, patience=60)
     names = FqdnController(facts, pod_scope(facts, CONFIG, keep), settled, revalidation=cached)
     handle = packet_in_handler(names, lambda found: packets.resume(found))  # noqa: PLW0108 (a test replaces it)
     packets.deliver(PacketIn.DNS, handle)
@@ -156,6 +157,12 @@ def send(ovs: OvsBridge, version: int, name: str, address: str, sport: int) -> N
     gateway = next(name for name, number in ports().items() if number == GATEWAY.ofport)
     frame = answer(name, address, to=POD.ips[version], source=RESOLVER[version], dport=sport)
     ovs.appctl("netdev-dummy/receive", gateway, frame)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is held for as long as a test needs: here it takes programs, and maybe a busy machine, to look at the switch."""
+    monkeypatch.setattr(fqdn, "HELD_SECONDS", 60.0)
 
 
 @pytest.fixture
