@@ -143,6 +143,7 @@ def test_an_egress_without_an_address_keeps_its_pods_inside_and_kubectl_shows_it
     wait_for("why there is no address", lambda: why(lab, "shop") == missing, seconds=60)
     assert conditions(lab, "shop") == dict.fromkeys(both, "False")
     assert shown(lab, "shop") == []
+    wait_for("no way out", lambda: not source(lab, "far"), seconds=60)
     with pytest.raises(Unavailable, match="nc"):
         source_of(lab, "far", 4, seconds=2)
     assert source_of(lab, "other", 4) == NODES["node-1"]

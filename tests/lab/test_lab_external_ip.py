@@ -75,7 +75,7 @@ def test_a_service_gets_an_address_that_hosts_outside_reach_by_the_node_that_ant
     wait_for("a Node for the address", lambda: len(assigned(lab)) == 5, seconds=60)
     where = assigned(lab)
     assert where[:4] == ["default", "balanced", "ingress", IP]
-    assert assigned(lab, "node-2") == where
+    wait_for("the same on the other Node", lambda: assigned(lab, "node-2") == where, seconds=60)
     for machine in ("gateway", "outside"):
         wait_for(f"an answer to {machine}", lambda machine=machine: fetch(lab, machine), seconds=60)  # type: ignore[misc]
     assert {fetch(lab, "outside") for _ in range(40)} == {"serves-a", "serves-b"}

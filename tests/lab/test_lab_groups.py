@@ -179,7 +179,8 @@ def test_a_policy_of_antrea_says_how_many_nodes_have_realised_it(
         said = create(lab, yaml.safe_dump_all(objects))
         assert "counted created" in said, said
         becomes_status(wanted("Realizing", 0))
-        assert status("clustergroup", "webs") == {"GroupMembersComputed": "True"}
+        computed = {"GroupMembersComputed": "True"}
+        wait_for("that of the group", lambda: status("clustergroup", "webs") == computed, seconds=60)
         (found,) = (
             one
             for one in client.call("GET", f"{CONTROLPLANE}/networkpolicies").body["items"]
