@@ -1,4 +1,4 @@
-"""kube-proxy's part of a Node's ruleset, as `nft -j list ruleset` prints it, and the commands that remove it and nothing else.
+"""kube-proxy's part of a Node's ruleset, as `nft -j list table` prints it, and the commands that remove it and nothing else.
 
 What iptables (nf_tables) made is in it, too. Names of chains: kube-proxy v1.34 pkg/proxy/iptables and pkg/proxy/ipvs;
 KUBE-FIREWALL and KUBE-KUBELET-CANARY are kubelet's.
@@ -116,6 +116,6 @@ def _reached(chains: set[tuple[Place, str]], leads: list[Rule]) -> set[tuple[Pla
 
 
 def ruleset(text: str) -> list[Mapping[str, Any]]:
-    """What `nft -j list ruleset` printed."""
+    """What `nft -j list table` printed."""
     found: list[Mapping[str, Any]] = json.loads(text)["nftables"]
     return found
