@@ -38,7 +38,7 @@ from antrea.features.proxy.host import (
     virtual_address_flows,
 )
 from antrea.features.proxy.load_balancer import service_entries
-from antrea.features.proxy.pipeline import service_pipeline_flows
+from antrea.features.proxy.pipeline import service_pipeline_flows, unserved_port_flows
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH, service_ports
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
@@ -106,6 +106,7 @@ FEATURE = AgentFeature(
     gate=GATE,
     units=(
         Unit(ThisNode, service_pipeline_flows),
+        Unit(ThisNode, unserved_port_flows),
         Unit(Service, service_ports, yields=(ServicePort,)),
         Unit(ServiceEndpoint, endpoint_states, yields=(EndpointStates,)),
         Unit(ServicePort, service_entries, measured_as=(GATE,)),

@@ -79,16 +79,12 @@ UNSERVED_SHARE = 10
 flow = flows_of(Category.SERVICE)
 
 
-def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow | Meter]:
+def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """Waits for the gateway port."""
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or gateway is None:
         return
-    proxy_all = config.antrea_proxy.proxy_all
-    if proxy_all:
-        rate = max(1, config.packet_in_rate // UNSERVED_SHARE)
-        yield packet_in_meter(PacketInMeter.UNSERVED_PORT, rate, Category.SERVICE)
     yield from selection_flows()
     yield flow(
         L3_FORWARDING,
@@ -108,9 +104,7 @@ def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow | Mete
     for cidr in node.pod_cidrs:
         if config.ovs_datapath_type == "netdev":
             yield translated_flow(cidr)
-        if proxy_all:
-            yield unserved_flow(cidr)
-        marks = [resubmit(NODE_PORT_MARK)] if proxy_all else []
+        marks = [resubmit(NODE_PORT_MARK)] if config.antrea_proxy.proxy_all else []
         tables = [*marks, resubmit(SESSION_AFFINITY), resubmit(SERVICE_LB)]
         yield flow(PRE_ROUTING_CLASSIFIER, Priority.NORMAL, family(cidr), then=tables)
         yield from marking_flows(cidr)
@@ -126,6 +120,17 @@ def selection_flows() -> Iterator[Flow]:
     yield flow(
         ENDPOINT_DNAT, Priority.NORMAL, SVC_NO_EP_REG_MARK.match, then=[controller(PacketIn.SVC_REJECT)]
     )
+
+
+def unserved_port_flows(facts: Facts, node: ThisNode) -> Iterator[Flow | Meter]:
+    """By themselves: a datapath that refuses the meter serves Services nevertheless, and drops these packets."""
+    config = facts.get(AgentConfig)
+    if config is None or not config.antrea_proxy.proxy_all:
+        return
+    rate = max(1, config.packet_in_rate // UNSERVED_SHARE)
+    yield packet_in_meter(PacketInMeter.UNSERVED_PORT, rate, Category.SERVICE)
+    for cidr in node.pod_cidrs:
+        yield unserved_flow(cidr)
 
 
 def unserved_flow(cidr: str) -> Flow:
