@@ -64,7 +64,7 @@ GROUPS = "group"
 BUCKETS = "endpoint"
 """Pool of the numbers of buckets: an Endpoint has the same one in every group, but another one as a remote one."""
 RECENT = 1024
-"""Addresses whose mark is kept."""
+"""Addresses and ports whose texts are kept."""
 WEIGHT = 100
 SAME_NODE_GATE = "PreferSameTrafficDistribution"
 ZONE_LABEL = "topology.kubernetes.io/zone"

@@ -6,7 +6,7 @@ Source: netlink(7), linux/netfilter/nf_tables.h (NFT_MSG_GETTABLE, NFT_MSG_GETCH
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from antrea.errors import Unavailable
 from antrea.outside.netlink.message import attributes
@@ -17,10 +17,12 @@ from antrea.outside.nftables.watch import own_port
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+C = TypeVar("C")
+
 PATIENCE: Final = 5.0
 """Seconds for a part of an answer."""
 TRIES: Final = 3
-"""For a dump that another program's change of nftables interrupts: the last one counts."""
+"""For a dump that another program's change of nftables interrupts."""
 _ROOM: Final = 1 << 17
 _NEW_TABLE, _GET_TABLE = 10 << 8, 10 << 8 | 1
 """NFNL_SUBSYS_NFTABLES with NFT_MSG_NEWTABLE and NFT_MSG_GETTABLE."""
@@ -34,11 +36,31 @@ _FAMILIES: Final = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6
 """NFPROTO_*"""
 
 
-def answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
-    """Parts of the answer to a `dump_request`, and whether nothing has changed since the first one.
+def dump(asked: bytes, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]) -> tuple[C, bool]:
+    """What `add` puts of the answer to a `dump_request` into a `new` collection, and whether nothing has changed meanwhile.
 
-    In the network namespace of the thread that iterates. Raises Unavailable with `what`.
+    In the network namespace of the thread that calls. Raises Unavailable with `what`.
     """
+    for _ in range(TRIES):
+        found, is_whole = new(), True
+        for octets, unchanged in _answers(asked, what):
+            add(found, octets)
+            is_whole = is_whole and unchanged
+        if is_whole:
+            break
+    return found, is_whole
+
+
+def _whole(kind: int, family: str, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]) -> C:
+    """All of a kind that a family has. Raises Unavailable, also where others change it all the time."""
+    found, is_whole = dump(dump_request(kind, _FAMILIES[family], b""), f"{what} of {family}", new, add)
+    if not is_whole:
+        raise Unavailable(f"{what} of {family}: they change all the time")
+    return found
+
+
+def _answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
+    """Parts of the answer, and whether nothing has changed since the first one."""
     kind, ended = socket.SOCK_RAW | socket.SOCK_CLOEXEC, False
     try:
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as kernel:
@@ -55,17 +77,11 @@ def answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
 
 def tables(family: str) -> set[str]:
     """Names of the tables of a family, such as `inet`, without what is in them. Raises Unavailable."""
-    for _ in range(TRIES):
-        found: set[str] = set()
-        is_whole = True
-        for octets, unchanged in answers(
-            dump_request(_GET_TABLE, _FAMILIES[family], b""), f"tables of {family}"
-        ):
-            found |= {row[_NAME].rstrip(b"\0").decode() for row in messages(octets, _NEW_TABLE)}
-            is_whole = is_whole and unchanged
-        if is_whole:
-            break
-    return found
+
+    def add(found: set[str], octets: bytes) -> None:
+        found.update(row[_NAME].rstrip(b"\0").decode() for row in messages(octets, _NEW_TABLE))
+
+    return _whole(_GET_TABLE, family, "tables", set[str], add)
 
 
 class ChainHead(NamedTuple):
@@ -81,17 +97,11 @@ class ChainHead(NamedTuple):
 
 def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainHead]:
     """Those of family `ip`, `ip6` or `inet` that are `wanted`. Raises Unavailable."""
-    asked, what = dump_request(_GET_CHAIN, _FAMILIES[family], b""), f"chains of {family}"
-    for _ in range(TRIES):
-        found: list[ChainHead] = []
-        is_whole = True
-        for octets, unchanged in answers(asked, what):
-            heads = (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN))
-            found += filter(wanted, heads)
-            is_whole = is_whole and unchanged
-        if is_whole:
-            return found
-    raise Unavailable(f"{what}: they change all the time")
+
+    def add(found: list[ChainHead], octets: bytes) -> None:
+        found += filter(wanted, (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN)))
+
+    return _whole(_GET_CHAIN, family, "chains", list[ChainHead], add)
 
 
 def _chain_head(family: str, row: Mapping[int, bytes]) -> ChainHead:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from antrea.outside.nftables.dump import TRIES, answers
+from antrea.outside.nftables.dump import dump
 from antrea.outside.nftables.nfnetlink import attribute, dump_request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _GET: Final = 10 << 8 | 13
 """NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM"""
@@ -54,17 +51,9 @@ class SetCounters:
 
     def read(self, name: str, size: int) -> dict[bytes, bytes]:
         """Counters by keys, which have so many octets. Raises Unavailable."""
-        for _ in range(TRIES):
-            found: dict[bytes, bytes] = {}
-            is_whole = True
-            for octets, unchanged in self._parts(name):
-                found.update(_ELEMENTS[size].findall(octets))
-                is_whole = is_whole and unchanged
-            if is_whole:
-                break
-        return found
-
-    def _parts(self, name: str) -> Iterator[tuple[bytes, bool]]:
-        """Messages, and whether nothing has changed since the first one."""
         asked = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
-        yield from answers(asked, f"set {name}")
+
+        def add(found: dict[bytes, bytes], octets: bytes) -> None:
+            found.update(_ELEMENTS[size].findall(octets))
+
+        return dump(asked, f"counters of set {name}", dict[bytes, bytes], add)[0]
