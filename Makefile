@@ -134,6 +134,7 @@ docs: ## write the generated pages under docs/generated
 	python -m antrea.openflow.document > docs/generated/pipeline.md
 	python -m antrea.config.document
 	python -m antrea.features.registry.document
+	python build/proofs.py
 
 image: cni ## the container image, as an archive in build/out
 	python build/image.py

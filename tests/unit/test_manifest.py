@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from build_program import load_build_program
 
 from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
@@ -21,19 +21,7 @@ from antrea.features.registry.api_resources import RESOURCES
 from antrea.outside.kube.ca_publisher import KINDS
 
 ROOT = Path(__file__).parents[2]
-
-
-def module(path: Path) -> Any:
-    """A program of build/, which is no package."""
-    spec = importlib.util.spec_from_file_location(f"build_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-CHART = module(ROOT / "build/chart.py")
+CHART = load_build_program("chart")
 OBJECTS: dict[tuple[str, str], dict[str, Any]] = {
     (item["kind"], item["metadata"]["name"]): item
     for item in yaml.load_all((ROOT / "build/yamls/antrea.yml").read_text(), yaml.CSafeLoader)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import yaml
+from build_program import load_build_program
 
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy
@@ -20,21 +20,11 @@ from antrea.features.framework.gate import GATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
 ROOT = Path(__file__).parents[3]
 VERSIONS = [(crd, version) for crd in ALL_CRDS for version in crd.versions]
 LAST_APPLIED = 262144
 """Bytes that all annotations of an object may have; kubectl apply keeps the whole object in one."""
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_crds", ROOT / "build/crds.py")
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def named(crd: Crd) -> str:
@@ -56,7 +46,7 @@ def walk(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_generated_definitions_are_current() -> None:
-    files = generator().generated()
+    files = load_build_program("crds").generated()
     assert {file: file.read_text() for file in files} == files
     assert {file.name for file in (ROOT / "build/charts/antrea/crds").iterdir()} == {
         crd.file for crd in ALL_CRDS
