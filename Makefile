@@ -22,7 +22,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=12 --durations-min=20
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image flow-image l7-image wheel push manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -135,6 +135,9 @@ docs: ## write the generated pages under docs/generated
 	python -m antrea.config.document
 	python -m antrea.features.registry.document
 	python build/proofs.py
+
+site: ## the documentation as a site in build/out/site, with a search that needs no network
+	zensical build --strict
 
 image: cni ## the container image, as an archive in build/out
 	python build/image.py

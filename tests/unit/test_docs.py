@@ -1,6 +1,7 @@
 """Pages name files, tests and sections that exist."""
 
 import re
+import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -98,3 +99,13 @@ def test_docs_index_lists_every_page_once() -> None:
     )
     pages = {page for page in DOCS.rglob("*.md") if page.name != "README.md"}
     assert {str(page.relative_to(DOCS)) for page in pages if listed[page] != 1} == set()
+
+
+def test_each_dependency_has_a_row_in_its_decision() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    page = (DOCS / "decisions/0001-dependencies.md").read_text().partition("| Program ")[0]
+    assert [name for name in named if re.split("[=><]", name)[0] not in page] == []
