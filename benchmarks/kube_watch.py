@@ -70,7 +70,7 @@ async def client(port: int, ca: str, count: int) -> dict[str, Any]:
     engine = Engine(facts, (), {})
     access = Access(f"https://127.0.0.1:{port}", ca_pem=ca)
     async with Kube(access) as kube:
-        feed = ResourceFeed(kube, "/api/v1/pods", Pod, fact=HeldPod, row=row)
+        feed = ResourceFeed(kube, "/api/v1/pods", Pod, rows={HeldPod: row})
         idle, began, used = memory("VmRSS"), time.monotonic(), time.process_time()
         tasks = [asyncio.create_task(part) for part in (engine.run(), lateness(late, held), feed.run(facts))]
         while HeldPod not in facts.feeds.synced:  # noqa: ASYNC110 (as a program that polls would see it)

@@ -47,6 +47,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.plug import merged
+from antrea.features.framework.watch_plan import watch_plan
 from antrea.host.ovs_port import Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from antrea.engine import Feed, Sink
     from antrea.facts.fact import Fact
     from antrea.features.framework.gate import EnabledGates
+    from antrea.features.framework.watch_plan import Watch
     from antrea.openflow.pipeline import Pipeline
     from antrea.outside.kube.client import Kube
     from antrea.outside.reload.configuration import Configuration
@@ -337,11 +339,20 @@ class Agent:
             **self.role.feeds(prepared, self),
         }
         connected = Connected(db, prepared.node)
-        feeds = merged("feed of", (feeds, *(part.feeds(connected) for part in self.parts)))
-        for one in (one for feature in self.features for one in feature.watched):
-            odd = OddObjects(one.path, "antrea-agent", self.name)
-            feeds[one.path] = ResourceFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row, odd=odd)
-        return feeds
+        watches = {watch.name: self._watch_feed(watch) for watch in self._watch_plan()}
+        return merged("feed of", (feeds, watches, *(part.feeds(connected) for part in self.parts)))
+
+    def _watch_plan(self) -> tuple[Watch, ...]:
+        """All watches of kube-apiserver that this agent has, each once."""
+        declared = [*self.role.watched, *(one for feature in self.features for one in feature.watched)]
+        return watch_plan((*declared, *(one for part in self.parts for one in part.watched())), self.name)
+
+    def _watch_feed(self, watch: Watch) -> Feed:
+        odd = OddObjects(watch.path, "antrea-agent", self.name)
+        return ResourceFeed(
+            self.kube, watch.path, watch.kind, rows=watch.rows, query=watch.query, odd=odd,
+            optional=watch.optional, metadata_only=watch.metadata_only,
+        )  # fmt: skip
 
     async def _listed(self, kinds: Collection[type[Fact]], within: float | None = None) -> None:
         """Wait for first lists: replaying in one piece is best, but Pods that stand get their flows without them."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.core import ObjectReference
     from antrea.facts.node import ThisNode
+    from antrea.features.framework.admission import Watched
     from antrea.openflow.fields import PacketIn as PacketInCategory
     from antrea.outside.http.handlers import Check
     from antrea.outside.ovsdb.client import Ovsdb
@@ -125,8 +126,12 @@ class Part:
         return {}
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        """Feeds by what they supply. Objects of the API need none: see `AgentFeature.watched`."""
+        """Feeds by what they supply. Objects of the API need none: see `watched`."""
         return {}
+
+    def watched(self) -> Iterable[Watched]:
+        """Watches of kube-apiserver that depend on the configuration; all others are in `AgentFeature.watched`."""
+        return ()
 
     async def run(self) -> None:
         """Run whatever else there is until cancelled; called when the engine starts."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.node.bootstrap import prepare
-from antrea.agent.node.cluster_feed import cluster_feed
-from antrea.agent.node.feeds import ThisNodeFeed, own_node, pod_feed
+from antrea.agent.node.cluster_feed import CLUSTER_NODES
+from antrea.agent.node.feeds import LOCAL_PODS, ThisNodeFeed, own_node
 from antrea.agent.node.machine_bootstrap import prepare_machine
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
     from antrea.engine import Facts, Feed
     from antrea.facts.fact import Fact
+    from antrea.features.framework.admission import Watched
     from antrea.outside.kube.client import Kube
     from antrea.outside.ovsdb.client import Ovsdb
 
@@ -34,18 +35,21 @@ class Role(Protocol):
     has_pods: bool
     api_address: str
     """Where the agent's API listens; empty: everywhere."""
+    watched: tuple[Watched, ...]
+    """Watches of kube-apiserver that every agent of this role has."""
 
     async def prepare(self, db: Ovsdb) -> Prepared:
         """Bring the bridge in line. Raises Invalid, Refused, Unavailable."""
 
     def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
-        """Feeds of Nodes and Pods."""
+        """Feeds of other kinds of facts that every agent of this role has."""
 
 
 class KubernetesNode:
     """A Node: it has Pods, a gateway and tunnels."""
 
     has_pods, api_address = True, ""
+    watched: tuple[Watched, ...] = (CLUSTER_NODES, LOCAL_PODS)
 
     def __init__(self, config: AgentConfig, kube: Kube, name: str) -> None:
         self._config, self._kube, self.name = config, kube, name
@@ -56,17 +60,14 @@ class KubernetesNode:
 
     def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
         """As `Role.feeds`."""
-        return {
-            "nodes": cluster_feed(self._kube),
-            "node": ThisNodeFeed(self._kube, prepared.node, news),
-            "pods": pod_feed(self._kube, self.name),
-        }
+        return {"node": ThisNodeFeed(self._kube, prepared.node, news)}
 
 
 class ExternalMachine:
     """A machine outside the cluster: its bridge has nothing but its own interfaces."""
 
     has_pods, api_address = False, LOOPBACK
+    watched: tuple[Watched, ...] = ()
 
     def __init__(self, config: AgentConfig, name: str) -> None:
         self._config, self.name = config, full_name(config, name)

@@ -21,6 +21,8 @@ from antrea.outside.kube.leadership import Leadership
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+    from antrea.features.framework.admission import Watched
+
 PACKAGE = "antrea.controller"
 Handler = Callable[[Any], Awaitable[None]]
 """Does an act."""
@@ -52,8 +54,12 @@ class ControllerPart:
         return {}
 
     def feeds(self) -> Mapping[str, Feed]:
-        """Feeds by what they supply. Objects of the API need none: see `ControllerFeature.watched`."""
+        """Feeds by what they supply. Objects of the API need none: see `watched`."""
         return {}
+
+    def watched(self) -> Iterable[Watched]:
+        """Watches of kube-apiserver that no policy depends on: no new leader waits for them, unlike `ControllerFeature.watched`."""
+        return ()
 
     async def run(self) -> None:
         """Run whatever else there is until cancelled."""

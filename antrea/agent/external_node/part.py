@@ -20,16 +20,15 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.external_node import ExternalNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.external_node.machine import PATH, external_node_row
+from antrea.features.framework.admission import Watched
 from antrea.features.network_policy.agent.received import SentAddressGroup, SentAppliedGroup, SentPolicy
 from antrea.host.ovs_port import MachinePort
 from antrea.openflow.flow import Flow
-from antrea.outside.kube.odd_object import OddObjects
-from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log import klog
 from antrea.outside.netlink import interface_settings as netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Coroutine, Mapping
+    from collections.abc import Container, Coroutine, Iterable, Mapping
 
     from antrea.agent.part import AgentContext, Connected
     from antrea.engine import Feed
@@ -61,13 +60,12 @@ class ExternalNodePart(Part):
         self._connector = InterfaceConnector(
             connected.db, self._config.ovs_bridge, self._journal, tx_off=tx_off
         )
+        return {}
+
+    def watched(self) -> Iterable[Watched]:
         root, _, plural = PATH.rpartition("/")
-        path = f"{root}/namespaces/{self._namespace}/{plural}"
-        feed = ResourceFeed(
-            self._agent.kube, path, external.ExternalNode, fact=ExternalNode, row=external_node_row,
-            query={"fieldSelector": f"metadata.name={self._name}"}, odd=OddObjects(path, "antrea-agent", self._name),
-        )  # fmt: skip
-        return {"this ExternalNode": feed}
+        path, this = f"{root}/namespaces/{self._namespace}/{plural}", f"metadata.name={self._name}"
+        yield Watched(path, external.ExternalNode, ExternalNode, external_node_row, field_selector=this)
 
     def conditions(self) -> Mapping[str, Check]:
         return {CONDITION: lambda: self._trouble}

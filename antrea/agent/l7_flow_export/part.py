@@ -14,16 +14,14 @@ from antrea.features.l7_flow_export.agent import TAP, RecordWrongDirection, Requ
 from antrea.features.l7_flow_export.configuration import engine_file
 from antrea.features.l7_flow_export.event import parsed
 from antrea.features.l7_flow_export.requests import RequestStore
-from antrea.features.l7_flow_export.row import RequestedPod, requested_pod
-from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.request_engine.session import EVENTS, EngineSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from antrea.agent.part import AgentContext, Connected, Handler
-    from antrea.engine import Act, Feed, Sink
+    from antrea.agent.part import AgentContext, Handler
+    from antrea.engine import Act, Sink
     from antrea.outside.http.handlers import Check
 
 FOLDER: Final = "l7-flow-export"
@@ -52,13 +50,6 @@ class L7FlowExportPart(Part):
         self._malformed = 0
         folder = agent.run_dir / FOLDER
         self._engine = EngineSession(folder, engine_file(TAP, str(folder), str(folder / EVENTS)), self._take)
-
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        here = {"fieldSelector": f"spec.nodeName={self._agent.node}"}
-        feed = ResourceFeed(
-            self._agent.kube, "/api/v1/pods", core.Pod, fact=RequestedPod, row=requested_pod, query=here
-        )
-        return {"Pods with exported requests": feed}
 
     def sinks(self) -> Mapping[type, Sink]:
         return {RequestEngine: self}

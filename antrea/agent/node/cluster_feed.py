@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from antrea.agent.node.bootstrap import node_addresses
 from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, LINK, SILENT_SUBNETS, TRANSPORT_ADDRESSES
@@ -12,11 +11,8 @@ from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
 from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
 from antrea.features.framework.address import canonical
-from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.features.framework.admission import Watched
 from antrea.outside.log import klog
-
-if TYPE_CHECKING:
-    from antrea.outside.kube.client import Kube
 
 log = klog.logger(__name__)
 
@@ -90,6 +86,4 @@ def ssh_ports(node: str, text: str) -> tuple[int, ...]:
     return tuple(sorted(set(ports)))
 
 
-def cluster_feed(kube: Kube) -> ResourceFeed[Node]:
-    """Feed of ClusterNode."""
-    return ResourceFeed(kube, "/api/v1/nodes", Node, fact=AgentNode, row=cluster_node)
+CLUSTER_NODES = Watched("/api/v1/nodes", Node, AgentNode, cluster_node)

@@ -11,9 +11,9 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.family import one_per_family
 from antrea.facts.node import ThisNode
 from antrea.facts.pod import LocalPod
+from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.features.framework.agent_feature import Families
 from antrea.outside.kube.answer import Drop, Listed, Put
-from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -99,18 +99,13 @@ class ThisNodeFeed:
         self._news.moved(before, now)
 
 
-def pod_feed(kube: Kube, this: str) -> ResourceFeed[Pod]:
-    """Feed of LocalPod: the Pods of this Node that have a network of their own."""
+def local_pod(pod: Pod) -> LocalPod | None:
+    """Make the row of a Pod of this Node; None for a Pod in the Node's network."""
+    meta = pod.metadata
+    uid = meta.annotations.get(MIRROR, meta.uid)
+    if pod.spec.host_network:
+        return None
+    return LocalPod(meta.namespace, meta.name, uid, int(meta.resource_version or 0))
 
-    def row(pod: Pod) -> LocalPod | None:
-        meta = pod.metadata
-        uid = meta.annotations.get(MIRROR, meta.uid)
-        return (
-            None
-            if pod.spec.host_network
-            else LocalPod(meta.namespace, meta.name, uid, int(meta.resource_version or 0))
-        )
 
-    return ResourceFeed(
-        kube, "/api/v1/pods", Pod, fact=LocalPod, row=row, query={"fieldSelector": f"spec.nodeName={this}"}
-    )
+LOCAL_PODS = Watched("/api/v1/pods", Pod, LocalPod, local_pod, field_selector=OF_THIS_NODE)

@@ -12,24 +12,18 @@ from antrea.apis import core
 from antrea.apis.annotation import PodAnnotation
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
-from antrea.features.node_port_local.row import (
-    PortLocalPod,
-    PortLocalService,
-    PortsDecided,
-    port_local_pod,
-    port_local_service,
-)
+from antrea.features.node_port_local.row import WATCHED, PortsDecided
 from antrea.outside.kube.pod_annotation_sink import PodAnnotationSink
-from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.nftables.elements import NftElements
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from antrea.agent.part import AgentContext, Connected, Handler
     from antrea.engine import Act, Facts, Feed, Sink
+    from antrea.features.framework.admission import Watched
     from antrea.outside.http.handlers import Check
 
 PORT_COUNT = Metric(
@@ -59,15 +53,10 @@ class NodePortLocalPart(Part):
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         if not self._config.enable:
             return {"NodePortLocal": NothingFeed()}
-        kube, here = self._agent.kube, {"fieldSelector": f"spec.nodeName={self._agent.node}"}
-        return {
-            "annotated Services": ResourceFeed(
-                kube, "/api/v1/services", core.Service, fact=PortLocalService, row=port_local_service
-            ),
-            "Pods with ports": ResourceFeed(
-                kube, "/api/v1/pods", core.Pod, fact=PortLocalPod, row=port_local_pod, query=here
-            ),
-        }
+        return {}
+
+    def watched(self) -> Iterable[Watched]:
+        return WATCHED if self._config.enable else ()
 
     def sinks(self) -> Mapping[type, Sink]:
         return {PodAnnotation: PodAnnotationSink(self._agent.kube)}

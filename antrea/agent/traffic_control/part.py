@@ -12,15 +12,14 @@ from antrea.facts.node import Transport
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
 from antrea.features.traffic_control.agent import GATE, RecordTrouble, steering_of
-from antrea.features.traffic_control.row import SteeredPod, Steering, steered_pod, steerings_of
+from antrea.features.traffic_control.row import Steering, steerings_of
 from antrea.features.traffic_control.switch_port import obstacle, usable
-from antrea.outside.kube.resource_feed import ResourceFeed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from antrea.agent.part import AgentContext, Connected, Handler
-    from antrea.engine import Act, Facts, Feed
+    from antrea.agent.part import AgentContext, Handler
+    from antrea.engine import Act, Facts
     from antrea.host.ovs_port import Port
     from antrea.outside.http.handlers import Check
 
@@ -33,13 +32,6 @@ class TrafficControlPart(Part):
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
-
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        here = {"fieldSelector": f"spec.nodeName={self._agent.node}"}
-        feed = ResourceFeed(
-            self._agent.kube, "/api/v1/pods", core.Pod, fact=SteeredPod, row=steered_pod, query=here
-        )
-        return {"Pods with labels": feed}
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {RecordTrouble: self._record}

@@ -23,6 +23,7 @@ from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.framework.gate import opened
 from antrea.features.framework.plug import declared, merged
+from antrea.features.framework.watch_plan import watch_plan
 from antrea.features.grouping.publication import ENTRIES, TOLD
 from antrea.outside.kube.event_recorder import EventRecorder
 from antrea.outside.kube.odd_object import odd_object_metrics
@@ -30,13 +31,14 @@ from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Collection, Coroutine, Iterable, Mapping
 
     from antrea.controller.apiserver.process import Publisher
     from antrea.controller.leader.replica import Replica
     from antrea.controller.part import ControllerPart
     from antrea.engine import Facts, Sink
-    from antrea.facts.fact import Fact
+    from antrea.features.framework.watch_plan import Watch
+    from antrea.outside.kube.client import Kube
 
 QUIET_SECONDS = 3.0
 BY_FOLDER = declared(FOLDERS, "controller", ControllerFeature)
@@ -107,18 +109,11 @@ class Computation:
             facts, lambda: any(feed.trouble for feed in self._feeds.values()), barrier.wait
         )
         self._unbuilt = UnbuiltEvents(kube)
-        self._feeds = {
-            one.fact: ResourceFeed(
-                kube,
-                one.path,
-                one.kind,
-                fact=one.fact,
-                row=one.row,
-                received=self._received(one.fact),
-                optional=one.optional,
-            )
-            for one in watched
-        }
+        plan = watch_plan((*watched, *(one for part in parts for one in part.watched())))
+        self._watches = {watch.name: self._watch_feed(kube, watch) for watch in plan}
+        by_fact = {fact: self._watches[watch.name] for watch in plan for fact in watch.rows}
+        self._feeds = {kind: by_fact[kind] for kind in kinds}
+        """By kind of fact; several are read of one watch."""
         for one in watched:
             barrier.watch(one, self._feeds[one.fact])
 
@@ -132,8 +127,8 @@ class Computation:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._engine.run(), name="engine")
-            for fact, feed in self._feeds.items():
-                tasks.create_task(feed.run(self._facts), name=f"feed of {fact.__name__}")
+            for name, feed in self._watches.items():
+                tasks.create_task(feed.run(self._facts), name=f"feed of {name}")
             for part in self._parts:
                 tasks.create_task(part.run(), name=type(part).__name__)
                 tasks.create_task(
@@ -145,14 +140,17 @@ class Computation:
             tasks.create_task(self._unbuilt.run(), name="Events of what is not built")
             tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
 
-    def _received(self, kind: type[Fact]) -> Callable[[Any], None]:
-        note = self._pod_progress.of(kind)
+    def _watch_feed(self, kube: Kube, watch: Watch) -> ResourceFeed[Any]:
+        notes = [self._pod_progress.of(kind) for kind in watch.rows]
 
-        def both(found: Any) -> None:
-            note(found)
-            self._unbuilt.note(found)
+        def received(found: Any) -> None:
+            for note in (*notes, self._unbuilt.note):
+                note(found)
 
-        return both
+        return ResourceFeed(
+            kube, watch.path, watch.kind, rows=watch.rows, query=watch.query, received=received,
+            optional=watch.optional, metadata_only=watch.metadata_only,
+        )  # fmt: skip
 
     async def _tell(self, event: RecordEvent) -> None:
         about = ObjectReference(event.kind, event.name, event.namespace, event.uid, event.api_version)

@@ -7,30 +7,26 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.core import OnlyMetadata
 from antrea.controller.part import ControllerPart
+from antrea.features.framework.admission import Watched
 from antrea.features.l7_flow_export.controller import WORKLOADS, annotated
-from antrea.outside.kube.resource_feed import ResourceFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from antrea.controller.part import ControllerContext
-    from antrea.engine import Feed
 
 
 class L7FlowExportPart(ControllerPart):
-    """The feeds are no `watched` of the feature: no policy depends on them, and no new leader has to wait for them."""
+    """The watches of annotated workloads."""
 
-    def __init__(self, controller: ControllerContext) -> None:
-        self._kube = controller.kube
+    def __init__(self, _: ControllerContext) -> None:
+        """Nothing of the controller is needed."""
 
-    def feeds(self) -> Mapping[str, Feed]:
-        return {
-            f"annotated {kind.plural}": ResourceFeed(
-                self._kube, kind.path(), OnlyMetadata, fact=kind, row=partial(annotated, kind), optional=True,
-                metadata_only=True,
+    def watched(self) -> Iterable[Watched]:
+        for kind in WORKLOADS:
+            yield Watched(
+                kind.path(), OnlyMetadata, kind, partial(annotated, kind), optional=True, metadata_only=True
             )
-            for kind in WORKLOADS
-        }  # fmt: skip
 
 
 PART = L7FlowExportPart

@@ -19,6 +19,7 @@ from antrea.controller.webhook.conversion import conversion_routes
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
 from antrea.features.framework.admission import Installation, wanted_gates
+from antrea.features.framework.watch_plan import watch_plan
 from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 from antrea.outside.kube.resource_feed import ResourceFeed
 
@@ -76,8 +77,10 @@ class Webhooks:
         self._facts = Facts()
         self._facts.put(Installation(namespace, service_account, wanted_gates(feature_gates)))
         self._feeds = [
-            ResourceFeed(kube, watched.path, watched.kind, fact=watched.fact, row=watched.row)
-            for watched in WATCHED
+            ResourceFeed(
+                kube, watch.path, watch.kind, rows=watch.rows, query=watch.query, optional=watch.optional
+            )
+            for watch in watch_plan(WATCHED)
         ]
         self.routes: Mapping[str, Handler] = {
             **routes(WEBHOOKS, self._facts, ApiLookup(kube)),

@@ -109,6 +109,10 @@ class Installation(Fact, frozen=True):
     """Gates that configuration and upstream's defaults have on, whether the feature is built here or not."""
 
 
+OF_THIS_NODE = "spec.nodeName={node}"
+"""Field selector of the Pods of the Node that the agent runs on."""
+
+
 class Watched(msgspec.Struct, frozen=True):
     """A collection of the API of which rows are kept; `row` gives those of one object of `kind`."""
 
@@ -121,6 +125,10 @@ class Watched(msgspec.Struct, frozen=True):
     Namespace that it is, or of its own Namespace."""
     optional: bool = False
     """Whether there are no objects where the cluster has no such kind; else its absence is a failure."""
+    field_selector: str = ""
+    """Which objects are watched, such as "spec.nodeName={node}", where {node} is the name of this Node; empty: all."""
+    metadata_only: bool = False
+    """Whether the API server sends nothing but the metadata of the objects."""
 
 
 class Webhook(msgspec.Struct, frozen=True):

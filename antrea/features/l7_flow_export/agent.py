@@ -17,7 +17,7 @@ import msgspec
 from antrea.apis import core
 from antrea.engine import Act, Unit
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.admission import Watched
+from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.l7_flow_export.row import (
     DIRECTIONS,
@@ -25,6 +25,7 @@ from antrea.features.l7_flow_export.row import (
     RequestedPod,
     direction,
     requested_namespace,
+    requested_pod,
 )
 from antrea.host.link import Link
 from antrea.host.ovs_port import TYPE_KEY, Port
@@ -163,7 +164,10 @@ FEATURES = (
         gate=GATE,
         within="FlowExporter",
         tables=(TRAFFIC_CONTROL,),
-        watched=(Watched("/api/v1/namespaces", core.Namespace, RequestedNamespace, requested_namespace),),
+        watched=(
+            Watched("/api/v1/pods", core.Pod, RequestedPod, requested_pod, field_selector=OF_THIS_NODE),
+            Watched("/api/v1/namespaces", core.Namespace, RequestedNamespace, requested_namespace),
+        ),
         units=(
             Unit(PodInterface, export_port),
             Unit(PodInterface, copy_flows),

@@ -17,7 +17,7 @@ LONGEST: Final = 64
 
 
 class RequestedPod(Fact, frozen=True):
-    """An annotated Pod of this Node; the feed of Pods with exported requests writes it."""
+    """An annotated Pod of this Node."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class RequestedPod(Fact, frozen=True):
 
 
 class RequestedNamespace(Fact, frozen=True):
-    """A Namespace with its annotation; the feed of Namespaces with exported requests writes it."""
+    """A Namespace with its annotation."""
 
     name: str
     value: str

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from antrea.apis import core
 from antrea.apis.annotation import PORT_LOCAL, PORT_LOCAL_ENABLED
 from antrea.facts.fact import Fact
 from antrea.facts.family import one_per_family
 from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.openflow.match import PROTOCOLS
-
-if TYPE_CHECKING:
-    from antrea.apis import core
 
 FAMILIES = {False: "IPv4", True: "IPv6"}
 """Names of the API by whether it is IPv6."""
@@ -23,7 +22,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class PortLocalService(Fact, frozen=True):
-    """A Service that gives its Pods ports of their Nodes; the feed of annotated Services writes it."""
+    """A Service that gives its Pods ports of their Nodes."""
 
     namespace: str
     name: str
@@ -54,7 +53,7 @@ class ContainerPort(NamedTuple):
 
 
 class PortLocalPod(Fact, frozen=True):
-    """A Pod of this Node with labels, addresses and declared ports; the feed of Pods with ports writes it."""
+    """A Pod of this Node with labels, addresses and declared ports."""
 
     namespace: str
     name: str
@@ -144,3 +143,10 @@ def port_local_pod(found: core.Pod) -> PortLocalPod:
         tuple(ContainerPort(one.name, one.container_port, one.protocol, one.host_port) for one in declared),
         meta.annotations.get(PORT_LOCAL, ""),
     )
+
+
+WATCHED = (
+    Watched("/api/v1/services", core.Service, PortLocalService, port_local_service),
+    Watched("/api/v1/pods", core.Pod, PortLocalPod, port_local_pod, field_selector=OF_THIS_NODE),
+)
+"""What an agent watches while nodePortLocal.enable is true."""

@@ -15,7 +15,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
 from antrea.facts.node import LocalLink
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.admission import Watched
+from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import (
@@ -25,6 +25,7 @@ from antrea.features.traffic_control.row import (
     Steering,
     is_known,
     steered_namespace,
+    steered_pod,
     steering,
     steerings_of,
 )
@@ -161,6 +162,7 @@ FEATURE = AgentFeature(
     tables=(TRAFFIC_CONTROL,),
     watched=(
         Watched(PATH, TrafficControl, Steering, steering),
+        Watched("/api/v1/pods", core.Pod, SteeredPod, steered_pod, field_selector=OF_THIS_NODE),
         Watched("/api/v1/namespaces", core.Namespace, SteeredNamespace, steered_namespace),
     ),
     units=(

@@ -21,7 +21,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class SteeredPod(Fact, frozen=True):
-    """A Pod of this Node with its labels; the feed of labelled Pods writes it."""
+    """A Pod of this Node with its labels."""
 
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class SteeredPod(Fact, frozen=True):
 
 
 class SteeredNamespace(Fact, frozen=True):
-    """A Namespace with its labels; the feed of Namespaces writes it."""
+    """A Namespace with its labels."""
 
     name: str
     labels: Labels

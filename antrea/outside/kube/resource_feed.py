@@ -1,4 +1,4 @@
-"""Turns the list and watch of one resource into rows of one kind of fact: none, one or several for each object."""
+"""Turns the list and watch of one resource into rows of facts: of each kind none, one or several for each object."""
 
 from __future__ import annotations
 
@@ -32,10 +32,75 @@ def _ignore(_: object) -> None:
     """The default: no listener."""
 
 
-class ResourceFeed(Generic[T]):
-    """Feed of `fact` rows: `row` maps an object to its row, to several, or to None if it gives none (now).
+class _RowSet:
+    """The rows of one kind that the objects of a collection give, by the name of the object."""
 
-    All rows of `fact` are this feed's: what a new list lacks is dropped. `path` is a collection such as
+    def __init__(self, fact: type[Fact], row: Callable[[Any], Rows]) -> None:
+        self.fact, self.row = fact, row
+        self.keys: dict[str, Keys] = {}
+        """Name of an object -> keys of its rows."""
+        self._before: dict[str, Keys] = {}
+        """The same before the list which is being read."""
+        self._unseen: set[str] = set()
+        """Keys of rows that the list which is being read has not confirmed yet."""
+
+    def begin(self, facts: Facts) -> None:
+        """Adopt the rows that are there; the first list drops those that it does not have."""
+        self._unseen = {row.key for row in facts.all(self.fact)}
+
+    def begin_list(self) -> None:
+        """Begin a list, which voids pages of a list that did not end."""
+        for keys in self.keys.values():
+            self._unseen.update(_all(keys))
+        self._before, self.keys = self.keys, {}
+
+    def take_listed(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> None:
+        """Replace all rows of an object at once, as a watch does; the end of the list is for objects that are gone."""
+        if not rows:
+            return
+        now = _all(self._put(facts, name, rows))
+        self._unseen.difference_update(now)
+        for key in self._unseen.intersection(_all(self._before.get(name, ()))):
+            self._unseen.discard(key)
+            facts.drop(self.fact, key)
+
+    async def end_list(self, facts: Facts) -> None:
+        """Drop the rows that the list has not confirmed."""
+        for count, key in enumerate(self._unseen, 1):
+            facts.drop(self.fact, key)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._unseen, self._before = set(), {}
+
+    def keep(self, name: str) -> None:
+        """Keep the rows that were last made of an object, which cannot be read in the list which is being read."""
+        if name not in self.keys and (keys := self._before.get(name)):
+            self.keys[name] = keys
+            self._unseen.difference_update(_all(keys))
+
+    def replace(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> None:
+        """Replace the rows of an object by these."""
+        before = self.keys.pop(name, ())
+        now = self._put(facts, name, rows) if rows else ()
+        if before != now:
+            for key in set(_all(before)).difference(_all(now)):
+                facts.drop(self.fact, key)
+
+    def _put(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> Keys:
+        """Write the rows and return their keys."""
+        keys = tuple(row.key for row in rows)
+        # equal texts are held once, and one without a tuple: there may be 100,000
+        one = keys[0] if len(keys) == 1 else keys
+        self.keys[name] = kept = name if one == name else one
+        for row in rows:
+            facts.put(row)
+        return kept
+
+
+class ResourceFeed(Generic[T]):
+    """Feed of all kinds of rows that are made of one collection: each function of `rows` maps an object to its row, to several, or to None.
+
+    All rows of these kinds are this feed's: what a new list lacks is dropped. `path` is a collection such as
     /api/v1/nodes, `query` narrows it: labelSelector, fieldSelector.
     """
 
@@ -45,8 +110,7 @@ class ResourceFeed(Generic[T]):
         path: str,
         kind: type[T],
         *,
-        fact: type[Fact],
-        row: Callable[[T], Rows],
+        rows: Mapping[type[Fact], Callable[[T], Rows]],
         query: Mapping[str, str] = NO_QUERY,
         received: Callable[[T], None] = _ignore,
         odd: OddObjects | None = None,
@@ -62,17 +126,10 @@ class ResourceFeed(Generic[T]):
         self._kube = kube
         self.path = path
         self._kind = kind
-        self._fact = fact
-        self._row = row
+        self._sets = tuple(_RowSet(fact, row) for fact, row in rows.items())
         self._query = query
         self._received = received
         self._optional, self._metadata_only = optional, metadata_only
-        self._keys: dict[str, Keys] = {}
-        """Name of an object -> keys of its rows."""
-        self._before: dict[str, Keys] = {}
-        """The same before the list which is being read."""
-        self._unseen: set[str] = set()
-        """Keys of rows that the list which is being read has not confirmed yet."""
         self.trouble = ""
         """Why the watch is interrupted; empty while it works. For readiness checks and antctl."""
         self._version = -1
@@ -83,13 +140,13 @@ class ResourceFeed(Generic[T]):
         """Forever: list, then watch. While the watch is interrupted the rows stay and count as not synced."""
 
         def troubled(why: str) -> None:
-            if why and not self.trouble:
-                facts.lost(self._fact)
-            elif self.trouble and not why:
-                facts.synced(self._fact)
+            if bool(why) != bool(self.trouble):
+                for one in self._sets:
+                    (facts.lost if why else facts.synced)(one.fact)
             self.trouble = why
 
-        self._unseen = {row.key for row in facts.all(self._fact)}
+        for one in self._sets:
+            one.begin(facts)
         telling = asyncio.create_task(self.odd.run(self._kube), name=f"odd objects of {self.path}")
         try:
             changes = self._kube.watch_pages(
@@ -109,7 +166,7 @@ class ResourceFeed(Generic[T]):
     @property
     def size(self) -> int:
         """Objects that give a row."""
-        return len(self._keys)
+        return max(len(one.keys) for one in self._sets)
 
     async def reaches(self, version: int) -> None:
         """Wait until everything up to this resourceVersion of an object of this kind is received and written."""
@@ -124,12 +181,11 @@ class ResourceFeed(Generic[T]):
 
     async def _listed(self, facts: Facts, page: Some[T]) -> None:
         if page.first:
-            for keys in self._keys.values():
-                self._unseen.update(_all(keys))
-            self._before, self._keys = self._keys, {}
+            for one in self._sets:
+                one.begin_list()
         for found in page.objects:
-            if rows := self._rows(found):
-                self._replace(facts, _name(found), rows)
+            for one, rows in self._rows(found):
+                one.take_listed(facts, _name(found), rows)
         for odd in page.odd:
             self._keep(odd)
         if not (page.first and page.last):
@@ -137,32 +193,31 @@ class ResourceFeed(Generic[T]):
             gc.freeze()
         if not page.last:
             return
-        for count, key in enumerate(self._unseen, 1):
-            facts.drop(self._fact, key)
-            if count % SLICE == 0:
-                await asyncio.sleep(0)
-        self._unseen, self._before = set(), {}
-        facts.synced(self._fact)
+        for one in self._sets:
+            await one.end_list(facts)
+            facts.synced(one.fact)
         self._at(page.version)
 
-    def _replace(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> None:
-        """All rows of an object change at once, as by a watch; the end of the list is for objects that are gone."""
-        now = _all(self._put(facts, name, rows))
-        self._unseen.difference_update(now)
-        for key in self._unseen.intersection(_all(self._before.get(name, ()))):
-            self._unseen.discard(key)
-            facts.drop(self._fact, key)
-
-    def _rows(self, found: T) -> tuple[Fact, ...]:
-        """Of one object. What raises is its own trouble: its rows before stay."""
+    def _rows(self, found: T) -> list[tuple[_RowSet, tuple[Fact, ...]]]:
+        """Make the rows of one object. A kind of which they cannot be made is left out: its last rows stay, as do all other kinds."""
+        made: list[tuple[_RowSet, tuple[Fact, ...]]] = []
+        odd: Odd | None = None
         try:
             self._received(found)
-            rows = each(self._row(found) or ())
-        except Exception as why:
-            self._keep(self._odd(found, why))
-            return ()
-        self.odd.clear(_name(found))
-        return rows
+        except Exception as error:
+            self._keep(self._odd(found, error))
+            return []
+        for one in self._sets:
+            try:
+                made.append((one, each(one.row(found) or ())))
+            except Exception as error:
+                odd = self._odd(found, error)
+                one.keep(odd.full_name)
+        if odd:
+            self.odd.note(odd)
+        else:
+            self.odd.clear(_name(found))
+        return made
 
     def _odd(self, found: Any, why: Exception) -> Odd:
         meta = found.metadata
@@ -173,17 +228,15 @@ class ResourceFeed(Generic[T]):
         )  # fmt: skip
 
     def _keep(self, odd: Odd) -> None:
-        """What was last read of it stands."""
-        name = odd.full_name
-        if name not in self._keys and (keys := self._before.get(name)):
-            self._keys[name] = keys
-            self._unseen.difference_update(_all(keys))
+        """Keep the rows that were last made of an object that cannot be decoded."""
+        for one in self._sets:
+            one.keep(odd.full_name)
         self.odd.note(odd)
 
     def _apply_odd(self, facts: Facts, odd: Odd) -> None:
         if odd.gone:
-            for key in _all(self._keys.pop(odd.full_name, ())):
-                facts.drop(self._fact, key)
+            for one in self._sets:
+                one.replace(facts, odd.full_name, ())
             self.odd.clear(odd.full_name)
         else:
             self._keep(odd)
@@ -192,28 +245,14 @@ class ResourceFeed(Generic[T]):
 
     def _apply(self, facts: Facts, change: Put[T] | Drop[T]) -> None:
         name = _name(change.object)
-        rows: tuple[Fact, ...] = ()
         if isinstance(change, Put):
-            rows = self._rows(change.object)
+            for one, rows in self._rows(change.object):
+                one.replace(facts, name, rows)
         else:
             self.odd.clear(name)
-        if name not in self.odd:
-            before = self._keys.pop(name, ())
-            now = self._put(facts, name, rows) if rows else ()
-            if before != now:
-                for key in set(_all(before)).difference(_all(now)):
-                    facts.drop(self._fact, key)
+            for one in self._sets:
+                one.replace(facts, name, ())
         self._at(_version(change.object))
-
-    def _put(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> Keys:
-        """Keys of the rows."""
-        keys = tuple(row.key for row in rows)
-        # equal texts are held once, and one without a tuple: there may be 100,000
-        one = keys[0] if len(keys) == 1 else keys
-        self._keys[name] = kept = name if one == name else one
-        for row in rows:
-            facts.put(row)
-        return kept
 
 
 def _all(keys: Keys) -> tuple[str, ...]:

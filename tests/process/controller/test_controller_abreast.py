@@ -71,7 +71,7 @@ async def followed(*paths: str) -> AsyncIterator[World]:
         feeds = []
         for path in paths:
             one = WATCHED[path]
-            feed = ResourceFeed(kube, path, one.kind, fact=one.fact, row=one.row)
+            feed = ResourceFeed(kube, path, one.kind, rows={one.fact: one.row})
             world.barrier.watch(one, feed)
             feeds.append(asyncio.create_task(feed.run(world.facts)))
         await until(lambda: all(world.facts.feeds.has(WATCHED[path].fact) for path in paths))

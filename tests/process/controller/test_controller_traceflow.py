@@ -71,7 +71,7 @@ async def controller(kube: Kube, now: Callable[[], float] = time.time) -> AsyncI
     context = ControllerContext(
         config=ControllerConfig(), gates=frozenset({"Traceflow"}), facts=facts, kube=kube, lead=Leadership(), namespace="kube-system"
     )  # fmt: skip
-    feed = ResourceFeed(kube, TRACEFLOWS, Traceflow, fact=TraceRow, row=ALL_TRACES.row)
+    feed = ResourceFeed(kube, TRACEFLOWS, Traceflow, rows={TraceRow: ALL_TRACES.row})
     tasks = [
         asyncio.create_task(one) for one in (feed.run(facts), TraceflowPart(context, now).run_while_leading())
     ]
@@ -86,7 +86,7 @@ async def controller(kube: Kube, now: Callable[[], float] = time.time) -> AsyncI
 async def agent(kube: Kube, node: str, *observed: Observation) -> None:
     """One that reports these of every trace that runs."""
     facts, writer, done = Facts(), ResultWriter(kube, node), set[str]()
-    feed = ResourceFeed(kube, TRACEFLOWS, Traceflow, fact=RunningTrace, row=RUNNING_TRACES.row)
+    feed = ResourceFeed(kube, TRACEFLOWS, Traceflow, rows={RunningTrace: RUNNING_TRACES.row})
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(feed.run(facts))
         with facts.watch(RunningTrace) as heard:

@@ -12,6 +12,7 @@ from loopback import answering
 
 from antrea.apis.core import Node
 from antrea.engine import Facts
+from antrea.facts.fact import Fact
 from antrea.facts.node import PeerNode
 from antrea.outside.kube.access import Access
 from antrea.outside.kube.client import Kube
@@ -76,7 +77,7 @@ async def fed(
     for peer in before:
         facts.put(peer)
     async with answering(cluster.serve) as url, Kube(Access(url), chance=lambda *_: 0.01) as kube:
-        feed = ResourceFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row, optional=optional)
+        feed = ResourceFeed(kube, "/api/v1/nodes", Node, rows={PeerNode: row}, optional=optional)
         running = asyncio.create_task(feed.run(facts))
         yield facts, feed
         running.cancel()
@@ -235,3 +236,52 @@ async def test_a_kind_that_must_be_there_is_missed() -> None:
     async with fed(cluster) as (facts, feed):
         await until(lambda: feed.trouble == "the server could not find it")
         assert PeerNode not in facts.feeds.synced | facts.feeds.marked
+
+
+class NodeVersion(Fact, frozen=True):
+    name: str
+    version: str
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+async def test_one_watch_writes_several_kinds_and_one_that_cannot_be_made_leaves_the_others_alone() -> None:
+    def version(found: Node) -> NodeVersion:
+        if found.spec.pod_cidrs[0] == "bad":
+            raise ValueError("not for this one")
+        return NodeVersion(found.metadata.name, found.metadata.resource_version)
+
+    cluster, facts = Cluster(), Facts()
+    cluster.nodes = [node("a", "1", "10.1.0.0/24"), node("b", "2", "10.2.0.0/24")]
+    lists: list[str] = []
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        lists.append(str(request.rel_url))
+        return await cluster.serve(request)
+
+    async with answering(serve) as url, Kube(Access(url), chance=lambda *_: 0.01) as kube:
+        feed = ResourceFeed(kube, "/api/v1/nodes", Node, rows={PeerNode: row, NodeVersion: version})
+        running = asyncio.create_task(feed.run(facts))
+
+        def rows() -> dict[str, tuple[str, str]]:
+            cidrs = {peer.name: peer.pod_cidrs[0] for peer in facts.all(PeerNode)}
+            versions = {one.name: one.version for one in facts.all(NodeVersion)}
+            return {name: (cidrs.get(name, ""), versions.get(name, "")) for name in cidrs | versions}
+
+        await until(lambda: {PeerNode, NodeVersion} <= facts.feeds.synced | facts.feeds.marked)
+        assert rows() == {"a": ("10.1.0.0/24", "1"), "b": ("10.2.0.0/24", "2")}
+        cluster.happens("MODIFIED", node("a", "11", "bad"))
+        cluster.happens("DELETED", node("b", "12", "10.2.0.0/24"))
+        await until(lambda: rows() == {"a": ("bad", "1")})
+        assert "/a" in feed.odd
+        cluster.happens("MODIFIED", node("a", "13", "10.3.0.0/24"))
+        await until(lambda: rows() == {"a": ("10.3.0.0/24", "13")})
+        assert "/a" not in feed.odd
+        assert len(lists) == 2, "one list and one watch"
+        cluster.down = True
+        cluster.events.put_nowait(None)
+        await until(lambda: not {PeerNode, NodeVersion} & (facts.feeds.synced | facts.feeds.marked))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

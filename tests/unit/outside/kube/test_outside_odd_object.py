@@ -11,6 +11,7 @@ import pytest
 
 from antrea.agent.feature_set import FEATURES as AGENT
 from antrea.agent.node.cluster_feed import cluster_node
+from antrea.apis.annotation import L7_EXPORT
 from antrea.apis.core import Node
 from antrea.apis.crd.egress import Egress as CrdEgress
 from antrea.apis.crd.external import ExternalEntity
@@ -63,6 +64,7 @@ TEXTS = {
     "phase": "Running",
 }  # fmt: skip
 NUMBERS = {"dataplaneTag": 7}
+ANNOTATIONS = {L7_EXPORT: "both"}
 
 
 def sample(kind: Any, name: str = "", depth: int = 0) -> Any:
@@ -85,7 +87,7 @@ def sample(kind: Any, name: str = "", depth: int = 0) -> Any:
         case msgspec.inspect.LiteralType():
             return kind.values[0]
         case msgspec.inspect.BoolType():
-            return True
+            return name != "hostNetwork"
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return NUMBERS.get(name, 1)
         case msgspec.inspect.BytesType():
@@ -103,7 +105,10 @@ def whole(kind: type, name: str, version: int = 1) -> Tree:
         "resourceVersion": str(version),
         "labels": {SERVICE_LABEL: "a"},
     }
-    return {**found, "metadata": {**found["metadata"], **meta, "annotations": {}, "ownerReferences": []}}
+    return {
+        **found,
+        "metadata": {**found["metadata"], **meta, "annotations": ANNOTATIONS, "ownerReferences": []},
+    }
 
 
 def paths(tree: Any, at: Path = ()) -> Iterator[Path]:
@@ -169,7 +174,7 @@ def rows(
 
     async def run() -> None:
         odd = OddObjects(watched.path, component)
-        feed = ResourceFeed(server, watched.path, watched.kind, fact=watched.fact, row=watched.row, odd=odd)  # type: ignore[arg-type]
+        feed = ResourceFeed(server, watched.path, watched.kind, rows={watched.fact: watched.row}, odd=odd)  # type: ignore[arg-type]
         await feed.run(facts)
         making = asyncio.create_task(odd.run(server))  # type: ignore[arg-type]
         await asyncio.sleep(0)
