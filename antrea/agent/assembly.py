@@ -269,15 +269,18 @@ class Agent:
         self.view.connections = Conntrack(Path(self.config.ovs_run_dir)).usage
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, own_ports())
         units = [unit for feature in self.features for unit in feature.units]
-        sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: meters, Port: ports}
-        sinks |= dict.fromkeys(NETLINK_KINDS, netlink)
-        sinks |= dict.fromkeys(NFT_KINDS, nft := NftSink())
-        sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
-        sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
-        sinks = merged("sink of", (sinks, *(part.sinks() for part in self.parts)))
-        for pool, most in (limit for feature in self.features for limit in feature.limits):
+        nft, tunnels = NftSink(), TunnelNeighbourSink(Path(self.config.ovs_run_dir))
+        common: tuple[dict[type, Sink], ...] = (
+            {Flow: flows, Group: flows, Meter: meters, Port: ports, TunnelNeighbour: tunnels},
+            {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)},
+            dict.fromkeys(NETLINK_KINDS, netlink),
+            dict.fromkeys(NFT_KINDS, nft),
+        )
+        sinks = merged("sink of", (*common, *(part.sinks() for part in self.parts)))
+        for pool, most in merged("pool", (dict(feature.limits) for feature in self.features)).items():
             self.facts.ids.limit(pool, most)
-        for pool, low, high in (bounds for feature in self.features for bounds in feature.ranks):
+        ranks = ({pool: bounds for pool, *bounds in feature.ranks} for feature in self.features)
+        for pool, (low, high) in merged("pool", ranks).items():
             self.facts.ids.between(pool, low, high)
         acts = merged("act", (part.acts() for part in self.parts))
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.features))

@@ -31,6 +31,7 @@ from antrea.apis.crd.part import ObjectReference
 from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.plug import merged
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.clock import stamp
 from antrea.outside.log import klog
@@ -84,7 +85,7 @@ async def agent_info(view: AgentView) -> AntreaAgentInfo:
         api_port=view.config.api_port,
         network_info=network,
     )
-    more = {field: value for part in view.parts for field, value in part.agent_info().items()}
+    more = merged("field of AntreaAgentInfo", (part.agent_info() for part in view.parts))
     return msgspec.structs.replace(info, **more)
 
 

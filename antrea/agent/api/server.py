@@ -85,7 +85,7 @@ async def ovsflows(view: AgentView, query: Mapping[str, str]) -> list[FlowAnswer
     """Flows, groups or table names, as `query` asks. Raises Invalid, NotFound, Unavailable."""
     if "table-names-only" in query:
         return [FlowAnswer(name) for name in sorted(view.tables)]
-    selections = {key: one for part in view.parts for key, one in part.flow_selections().items()}
+    selections = merged("parameter of /ovsflows", (part.flow_selections() for part in view.parts))
     selected = next((key for key in selections if query.get(key)), "")
     if (query.get("pod") or selected) and not query.get("namespace"):
         raise Invalid("namespace", "namespace must be provided")

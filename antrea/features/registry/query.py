@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING
 
 from antrea.features import FEATURES
 from antrea.features.framework.controller_feature import ControllerFeature
-from antrea.features.framework.plug import declared
+from antrea.features.framework.plug import declared, merged
 
 if TYPE_CHECKING:
-    from antrea.features.framework.query import Answer, Answers
+    from antrea.features.framework.query import Answers
 
 _DECLARED = declared(FEATURES, "controller", ControllerFeature)
 
 
-def _answers() -> dict[tuple[str, str, str], Answer]:
-    found: dict[tuple[str, str, str], Answer] = {}
-    for features in _DECLARED.values():
-        for feature in features:
-            found |= feature.answers
-    return found
-
-
-ANSWERS: Answers = _answers()
+ANSWERS: Answers = merged(
+    "answer to", (feature.answers for features in _DECLARED.values() for feature in features)
+)

@@ -94,7 +94,9 @@ class Packets:
         """The switch is set up for packet-ins."""
 
     def deliver(self, category: Category, handler: Handler) -> None:
-        """Register `handler` for packet-ins of `category`, in order; call this before `run`."""
+        """Register `handler` for packet-ins of `category`, in order; call this before `run`. Raises ValueError if there is one."""
+        if int(category) in self._lines:
+            raise ValueError(f"packet-ins of category {category.name}: two parts take them")
         self._lines[int(category)] = _Line(handler, deque(), asyncio.Event())
 
     def send(self, packet: PacketOut) -> None:

@@ -6,15 +6,20 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import antrea
 from antrea.agent.feature_set import FEATURES, active, first_lists, sweeps
 from antrea.agent.role import KubernetesNode
 from antrea.controller.compute import runtime
 from antrea.features.framework.gate import GATES
+from antrea.features.framework.plug import merged
 from antrea.features.framework.watch_plan import watch_plan
 from antrea.features.l7_flow_export.controller import WORKLOADS
 from antrea.features.node_port_local.row import WATCHED as PORT_LOCAL
 from antrea.features.registry.webhooks import WATCHED as READ_BY_WEBHOOKS
+from antrea.openflow.fields import PacketIn
+from antrea.outside.vswitch.packet_channel import Packets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +75,17 @@ def test_the_plan_of_each_pair_of_gates_and_of_the_controller_and_its_webhooks_h
     assert len({watch.name for watch in controller}) == len(controller)
     assert not {kind for watch in controller for kind in watch.rows} & set(WORKLOADS)
     watch_plan(READ_BY_WEBHOOKS)
+
+
+def test_no_two_features_declare_a_pool_of_numbers_or_the_answer_to_a_query() -> None:
+    pools = [pool for feature in ALL_ON for pool, *_ in (*feature.limits, *feature.ranks)]
+    assert len(set(pools)) == len(pools)
+    with pytest.raises(ValueError, match="pool marks: two parts have it"):
+        merged("pool", [{"marks": 1}, {"marks": 2}])
+    handlers = Packets(Path("br-int.mgmt"), 500)
+    handlers.deliver(PacketIn.NETWORK_POLICY, print)
+    with pytest.raises(ValueError, match="NETWORK_POLICY: two parts take them"):
+        handlers.deliver(PacketIn.NETWORK_POLICY, print)
 
 
 def test_every_kind_that_something_waits_for_or_reads_has_exactly_one_producer() -> None:
