@@ -87,6 +87,8 @@ class Container(CoreStruct, frozen=True):
     """What is read of a container."""
 
     ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+    """Always for an init container that runs as long as its Pod (a native sidecar)."""
 
 
 class PodSpec(CoreStruct, frozen=True):
@@ -95,6 +97,7 @@ class PodSpec(CoreStruct, frozen=True):
     node_name: str = ""
     host_network: bool = False
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
     service_account_name: str = ""
 
 

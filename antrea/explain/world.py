@@ -470,7 +470,10 @@ def _pod_member(pod: Pod) -> Member:
         frozenset(pod_ips(pod)) if own else frozenset(),
         tuple(
             (port.name, port.protocol, port.container_port)
-            for container in pod.spec.containers
+            for container in (
+                *pod.spec.containers,
+                *(one for one in pod.spec.init_containers if one.restart_policy == "Always"),
+            )
             for port in container.ports
             if port.name
         ),

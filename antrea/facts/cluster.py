@@ -23,7 +23,7 @@ class Pod(Fact, frozen=True):
     ips: tuple[str, ...] = ()
     host_network: bool = False
     ports: tuple[tuple[str, int, str], ...] = ()
-    """Ports of its containers that have a name: name, number, protocol."""
+    """Ports of its containers and native sidecars that have a name: name, number, protocol."""
     indexes: ClassVar[Indexes] = {
         **BY_LABELS,
         "host": lambda row: (row.labels,) if row.host_network else (),

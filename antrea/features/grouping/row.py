@@ -13,6 +13,7 @@ from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity, Namespace, Pod
 from antrea.facts.family import one_per_family
 from antrea.facts.group import ENTITY, NODE, label_key
+from antrea.features.framework.container_port import container_ports
 from antrea.features.grouping.selector import SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def pod_row(found: core.Pod) -> Pod | None:
         host_network=found.spec.host_network,
         ports=tuple(
             (sys.intern(port.name), port.container_port, sys.intern(port.protocol))
-            for container in found.spec.containers
-            for port in container.ports
+            for port in container_ports(found.spec)
             if port.name
         ),
     )

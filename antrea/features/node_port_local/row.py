@@ -11,6 +11,7 @@ from antrea.facts.fact import Fact
 from antrea.facts.family import one_per_family
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import OF_THIS_NODE, Watched
+from antrea.features.framework.container_port import container_ports
 from antrea.openflow.match import PROTOCOLS
 
 FAMILIES = {False: "IPv4", True: "IPv6"}
@@ -133,14 +134,16 @@ def port_local_pod(found: core.Pod) -> PortLocalPod:
     """Of any Pod, also one with the Node's network: its ports are often the Node's already."""
     meta, status = found.metadata, found.status
     ips = (ip for one in status.pod_ips if (ip := canonical(one.ip)))
-    declared = (one for container in found.spec.containers for one in container.ports)
     return PortLocalPod(
         meta.namespace,
         meta.name,
         meta.uid,
         tuple(meta.labels.items()),
         () if status.phase in ENDED else one_per_family(ips),
-        tuple(ContainerPort(one.name, one.container_port, one.protocol, one.host_port) for one in declared),
+        tuple(
+            ContainerPort(one.name, one.container_port, one.protocol, one.host_port)
+            for one in container_ports(found.spec)
+        ),
         meta.annotations.get(PORT_LOCAL, ""),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from explain_world import ask, kube, native, pod, rule, world
+from explain_world import PODS, ask, kube, native, pod, rule, world
 
 from antrea.errors import Invalid
 from antrea.explain.answer import Answer, packet_of
@@ -144,6 +144,20 @@ def test_a_peer_is_who_its_selectors_mean(peer: dict[str, Any], matches: bool) -
 def test_a_port_is_what_it_says(port: dict[str, Any], said: str, matches: bool) -> None:
     found = ask(world(cluster_policies=[native("drop", rule("Drop", ports=[port]))]), port=said)
     assert (found.verdict == "Drop") is matches
+
+
+def test_a_native_sidecar_names_ports_of_its_pod_and_another_init_container_does_not() -> None:
+    sidecar = {"ports": [{"name": "metrics", "containerPort": 9100}], "restartPolicy": "Always"}
+    ended = {"ports": [{"name": "metrics", "containerPort": 9200}]}
+    web = pod("a", "web", "10.0.0.12", initContainers=[ended, sidecar])
+    found = world(
+        pods=[PODS[0], web], cluster_policies=[native("drop", rule("Drop", ports=[{"port": "metrics"}]))]
+    )
+    assert [ask(found, port=port).verdict for port in ("9100/tcp", "9200/tcp", "8080/tcp")] == [
+        "Drop",
+        "Allow",
+        "Allow",
+    ]
 
 
 def test_icmp_goes_by_type_and_code() -> None:

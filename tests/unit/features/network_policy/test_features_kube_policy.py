@@ -43,6 +43,23 @@ def pod(name: str, app: str, node: str, ip: str = "10.0.0.7") -> Pod:
     return row
 
 
+def test_ports_of_a_native_sidecar_are_ports_of_its_pod_and_those_of_ended_containers_are_not() -> None:
+    found = {
+        "metadata": {"name": "side", "namespace": "ns"},
+        "spec": {
+            "initContainers": [
+                {"ports": [{"containerPort": 1, "name": "once"}]},
+                {"ports": [{"containerPort": 9100, "name": "metrics"}], "restartPolicy": "Always"},
+                {"ports": [{"containerPort": 3, "name": "never"}], "restartPolicy": "OnFailure"},
+            ],
+            "containers": [{"ports": [{"containerPort": 80, "name": "http"}]}],
+        },
+    }
+    row = pod_row(msgspec.convert(found, core.Pod))
+    assert row is not None
+    assert row.ports == (("http", 80, "TCP"), ("metrics", 9100, "TCP"))
+
+
 def rule(direction: str, peer: cp.NetworkPolicyPeer, *services: cp.Service) -> cp.NetworkPolicyRule:
     return cp.NetworkPolicyRule(
         direction=direction,

@@ -50,11 +50,13 @@ def row_of(found: dict[str, Any]) -> PortLocalService | None:
     return port_local_service(msgspec.convert(found, core.Service))
 
 
-def pod(name: str = "a", ports: Any = (), phase: str = "Running", **changes: Any) -> PortLocalPod:
+def pod(
+    name: str = "a", ports: Any = (), phase: str = "Running", sidecars: Any = (), **changes: Any
+) -> PortLocalPod:
     found = {
         "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "labels": {"app": "web"}}
         | changes,
-        "spec": {"containers": [{"ports": list(ports)}]},
+        "spec": {"containers": [{"ports": list(ports)}], "initContainers": list(sidecars)},
         "status": {"phase": phase, "podIPs": [{"ip": "10.10.0.7"}, {"ip": "fd00:10::7"}]},
     }
     return port_local_pod(msgspec.convert(found, core.Pod))
@@ -120,6 +122,14 @@ def test_each_target_port_protocol_and_family_is_asked_for_once() -> None:
         for port in ("5353/udp", "8080/tcp", "9/sctp")
         for family in ("IPv4", "IPv6")
     ]
+
+
+def test_a_native_sidecar_names_ports_of_its_pod_and_another_init_container_does_not() -> None:
+    ports = [{"port": 9100, "targetPort": "metrics"}]
+    sidecar = {"ports": [{"name": "metrics", "containerPort": 9100}], "restartPolicy": "Always"}
+    ended = {"ports": [{"name": "metrics", "containerPort": 9200}]}
+    facts, engine = world(row_of(service(ports=ports, ipFamilies=["IPv4"])), pod(sidecars=[ended, sidecar]))
+    assert requests(facts, engine) == ["shop/a:9100/tcp/IPv4"]
 
 
 def test_families_are_those_that_service_pod_and_node_share() -> None:
