@@ -85,6 +85,7 @@ async def _run(
             url,
             headers=server.access.authorization(),
             protocols=PROTOCOLS,
+            proxy=server.access.proxy() or None,
             server_hostname=server.access.server_name or None,
             max_msg_size=0,
         ) as socket,

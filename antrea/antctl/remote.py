@@ -29,33 +29,41 @@ TOKEN_SECONDS = 600
 def cluster(given: str | None, override: str | None, environ: Mapping[str, str] = os.environ) -> Access:
     """kube-apiserver by --kubeconfig, $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount. Raises Failure."""
     from antrea.errors import AntreaError  # noqa: PLC0415 (start-up time)
-    from antrea.outside.kube.access import in_cluster, kubeconfig  # noqa: PLC0415
+    from antrea.outside.kube.access import in_cluster  # noqa: PLC0415
+    from antrea.outside.kube.kubeconfig import kubeconfig  # noqa: PLC0415
 
-    path = _kubeconfig(given, environ)
+    paths = _kubeconfigs(given, environ)
+    first, *more = [path for path in paths if given or path.exists()] or paths[:1]
+    missing = not given and not first.exists()
     try:
-        if not given and not path.exists() and environ.get("KUBERNETES_SERVICE_HOST"):
+        if missing and environ.get("KUBERNETES_SERVICE_HOST"):
             return in_cluster(environ, override=override or "")
-        return kubeconfig(path, override=override or "", plugins=True)
+        return kubeconfig(first, *more, override=override or "", plugins=True)
     except AntreaError as why:
-        missing = not given and not path.exists()
         raise Failure(f"{why} (-k or KUBECONFIG names another kubeconfig)" if missing else str(why)) from why
 
 
-def _kubeconfig(given: str | None, environ: Mapping[str, str]) -> Path:
-    first = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(given or first or Path.home() / ".kube/config")
+def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
+    """The flag's file, or those of the list KUBECONFIG, or the one at home; at least one.
+
+    Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+    """
+    if given:
+        return [Path(given)]
+    listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    return list(dict.fromkeys(listed)) or [Path.home() / ".kube/config"]
 
 
 def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig."""
-    import yaml  # noqa: PLC0415 (start-up time)
+    """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig. Raises Failure."""
+    from antrea.errors import Invalid  # noqa: PLC0415 (start-up time)
+    from antrea.outside.kube import kubeconfig  # noqa: PLC0415
 
-    path = _kubeconfig(given, environ)
-    if not path.exists():
-        return ""
-    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    contexts = {row["name"]: row["context"] for row in tree.get("contexts") or []}
-    return str(contexts.get(tree.get("current-context"), {}).get("cluster", ""))
+    paths = [path for path in _kubeconfigs(given, environ) if path.exists()]
+    try:
+        return kubeconfig.cluster_name(paths) if paths else ""
+    except Invalid as error:
+        raise Failure(str(error)) from error
 
 
 def controller(kubernetes: Server, *, insecure: bool) -> Server:
@@ -103,6 +111,7 @@ def agent_of(
         token_file="",
         certificate_pem="",
         key_pem="",
+        impersonate=(),
     )
 
 

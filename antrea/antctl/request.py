@@ -13,7 +13,7 @@ from antrea.antctl.failure import Failure
 if TYPE_CHECKING:
     import http.client
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
     from email.message import Message
     from pathlib import Path
 
@@ -31,7 +31,11 @@ class Loopback(NamedTuple):
     token_file: Path
     server_name: str = ""
 
-    def authorization(self) -> dict[str, str]:
+    def proxy(self) -> str:
+        """Empty: there is none to a program of the same Pod."""
+        return ""
+
+    def authorization(self) -> MutableMapping[str, str]:
         """The header that authenticates us. Raises Failure if the token file cannot be read."""
         try:
             return {"Authorization": f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"}
@@ -128,7 +132,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
         print(f"GET {server.access.url}{target}", file=sys.stderr)
     try:
         with contextlib.closing(_connection(server)) as connection:
-            connection.request("GET", target, headers=server.access.authorization())
+            _send(server, connection, "GET", target, server.access.authorization())
             answer = connection.getresponse()
             if answer.status != 200:
                 raise ErrorResponse(
@@ -152,11 +156,12 @@ def _exchange(
     if server.verbose:
         print(f"{method} {url}", file=sys.stderr)
     try:
-        headers = {"Accept": "application/json", **server.access.authorization()}
+        headers = server.access.authorization()
+        headers["Accept"] = "application/json"
         if body is not None:
             headers["Content-Type"] = content
         with contextlib.closing(_connection(server)) as connection:
-            connection.request(method, target, body=body, headers=headers)
+            _send(server, connection, method, target, headers, body)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
     except AntreaError as why:
@@ -168,20 +173,50 @@ def _exchange(
 def _connection(server: Server) -> http.client.HTTPConnection:
     """Connected already, because http.client cannot ask for another name than the host's in the certificate."""
     import http.client  # noqa: PLC0415 (start-up time)
-    import socket  # noqa: PLC0415
     import ssl  # noqa: PLC0415
     from urllib.parse import urlsplit  # noqa: PLC0415
 
+    context, proxy = server.access.tls(), server.access.proxy()
     parts = urlsplit(server.access.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    context = server.access.tls()
-    connection = http.client.HTTPConnection(host, port, timeout=server.seconds)
-    plain = socket.create_connection((host, port), timeout=server.seconds)
+    hop = urlsplit(proxy)
+    first = (hop.hostname or "", hop.port or 80) if proxy else (host, port)
+    connection = http.client.HTTPConnection(*first, timeout=server.seconds)
+    if proxy and parts.scheme == "https":
+        connection.set_tunnel(host, port, headers=_proxy_authorization(proxy))
+    connection.connect()
     if isinstance(context, ssl.SSLContext):
-        connection.sock = context.wrap_socket(plain, server_hostname=server.access.server_name or host)
-    else:
-        connection.sock = plain
+        name = server.access.server_name or host
+        connection.sock = context.wrap_socket(connection.sock, server_hostname=name)
     return connection
+
+
+def _send(
+    server: Server,
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    headers: MutableMapping[str, str],
+    body: str | None = None,
+) -> None:
+    """Send a request; to a proxy that does not tunnel it, with the whole URL."""
+    proxy = server.access.proxy()
+    if proxy and server.access.url.startswith("http://"):
+        target = f"{server.access.url}{target}"
+        headers.update(_proxy_authorization(proxy))
+    connection.request(method, target, body=body, headers=headers)
+
+
+def _proxy_authorization(proxy: str) -> dict[str, str]:
+    """The header with the user of the proxy's URL, if there is one."""
+    import base64  # noqa: PLC0415 (start-up time)
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+
+    parts = urlsplit(proxy)
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def _words(status: int, answer: bytes) -> str:

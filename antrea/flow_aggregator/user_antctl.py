@@ -32,6 +32,7 @@ MEMORY: Final = 1 << 30
 MOST_ANSWER: Final = 8 << 20
 MOST_POLICIES: Final = 256 << 10
 """Bytes of policies to try."""
+KEPT_VARIABLES: Final = ("PATH", "PYTHONPATH", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 ANSWERED: Final = (0, 3)
 """Exit codes; 3: a packet that is refused, a verdict that would change."""
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
@@ -121,7 +122,7 @@ class UserAntctl:
 async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int) -> int:
     """The exit code. Raises Unavailable: it took too long."""
     # without the Pod's name antctl asks kube-apiserver, as on a workstation
-    environ = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH", "LANG")}
+    environ = {key: value for key, value in os.environ.items() if key.upper() in KEPT_VARIABLES}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "antrea.antctl.main", *words,
         stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=files, env=environ,
@@ -164,6 +165,8 @@ def _kubeconfig(access: Access) -> bytes:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem.encode()).decode()
     if access.server_name:
         cluster["tls-server-name"] = access.server_name
+    if access.proxy_url:
+        cluster["proxy-url"] = access.proxy_url
     shape = {
         "clusters": [{"name": "cluster", "cluster": cluster}],
         "users": [{"name": "user", "user": {"token": access.token}}],

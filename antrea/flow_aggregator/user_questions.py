@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from antrea.errors import Invalid, Unavailable
 from antrea.flow_aggregator.node_states import node_states
 from antrea.flow_aggregator.query import QUERIES, answer
@@ -116,9 +114,7 @@ class UserQuestions:
             raise ApiError(
                 403, "this is for users of the cluster: set apiServer.authorizeUsers, and ask with a token"
             )
-        return msgspec.structs.replace(
-            self._kube.access, token=token, token_file="", certificate_pem="", key_pem=""
-        )
+        return self._kube.access.as_bearer(token)
 
 
 def _path(query: str) -> str:

@@ -19,6 +19,8 @@ from antrea.antctl.mode import REMOTE
 from antrea.antctl.remote import TOKEN_SECONDS, agent, agent_token, antrea_namespace, controller
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from antrea.antctl.request import Server
 
 PORT = 8001
@@ -77,7 +79,7 @@ class Identity:
         self._token = ""
         self._until = 0.0
 
-    def headers(self) -> dict[str, str]:
+    def headers(self) -> MutableMapping[str, str]:
         """May ask kube-apiserver. Raises Failure."""
         if self._kubernetes is None:
             return self._target.access.authorization()

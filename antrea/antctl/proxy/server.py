@@ -54,7 +54,7 @@ class ReverseProxy:
         self._files = files
         self._keepalive = keepalive
         try:
-            self._tls = access.tls()
+            self._tls, self._proxy = access.tls(), access.proxy() or None
         except AntreaError as why:
             raise Failure(str(why)) from why
 
@@ -96,14 +96,18 @@ class ReverseProxy:
         try:
             headers = _passed(request.headers)
             headers.popall("Host", None)
-            if "Authorization" not in headers:
-                headers.update(await asyncio.to_thread(self._identity.headers))
+            own = await asyncio.to_thread(self._identity.headers)
+            if "Authorization" in headers:
+                # another token, but never more than the kubeconfig grants to the certificate of the connection
+                own.pop("Authorization", None)
+            headers.update(own)
             target = self._access.url + request.raw_path.removeprefix(self._cut)
             async with session.request(
                 request.method,
                 URL(target, encoded=True),
                 headers=headers,
                 data=request.content.iter_chunked(CHUNK) if request.can_read_body else None,
+                proxy=self._proxy,
                 server_hostname=self._access.server_name or None,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),

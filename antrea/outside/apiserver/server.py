@@ -18,6 +18,7 @@ from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.apiserver import discovery, negotiation
 from antrea.outside.apiserver.attributes import attributes
 from antrea.outside.apiserver.authentication import ANONYMOUS, FRONT_ADDRESS, PROVED, USER
+from antrea.outside.apiserver.impersonation import impersonated
 from antrea.outside.apiserver.listener import Limits, Listener
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.log import klog
@@ -183,7 +184,9 @@ class Server:
             peer = (request.transport.get_extra_info("peername") if request.transport else None) or ("",)
             if user is not ANONYMOUS and self._listener:
                 self._listener.proved(peer, self._authentication.holder(request, user))
-            await self._authorization.check(user, asked, str(peer[0]) if user is ANONYMOUS else "")
+            stranger = str(peer[0]) if user is ANONYMOUS else ""
+            user = await impersonated(request.headers, user, self._authorization, stranger)
+            await self._authorization.check(user, asked, stranger)
             request[USER] = user
             request[FRONT_ADDRESS] = self._authentication.is_front_address(request)
             # any Pod has a token: where nobody is asked for one, it is no merit

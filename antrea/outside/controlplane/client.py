@@ -19,11 +19,12 @@ from antrea.apis.core import Status
 from antrea.apis.discovery import EndpointSlice
 from antrea.errors import AntreaError, Refused, Unavailable
 from antrea.facts.family import is_ipv6
-from antrea.outside.kube.access import Access, kubeconfig
+from antrea.outside.kube.access import Access
 from antrea.outside.kube.answer import UNREADABLE, Odd, odd_object
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.config_map import ConfigMap
+from antrea.outside.kube.kubeconfig import kubeconfig
 from antrea.outside.kube.odd_object import OddObjects
 from antrea.outside.log import klog
 
@@ -70,6 +71,8 @@ async def controller_access(kube: Kube, namespace: str, chance: Callable[[int], 
         token=kube.access.token,
         token_file=kube.access.token_file,
         server_name=f"{SERVICE}.{namespace}.svc",
+        impersonate=kube.access.impersonate,
+        proxy_url=kube.access.proxy_url,
     )
 
 

@@ -23,7 +23,7 @@ import msgspec
 from antrea.apis.core import Event, EventSource, ObjectMeta, ObjectReference
 from antrea.apis.path import is_path
 from antrea.errors import Refused, Unavailable
-from antrea.outside.kube import access
+from antrea.outside.kube.access import in_cluster
 from antrea.outside.kube.answer import (
     Drop,
     Gone,
@@ -40,12 +40,15 @@ from antrea.outside.kube.answer import (
 )
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.clock import stamp
+from antrea.outside.kube.kubeconfig import kubeconfig
 from antrea.outside.log import klog
 from antrea.outside.tls import buffer as tls_buffer
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from antrea.outside.kube.access import Access
 
 T = TypeVar("T")
 log = klog.logger(__name__)
@@ -77,7 +80,7 @@ class Kube:
 
     def __init__(
         self,
-        access: access.Access,
+        access: Access,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[float, float], float] = random.uniform,
@@ -85,6 +88,7 @@ class Kube:
     ) -> None:
         self.access = access
         self._tls = access.tls()
+        self._proxy = access.proxy() or None
         self._sleep = sleep
         self._chance = chance
         self._now = now
@@ -94,12 +98,12 @@ class Kube:
     @classmethod
     def in_cluster(cls, override: str = "") -> Kube:
         """As the ServiceAccount of this Pod. Raises Invalid if this is no Pod."""
-        return cls(access.in_cluster(os.environ, override=override))
+        return cls(in_cluster(os.environ, override=override))
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str, override: str = "") -> Kube:
         """As the current context of a kubeconfig file. Raises Invalid."""
-        return cls(access.kubeconfig(path, override=override))
+        return cls(kubeconfig(path, override=override))
 
     @classmethod
     def connect(cls, path: Path | str, override: str = "") -> Kube:
@@ -138,7 +142,10 @@ class Kube:
                 [path],
                 f"{path[:300]!r} is no path of an object: a name in it is a dot or two, or has a separator",
             )
-        headers = {"Accept": "application/json", "User-Agent": "antrea", **self.access.authorization()}
+        headers = self.access.authorization()
+        headers.update({"Accept": "application/json", "User-Agent": "antrea"})
+        if self.access.disable_compression:
+            headers["Accept-Encoding"] = "identity"
         if content:
             headers["Content-Type" if body else "Accept"] = content
         return self._session.request(
@@ -147,6 +154,7 @@ class Kube:
             params=dict(query),
             data=body or None,
             headers=headers,
+            proxy=self._proxy,
             server_hostname=self.access.server_name or None,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=10),
             allow_redirects=False,

@@ -5,19 +5,22 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from antrea.config.load import read
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -35,38 +38,58 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     status: Credential = Credential()
 
 
-def credential(exec_section: dict[str, Any], cluster: dict[str, Any], config: Path, path: str) -> Credential:
+class _Variable(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class _Exec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The section users[].user.exec."""
+
+    command: str
+    api_version: Literal["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"]
+    args: tuple[str, ...] | None = None
+    env: tuple[_Variable, ...] | None = None
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
+
+
+def credential(
+    exec_section: dict[str, Any], cluster: dict[str, Any], cluster_folder: Path, config: Path, path: str
+) -> Credential:
     """Run the plugin of users[].user.exec; it may ask on the terminal. `path` names the section in errors.
 
+    `cluster` is the section of a kubeconfig in `cluster_folder`, `config` the file that names the plugin.
     Raises Invalid for a section that cannot be used, a plugin that is missing or fails, and a useless answer.
     """
-    version, command = exec_section.get("apiVersion"), exec_section.get("command")
-    if version not in VERSIONS or not isinstance(command, str) or not command:
-        raise Invalid(path, f"needs a command and an apiVersion of {' or '.join(VERSIONS)}")
-    interactive = exec_section.get("interactiveMode", "IfAvailable") != "Never" and sys.stdin.isatty()
-    if exec_section.get("interactiveMode") == "Always" and not interactive:
+    try:
+        plugin = msgspec.convert(exec_section, _Exec)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Invalid(
+            path, f"needs a command and an apiVersion of {' or '.join(VERSIONS)}: {error}"
+        ) from error
+    command, version = plugin.command, plugin.api_version
+    interactive = plugin.interactive_mode != "Never" and sys.stdin.isatty()
+    if plugin.interactive_mode == "Always" and not interactive:
         raise Invalid(path, f"{command} wants to ask on a terminal, and there is none")
     spec: dict[str, Any] = {"interactive": interactive}
-    if exec_section.get("provideClusterInfo"):
-        spec["cluster"] = {
-            key: value for key, value in cluster.items() if not key.startswith("certificate-authority")
-        }
-        if cluster.get("certificate-authority-data"):
-            spec["cluster"]["certificate-authority-data"] = cluster["certificate-authority-data"]
+    if plugin.provide_cluster_info:
+        spec["cluster"] = _cluster_info(cluster, cluster_folder)
     told = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
-    more = {row["name"]: row["value"] for row in exec_section.get("env") or []}
+    more = {row.name: row.value for row in plugin.env or ()}
     # a name with a slash is relative to the kubeconfig, as kubectl reads it
     program = str(config.parent / command) if "/" in command else command
     try:
         done = subprocess.run(
-            [program, *(exec_section.get("args") or [])],
+            [program, *(plugin.args or ())],
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env={**os.environ, **more, "KUBERNETES_EXEC_INFO": told},
             check=False,
         )
     except OSError as why:
-        hint = f"; {exec_section['installHint']}" if exec_section.get("installHint") else ""
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
         raise Invalid(path, f"{command} cannot be run: {why.strerror}{hint}") from why
     if done.returncode:
         raise Invalid(path, f"{command} failed with exit code {done.returncode}")
@@ -78,3 +101,16 @@ def credential(exec_section: dict[str, Any], cluster: dict[str, Any], config: Pa
     if answer.api_version != version or not (found.token or found.client_certificate_data):
         raise Invalid(path, f"{command} gave neither token nor certificate for {version}")
     return found
+
+
+def _cluster_info(cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the field `cluster` of an ExecCredential: the CA as data, and the kubeconfig's configuration for plugins."""
+    own = ("extensions", "certificate-authority")
+    info = {key: value for key, value in cluster.items() if key not in own and value is not None}
+    if cluster.get("certificate-authority") and "certificate-authority-data" not in info:
+        authority = read(folder / cluster["certificate-authority"])
+        info["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+    for row in cluster.get("extensions") or ():
+        if isinstance(row, dict) and row.get("name") == CLUSTER_EXTENSION:
+            info["config"] = row.get("extension")
+    return info

@@ -17,7 +17,7 @@ from antrea.antctl import mode
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
 from antrea.antctl.supportbundle.cluster import write_cluster
-from antrea.outside.kube.access import kubeconfig
+from antrea.outside.kube.kubeconfig import kubeconfig
 from antrea.outside.tls.server_context import server_tls
 
 if TYPE_CHECKING:

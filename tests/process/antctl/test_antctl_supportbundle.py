@@ -18,7 +18,7 @@ from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
 from antrea.antctl.supportbundle.progress import Bar
 from antrea.antctl.supportbundle.remote import Collection, Wanted, programs
-from antrea.outside.kube.access import kubeconfig
+from antrea.outside.kube.kubeconfig import kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from test_antctl_explain import shop as shop_fixture
 
 from antrea.antctl.request import Server
 from antrea.antctl.traceflow_explain import add_explanation
-from antrea.outside.kube.access import kubeconfig
+from antrea.outside.kube.kubeconfig import kubeconfig
 
 shop = shop_fixture
 

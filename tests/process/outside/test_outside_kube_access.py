@@ -18,8 +18,9 @@ from loopback import answering
 
 from antrea.apis.core import Node
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.kube.access import Access, api_server_url, in_cluster, kubeconfig
+from antrea.outside.kube.access import Access, api_server_url, in_cluster
 from antrea.outside.kube.client import Kube
+from antrea.outside.kube.kubeconfig import kubeconfig
 from antrea.outside.tls.server_context import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from antrea.errors import Invalid
-from antrea.outside.kube.access import kubeconfig
+from antrea.outside.kube.kubeconfig import kubeconfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -43,6 +43,24 @@ async def test_server_knows_its_token_tokens_of_the_cluster_and_nobody_else() ->
         assert (await world.ask(path, headers=OWN))[0] == 200
 
 
+async def test_server_judges_a_request_in_the_name_of_whom_it_may_impersonate() -> None:
+    path, jane = f"{CP}/networkpolicies", {"Impersonate-User": "jane", "Impersonate-Group": "dev"}
+    async with served() as world:
+        # the masters may impersonate whomever they like, who is then judged
+        assert (await world.ask(path, headers={**OWN, **jane}))[0] == 200
+        assert world.reviews.questions[-1]["groups"] == ("dev", "system:authenticated")
+        status, body = await world.ask(path, headers={**OWN, "Impersonate-User": "eve"})
+        assert (status, 'User "eve" cannot list resource' in body["message"]) == (403, True)
+        good = {"Authorization": "Bearer good"}
+        status, body = await world.ask(path, headers={**good, "Impersonate-User": "eve"})
+        assert (status, 'User "jane" cannot impersonate resource "users"' in body["message"]) == (403, True)
+        asked = world.reviews.questions[-1]["resourceAttributes"]
+        assert (asked["verb"], asked["resource"], asked["name"]) == ("impersonate", "users", "eve")
+        status, body = await world.ask(path, headers=jane)
+        assert (status, 'User "system:anonymous" cannot impersonate' in body["message"]) == (403, True)
+        assert (await world.ask(path, headers={**good, "Impersonate-Group": "system:masters"}))[0] == 400
+
+
 async def test_server_refuses_a_token_that_is_no_text_as_any_other_wrong_one() -> None:
     async with served() as world:
         request = f"GET {CP}/networkpolicies HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ".encode()
