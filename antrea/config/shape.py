@@ -114,17 +114,21 @@ def _cidr(text: str) -> None:
     ipaddress.ip_network(text, strict=False)
 
 
-def _shaped(name: str, check: Callable[[str], object]) -> msgspec.Meta:
-    return msgspec.Meta(extra={"shape": Shape(name, _tries(check))})
+def _shaped(name: str, check: Callable[[str], object], pattern: str = "") -> msgspec.Meta:
+    """A text that `check` accepts; `pattern`, if it is given, takes all such texts, for a schema of values."""
+    schema = {"pattern": pattern} if pattern else None
+    return msgspec.Meta(extra={"shape": Shape(name, _tries(check))}, extra_json_schema=schema)
 
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535, extra={"unset": (0,)})]
 """A port number; 0 means the default, as upstream reads it."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Duration = Annotated[str, _shaped("a duration such as 5s or 1m30s", seconds)]
-Cidr = Annotated[str, _shaped("a CIDR such as 10.96.0.0/12", _cidr)]
+Duration = Annotated[
+    str, _shaped("a duration such as 5s or 1m30s", seconds, r"0|([0-9.]+(ns|us|µs|μs|ms|s|m|h))+")
+]
+Cidr = Annotated[str, _shaped("a CIDR such as 10.96.0.0/12", _cidr, r"[0-9a-fA-F:.]+/[0-9.]+")]
 CidrList = Annotated[str, _shaped("a comma-separated list of CIDRs", _cidr_list)]
-PortRange = Annotated[str, _shaped("a port range such as 61000-62000", _port_range)]
+PortRange = Annotated[str, _shaped("a port range such as 61000-62000", _port_range, r"[0-9]+-[0-9]+")]
 HostPort = Annotated[str, _shaped("a host or host:port", lambda text: host_and_port(text, 53))]
 CollectorAddress = Annotated[
     str,

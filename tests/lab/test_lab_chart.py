@@ -268,7 +268,7 @@ def test_more_controllers_than_one_elect_a_leader_and_are_kept_apart(helm: Path)
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("featureGates.Egres=true", "featureGates.Egres: unrecognized feature gate"),
+        ("featureGates.Egres=true", "'Egres' not allowed"),
         ("trafficEncapMode=networkPolicyOnly,trafficEncryptionMode=ipsec", "trafficEncryptionMode:"),
         ("flowVisibility.enable=true,featureGates.FlowExporter=false", "featureGates.FlowExporter: is false"),
         ("flowVisibility.enable=true,flowAggregator.config.mode=Proxy", "flowAggregator.config"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,22 +20,75 @@ MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats",
 """Those that an agent with `nodeType: externalNode` can have."""
 
 
+GATE_KEYS = "featureGates."
+Choices = Mapping[str, tuple[Any, ...]]
+"""Values by the path of a key, such as {"trafficEncapMode": ("encap", "noEncap")}."""
+
+
 class ConfigRule(msgspec.Struct, frozen=True):
-    """A combination that cannot work: `broken` of a configuration and its gates returns whether it is there."""
+    """A combination of values that cannot work. The chart refuses it by the same rule (build/chart_refusal.py)."""
 
     path: str
+    """The key that has to change."""
     why: str
-    broken: Callable[[Any, EnabledGates], bool]
+    when: Choices = msgspec.field(default_factory=dict)
+    """The rule concerns configurations in which each of these keys has one of its values."""
+    unless: Choices = msgspec.field(default_factory=dict)
+    """Values that make it work, together with `gate`."""
     gate: str = ""
-    """What it asks for, with which it could work."""
+    """Feature gate that it needs."""
+    check: Callable[[Any], bool] | None = None
+    """Return whether a configuration is refused, where single values do not decide; not part of the chart."""
+
+    @property
+    def reason(self) -> str:
+        """The sentence after the key; for a gate that is not built, in place of asking for it, which would be refused, too."""
+        return UNBUILT.get(self.gate, self.why)
+
+    def refuses(self, config: msgspec.Struct, gates: EnabledGates) -> bool:
+        """Return True if `config` has a combination that cannot work."""
+        if self.check:
+            return self.check(config)
+        if not _has(config, gates, self.when):
+            return False
+        possible = bool(self.unless or self.gate) and _has(config, gates, self.unless)
+        return not (possible and (not self.gate or self.gate in gates))
 
 
 class UnbuiltKey(msgspec.Struct, frozen=True):
-    """A key whose value asks for a feature that is not built yet; `asked` of a configuration returns whether it does."""
+    """A key of which some values ask for a feature that is not built yet."""
 
     path: str
     what: str
-    asked: Callable[[Any], bool]
+    built: tuple[Any, ...]
+    """Values that it can have."""
+    when: Choices = msgspec.field(default_factory=dict)
+    """Values of other keys for which this is so."""
+
+    def refuses(self, config: msgspec.Struct, gates: EnabledGates) -> bool:
+        """Return True if `config` asks for what is not built."""
+        return _has(config, gates, self.when) and value_at(config, gates, self.path) not in self.built
+
+    @property
+    def reason(self) -> str:
+        """The sentence after the key."""
+        return f"{self.what} is not built yet, so it cannot be enabled"
+
+
+def value_at(config: msgspec.Struct, gates: EnabledGates, path: str) -> Any:
+    """Return the value of the key at `path`, such as antreaProxy.proxyAll; of featureGates.Egress whether that gate is on."""
+    if path.startswith(GATE_KEYS):
+        return path.removeprefix(GATE_KEYS) in gates
+    at: Any = config
+    for name in path.split("."):
+        at = getattr(
+            at, next(field.name for field in msgspec.structs.fields(at) if field.encode_name == name)
+        )
+    return at
+
+
+def _has(config: msgspec.Struct, gates: EnabledGates, choices: Choices) -> bool:
+    return all(value_at(config, gates, path) in values for path, values in choices.items())
 
 
 def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False) -> EnabledGates:
@@ -80,18 +133,21 @@ def accept_controller(config: ControllerConfig) -> EnabledGates:
 def _check(
     config: Any, gates: EnabledGates, rules: tuple[ConfigRule, ...], not_built: tuple[UnbuiltKey, ...]
 ) -> None:
-    for rule in rules:
-        if rule.broken(config, gates):
-            raise Invalid(rule.path, UNBUILT.get(rule.gate, rule.why))
-    for row in not_built:
-        if row.asked(config):
-            raise Invalid(row.path, f"{row.what} is not built yet, so it cannot be enabled")
+    """Raise Invalid naming every key that must change; the first one is its path."""
+    wrong: dict[str, str] = {}
+    rows: tuple[ConfigRule | UnbuiltKey, ...] = (*rules, *not_built)
+    for row in rows:
+        if row.refuses(config, gates):
+            wrong.setdefault(row.path, row.reason)
+    if wrong:
+        (path, why), *others = wrong.items()
+        raise Invalid(path, "; ".join([why, *(f"{path}: {why}" for path, why in others)]))
 
 
 UNBUILT = {
     gate.name: f"needs the feature {gate.name}, which is not built yet" for gate in GATES if not gate.built
 }
-"""The sentence about keys that need one, in place of asking for its gate, which would be refused, too."""
+"""The sentence about keys that need a gate which is not built."""
 
 
 def _needs_proxy(c: AgentConfig) -> bool:
@@ -101,158 +157,133 @@ def _needs_proxy(c: AgentConfig) -> bool:
     return without and c.traffic_encap_mode != "encap"
 
 
-def _bridging_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
-    possible = "AntreaIPAM" in gates and c.traffic_encap_mode == "noEncap" and c.no_snat
-    return c.enable_bridging_mode and not possible
-
-
-def _dsr_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
-    possible = "LoadBalancerModeDSR" in gates and c.traffic_encap_mode in ("encap", "noEncap")
-    return c.antrea_proxy.default_load_balancer_mode == "dsr" and not possible
-
-
-def _bridges_break(c: AgentConfig, _: EnabledGates) -> bool:
+def _bridges_break(c: AgentConfig) -> bool:
     bridges = c.secondary_network.ovs_bridges
     return len(bridges) > 1 or any(
         not b.bridge_name or b.bridge_name == c.ovs_bridge or len(b.physical_interfaces) > 8 for b in bridges
     )
 
 
-def _bypass_breaks(c: AgentConfig, _: EnabledGates) -> bool:
+def _bypass_breaks(c: AgentConfig) -> bool:
     return any(r.protocol in ("tcp", "udp") and not r.port for r in c.external_node.policy_bypass_rules)
 
 
+ENCRYPTED = ("ipsec", "wireGuard")
 # parity: cmd/antrea-agent/options.go validate, in its order where two would apply
 AGENT_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
         "nodeType",
         "externalNode requires the feature gate ExternalNode",
-        lambda c, gates: c.node_type == "externalNode" and "ExternalNode" not in gates,
-        "ExternalNode",
+        when={"nodeType": ("externalNode",)},
+        gate="ExternalNode",
     ),
     ConfigRule(
         "ipsec.authenticationMode",
         "cert requires the feature gate IPsecCertAuth",
-        lambda c, gates: c.ipsec.authentication_mode == "cert" and "IPsecCertAuth" not in gates,
-        "IPsecCertAuth",
+        when={"ipsec.authenticationMode": ("cert",)},
+        gate="IPsecCertAuth",
     ),
     ConfigRule(
         "antreaProxy.proxyAll",
         "requires AntreaProxy: set the feature gate AntreaProxy and antreaProxy.enable",
-        lambda c, gates: c.antrea_proxy.proxy_all and "AntreaProxy" not in gates,
+        when={"antreaProxy.proxyAll": (True,)},
+        unless={"antreaProxy.enable": (True,)},
+        gate="AntreaProxy",
     ),
     ConfigRule(
         "antreaProxy.defaultLoadBalancerMode",
         "dsr requires the feature gate LoadBalancerModeDSR and trafficEncapMode encap or noEncap",
-        _dsr_breaks,
-        "LoadBalancerModeDSR",
+        when={"antreaProxy.defaultLoadBalancerMode": ("dsr",)},
+        unless={"trafficEncapMode": ("encap", "noEncap")},
+        gate="LoadBalancerModeDSR",
     ),
     ConfigRule(
         "trafficEncryptionMode",
         "encryption requires trafficEncapMode encap",
-        lambda c, _: c.traffic_encryption_mode != "none" and c.traffic_encap_mode != "encap",
+        when={"trafficEncryptionMode": ENCRYPTED},
+        unless={"trafficEncapMode": ("encap",)},
     ),
     ConfigRule(
         "noSNAT",
         "true requires trafficEncapMode noEncap (networkPolicyOnly implies it)",
-        lambda c, _: c.no_snat and c.traffic_encap_mode not in ("noEncap", "networkPolicyOnly"),
+        when={"noSNAT": (True,)},
+        unless={"trafficEncapMode": ("noEncap", "networkPolicyOnly")},
     ),
     ConfigRule(
         "flowExporter.flowPollInterval",
         "must be at least 1s",
-        lambda c, _: seconds(c.flow_exporter.flow_poll_interval) < 1,
+        check=lambda c: seconds(c.flow_exporter.flow_poll_interval) < 1,
     ),
     ConfigRule(
         "flowPollInterval",
         "must be at least 1s",
-        lambda c, _: bool(c.flow_poll_interval) and seconds(c.flow_poll_interval) < 1,
+        check=lambda c: bool(c.flow_poll_interval) and seconds(c.flow_poll_interval) < 1,
     ),
     ConfigRule(
         "networkPolicyStatsInterval",
         "must be at least 1s",
-        lambda c, _: seconds(c.network_policy_stats_interval) < 1,
+        check=lambda c: seconds(c.network_policy_stats_interval) < 1,
     ),
     ConfigRule(
         "multicast.enable",
         "multicast works neither with encryption nor with trafficEncapMode networkPolicyOnly",
-        lambda c, _: (
-            c.multicast.enable
-            and (c.traffic_encryption_mode != "none" or c.traffic_encap_mode == "networkPolicyOnly")
-        ),
+        when={"multicast.enable": (True,)},
+        unless={"trafficEncryptionMode": ("none",), "trafficEncapMode": ("encap", "noEncap", "hybrid")},
     ),
     ConfigRule(
         "multicluster.enableStretchedNetworkPolicy",
         "requires multicluster.enableGateway",
-        lambda c, _: c.multicluster.enable_stretched_network_policy and not c.multicluster.enable_gateway,
+        when={"multicluster.enableStretchedNetworkPolicy": (True,)},
+        unless={"multicluster.enableGateway": (True,)},
     ),
     ConfigRule(
         "multicluster.trafficEncryptionMode",
         "wireGuard between clusters cannot be combined with encryption between Nodes",
-        lambda c, _: (
-            c.multicluster.traffic_encryption_mode == "wireGuard" and c.traffic_encryption_mode != "none"
-        ),
+        when={"multicluster.trafficEncryptionMode": ("wireGuard",), "trafficEncryptionMode": ENCRYPTED},
     ),
     ConfigRule(
         "multicluster.enableGateway",
         "a gateway cannot be combined with trafficEncryptionMode wireGuard",
-        lambda c, _: c.multicluster.enable_gateway and c.traffic_encryption_mode == "wireGuard",
+        when={"multicluster.enableGateway": (True,), "trafficEncryptionMode": ("wireGuard",)},
     ),
     ConfigRule(
         "enableBridgingMode",
         "requires the feature gate AntreaIPAM, trafficEncapMode noEncap and noSNAT true",
-        _bridging_breaks,
-        "AntreaIPAM",
+        when={"enableBridgingMode": (True,)},
+        unless={"trafficEncapMode": ("noEncap",), "noSNAT": (True,)},
+        gate="AntreaIPAM",
     ),
     ConfigRule(
         "externalNode.policyBypassRules",
         "a rule for tcp or udp must name a port",
-        _bypass_breaks,
+        check=_bypass_breaks,
     ),
     ConfigRule(
         "secondaryNetwork.ovsBridges",
         "at most one bridge, with a name that is not ovsBridge and at most eight physicalInterfaces",
-        _bridges_break,
+        check=_bridges_break,
     ),
     ConfigRule(
         "hostNetworkMode",
         "nftables requires the feature gate NFTablesHostNetworkMode",
-        lambda c, gates: c.host_network_mode == "nftables" and "NFTablesHostNetworkMode" not in gates,
-        "NFTablesHostNetworkMode",
+        when={"hostNetworkMode": ("nftables",)},
+        gate="NFTablesHostNetworkMode",
     ),
 )
 
 
+OFF = (False,)
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
-        "trafficEncapMode",
-        "any mode but encap and noEncap",
-        lambda c: c.traffic_encap_mode not in ("encap", "noEncap") and c.node_type == "k8sNode",
+        "trafficEncapMode", "any mode but encap and noEncap", ("encap", "noEncap"), {"nodeType": ("k8sNode",)}
     ),
-    UnbuiltKey("tunnelType", "any tunnel but geneve", lambda c: c.tunnel_type != "geneve"),
-    UnbuiltKey(
-        "trafficEncryptionMode",
-        "encryption between Nodes",
-        lambda c: c.traffic_encryption_mode != "none",
-    ),
-    UnbuiltKey("multicast.enable", "multicast", lambda c: c.multicast.enable),
-    UnbuiltKey(
-        "multicluster.enableGateway", "multi-cluster traffic", lambda c: c.multicluster.enable_gateway
-    ),
-    UnbuiltKey(
-        "multicluster.enablePodToPodConnectivity",
-        "multi-cluster traffic",
-        lambda c: c.multicluster.enable_pod_to_pod_connectivity,
-    ),
-    UnbuiltKey(
-        "multicluster.trafficEncryptionMode",
-        "multi-cluster traffic",
-        lambda c: c.multicluster.traffic_encryption_mode != "none",
-    ),
-    UnbuiltKey(
-        "secondaryNetwork.ovsBridges",
-        "a secondary network",
-        lambda c: bool(c.secondary_network.ovs_bridges),
-    ),
+    UnbuiltKey("tunnelType", "any tunnel but geneve", ("geneve",)),
+    UnbuiltKey("trafficEncryptionMode", "encryption between Nodes", ("none",)),
+    UnbuiltKey("multicast.enable", "multicast", OFF),
+    UnbuiltKey("multicluster.enableGateway", "multi-cluster traffic", OFF),
+    UnbuiltKey("multicluster.enablePodToPodConnectivity", "multi-cluster traffic", OFF),
+    UnbuiltKey("multicluster.trafficEncryptionMode", "multi-cluster traffic", ("none",)),
+    UnbuiltKey("secondaryNetwork.ovsBridges", "a secondary network", ((),)),
 )
 
 
@@ -261,7 +292,8 @@ def _needs_antrea_policy(gate: str) -> ConfigRule:
     return ConfigRule(
         f"featureGates.{gate}",
         "requires the feature gate AntreaPolicy",
-        lambda _, gates: gate in gates and "AntreaPolicy" not in gates,
+        when={f"featureGates.{gate}": (True,)},
+        gate="AntreaPolicy",
     )
 
 
@@ -269,20 +301,16 @@ CONTROLLER_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
         "nodeIPAM.clusterCIDRs",
         "must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true",
-        lambda c, _: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
+        check=lambda c: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
     ),
     _needs_antrea_policy("ClusterNetworkPolicy"),
     _needs_antrea_policy("AdminNetworkPolicy"),
 )
 
 CONTROLLER_NOT_BUILT: tuple[UnbuiltKey, ...] = (
-    UnbuiltKey("nodeIPAM.enableNodeIPAM", "Node IPAM", lambda c: c.node_ipam.enable_node_ipam),
-    UnbuiltKey("clientCAFile", "authentication by client certificate", lambda c: bool(c.client_ca_file)),
-    UnbuiltKey(
-        "multicluster.enableStretchedNetworkPolicy",
-        "NetworkPolicy across clusters",
-        lambda c: c.multicluster.enable_stretched_network_policy,
-    ),
+    UnbuiltKey("nodeIPAM.enableNodeIPAM", "Node IPAM", OFF),
+    UnbuiltKey("clientCAFile", "authentication by client certificate", ("",)),
+    UnbuiltKey("multicluster.enableStretchedNetworkPolicy", "NetworkPolicy across clusters", OFF),
 )
 
 

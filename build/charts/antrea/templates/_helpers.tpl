@@ -122,12 +122,14 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{/* What the values ask for and cannot be had stops the installation, not the Pods. */}}
 {{- define "antrea.refuse" -}}
 {{- include "antrea.flowVisibility" . -}}
-{{- range $name, $_ := .Values.featureGates }}
-{{- if not (has $name (include "antrea.gates" $ | fromYamlArray)) }}
-{{- fail (printf "featureGates.%s: unrecognized feature gate" $name) }}
+{{- $wrong := include "antrea.refusals" . | fromYamlArray }}
+{{- range $name := list "agentImage" "controllerImage" }}
+{{- $repository := (get $.Values $name).repository | default "" }}
+{{- if hasPrefix "antrea/antrea-" $repository }}
+{{- $wrong = append $wrong (printf "%s.repository: %s is an image of Antrea, which does not run this chart; leave it out, or name an image of `make image`" $name $repository) }}
 {{- end }}
 {{- end }}
-{{- if and (eq .Values.trafficEncapMode "networkPolicyOnly") (ne .Values.trafficEncryptionMode "none") }}
-{{- fail "trafficEncryptionMode: networkPolicyOnly mode encrypts nothing; leave it `none`" }}
+{{- with $wrong }}
+{{- fail (printf "values that cannot work:\n  %s" (join "\n  " .)) }}
 {{- end }}
 {{- end -}}
