@@ -277,11 +277,7 @@ class Agent:
             dict.fromkeys(NFT_KINDS, nft),
         )
         sinks = merged("sink of", (*common, *(part.sinks() for part in self.parts)))
-        for pool, most in merged("pool", (dict(feature.limits) for feature in self.features)).items():
-            self.facts.ids.limit(pool, most)
-        ranks = ({pool: bounds for pool, *bounds in feature.ranks} for feature in self.features)
-        for pool, (low, high) in merged("pool", ranks).items():
-            self.facts.ids.between(pool, low, high)
+        self._limit_numbers()
         acts = merged("act", (part.acts() for part in self.parts))
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.features))
         switch = SwitchRecovery(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
@@ -305,6 +301,14 @@ class Agent:
         if not self.facts.feeds.has(LocalPod):
             await self._listed((LocalPod,))
             await self._reconcile()
+
+    def _limit_numbers(self) -> None:
+        """Set the bounds of the pools of numbers that features declare. Raises ValueError for a pool that two of them declare."""
+        for pool, most in merged("pool", (dict(feature.limits) for feature in self.features)).items():
+            self.facts.ids.limit(pool, most)
+        ranks = ({pool: bounds for pool, *bounds in feature.ranks} for feature in self.features)
+        for pool, (low, high) in merged("pool", ranks).items():
+            self.facts.ids.between(pool, low, high)
 
     def _count(self, tasks: asyncio.TaskGroup) -> None:
         """Report what policies match and Egresses send, each where its gate is on."""
