@@ -23,7 +23,7 @@ from antrea.features.traffic_control.row import (
     SteeredNamespace,
     SteeredPod,
     Steering,
-    is_known,
+    selections,
     steered_namespace,
     steered_pod,
     steering,
@@ -101,16 +101,25 @@ def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
 def steering_of(facts: Facts, pod: PodInterface) -> Steering | None:
     """The TrafficControl that counts for a Pod; None while it is not known which does."""
-    return next(iter(steerings_of(facts, pod.pod)), None) if is_known(facts, pod.pod) else None
+    first = next(iter(selections(facts, pod.pod)), None)
+    return first.row if first and first.is_certain else None
 
 
 def closed_of(facts: Facts, pod: PodInterface) -> Iterator[Match]:
-    """Packets of a Pod that would bypass an inspection: its target is not there, or the Pod's labels are not known."""
-    if not is_known(facts, pod.pod):
-        if any(row.redirects for row in facts.all(Steering)):
-            yield from ways(pod)
-    elif (row := steering_of(facts, pod)) and row.redirects and usable(facts, row.target) is None:
-        yield from ways(pod, row.direction)
+    """Packets of a Pod that would bypass an inspection.
+
+    Its target is not there, or labels are not known that decide whether a Redirect counts for this Pod. A Redirect that is
+    known not to select the Pod closes nothing, whatever else is unknown.
+    """
+    closed: dict[Match, None] = {}
+    is_certain = True
+    for row, selects in selections(facts, pod.pod):
+        is_certain = is_certain and selects
+        if row.redirects and not (is_certain and usable(facts, row.target)):
+            closed |= dict.fromkeys(ways(pod, row.direction))
+        if selects:
+            break
+    yield from closed
 
 
 def closed_ways(facts: Facts) -> Iterator[Match]:

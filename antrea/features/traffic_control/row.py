@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from antrea.facts.fact import Fact, precedence
 from antrea.facts.group import Requirement
@@ -96,30 +96,44 @@ def steered_namespace(found: core.Namespace) -> SteeredNamespace:
     return SteeredNamespace(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
 
 
-def steerings_of(facts: Facts, pod: str) -> list[Steering]:
-    """Those that select a Pod, the oldest first, then by name: the first one counts.
+class Selection(NamedTuple):
+    """A TrafficControl that selects a Pod, or may do so."""
 
-    Upstream lets the one count that its agent handled first, which may be another on every Node and after a restart.
+    row: Steering
+    is_certain: bool
+    """False while the labels that decide it are not known."""
+
+
+def selections(facts: Facts, pod: str) -> list[Selection]:
+    """TrafficControls that select a Pod or may do so, the oldest first, then by name.
+
+    Of those that select it the first one counts. Upstream lets the one count that its agent handled first, which may be
+    another on every Node and after a restart.
     """
-    rows = facts.all(Steering)
-    found = facts.get(SteeredPod, pod) if rows else None
-    if found is None:
-        return []
-    home = facts.get(SteeredNamespace, found.namespace)
-    return sorted(
-        (row for row in rows if _selects(row, found, home)), key=lambda row: precedence(row.created, row.name)
-    )
+    rows = sorted(facts.all(Steering), key=lambda row: precedence(row.created, row.name))
+    answers = ((row, _selects(facts, row, pod)) for row in rows)
+    return [Selection(row, answer is True) for row, answer in answers if answer is not False]
 
 
-def is_known(facts: Facts, pod: str) -> bool:
-    """Whether the agent has the labels of a Pod and of its Namespace, without which nothing selects it rightly."""
-    found = facts.get(SteeredPod, pod)
-    return found is not None and facts.get(SteeredNamespace, found.namespace) is not None
+def steerings_of(facts: Facts, pod: str) -> list[Steering]:
+    """TrafficControls that are known to select a Pod, in the order of `selections`."""
+    return [one.row for one in selections(facts, pod) if one.is_certain]
 
 
-def _selects(row: Steering, pod: SteeredPod, home: SteeredNamespace | None) -> bool:
+def _selects(facts: Facts, row: Steering, pod: str) -> bool | None:
+    """Whether a TrafficControl selects a Pod; None while labels that decide it are not known.
+
+    Each selector is judged by itself, so that one that does not match decides without the other's labels.
+    """
     if row.pods is None and row.namespaces is None:
         return False
-    if row.namespaces is not None and (home is None or not meets(dict(home.labels), row.namespaces)):
-        return False
-    return row.pods is None or meets(dict(pod.labels), row.pods)
+    asked = (
+        (row.namespaces, facts.get(SteeredNamespace, pod.partition("/")[0])),
+        (row.pods, facts.get(SteeredPod, pod)),
+    )
+    answers = [
+        None if found is None else meets(dict(found.labels), wanted)
+        for wanted, found in asked
+        if wanted is not None
+    ]
+    return False if False in answers else None if None in answers else True
