@@ -12,6 +12,7 @@ from antrea.host.address import Address
 from antrea.host.link import Link
 from antrea.host.route import Neighbour, ProxyNeighbour, Route, RoutingRule
 from antrea.host.sysctl import Sysctl
+from antrea.outside.netlink import transport_interface
 from antrea.outside.netlink.sink import NetlinkSink
 
 if TYPE_CHECKING:
@@ -232,3 +233,13 @@ async def test_neighbours_that_the_node_answers_for_are_adopted_by_the_next_star
     assert [line.split()[0] for line in shown()] == ["fd00:1::50"]
     await sink.apply((), (kept, left))
     assert shown() == []
+
+
+async def test_a_card_gives_up_addresses_that_the_kernel_drops_together(netns: Namespaces) -> None:
+    """The first address of a subnet takes those after it along."""
+    netns.sh("ip link add eth0 type veth peer name far0; ip link set eth0 up")
+    netns.sh("sysctl -qw net.ipv4.conf.eth0.promote_secondaries=0 net.ipv4.conf.all.promote_secondaries=0")
+    for address in ("192.0.2.1/24", "192.0.2.77/24", "198.51.100.7/24", "fd00:2::1/64"):
+        netns.sh(f"ip addr add {address} dev eth0")
+    await transport_interface.flush_addresses("eth0")
+    assert netns.sh("ip -o addr show dev eth0 scope global") == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 from typing import TYPE_CHECKING
 
@@ -107,4 +108,13 @@ def _flush(name: str) -> None:
         ]
         for device in found:
             for cidr in _addresses(map(message.address_of, kernel.ask(get_addresses())), device.index):
-                kernel.ask(message.drop_address(device.index, Address(name, cidr)))
+                _drop(kernel, device.index, Address(name, cidr))
+
+
+def _drop(kernel: Rtnl, index: int, address: Address) -> None:
+    """Drop an address; the kernel may have dropped it with the first address of its subnet."""
+    try:
+        kernel.ask(message.drop_address(index, address))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
