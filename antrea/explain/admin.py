@@ -115,7 +115,7 @@ def _weighed(world: World, packet: Packet, own: Member, ref: RuleRef, rule: Rule
     by_name = any(isinstance(peer, EgressPeer) and peer.domain_names for peer in parts.known)
     if by_name and not packet.destination.names_of:
         doubts.append(NAMES)
-    return weighed._replace(unbuilt=tuple(doubts))
+    return weighed._replace(unbuilt=(*weighed.unbuilt, *doubts))
 
 
 def _parts(rule: Rule) -> Parts:

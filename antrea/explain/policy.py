@@ -154,7 +154,7 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
             known = bool(packet.destination.names_of)
             lacks = tuple(unbuilt(world, rule, packet.request, names_are_known=known))
-            yield found._replace(unbuilt=lacks, services=services)
+            yield found._replace(unbuilt=(*found.unbuilt, *lacks), services=services)
 
 
 def _on_machine(

@@ -100,7 +100,7 @@ class Weighed(NamedTuple):
     """Whether its ports fit, if the other end were a peer."""
     matches: bool
     unbuilt: tuple[str, ...] = ()
-    """What the rule contains and nothing enforces yet."""
+    """What the rule contains and nothing enforces, or has no meaning at the receiver."""
     services: bool = False
     """Whether it is on Services, so that it is asked before kube-proxy translates the packet, and others after that."""
 
@@ -118,6 +118,22 @@ def weigh(
         peer=bool(found),
         ports=any(_carries(traffic, packet, names) for names in (*found, *nameless)),
         matches=any(_carries(traffic, packet, names) for names in found),
+        unbuilt=tuple(_unknown_names(traffic, found)),
+    )
+
+
+def _unknown_names(traffic: Sequence[Traffic], receivers: Sequence[Names]) -> Iterator[str]:
+    """Names of ports that the receiver does not have, in each way in which the other end is a peer."""
+    for one in traffic if receivers else ():
+        if isinstance(one.port, str) and not any(_number(one, names) for names in receivers):
+            protocol = f" with protocol {one.protocol}" if one.protocol else ""
+            yield f"the receiver has no port named '{one_line(one.port)}'{protocol}: the rule matches nothing by it"
+
+
+def _number(one: Traffic, names: Names) -> int:
+    """What the name of a port stands for: of ports with the same name the first counts; 0 if there is none."""
+    return next(
+        (port for name, protocol, port in names if name == one.port and one.protocol in ("", protocol)), 0
     )
 
 
@@ -133,16 +149,11 @@ def _fits(one: Traffic, packet: Packet, names: Names) -> bool:
         return False
     if one.protocol not in PORTED:
         return one.icmp_type in (None, packet.icmp_type) and one.icmp_code in (None, packet.icmp_code)
-    first: int | None
-    if isinstance(one.port, str):
-        # of ports with the same name the first counts
-        first = next(
-            (port for name, protocol, port in names if (name, protocol) == (one.port, one.protocol)), -1
-        )
-    else:
-        first = one.port
-    end = one.end if not isinstance(one.port, str) else None
-    return _within(packet.port, first, end) and _within(packet.source_port, one.source, one.source_end)
+    is_named = isinstance(one.port, str)
+    first = (_number(one, names) or -1) if isinstance(one.port, str) else one.port
+    return _within(packet.port, first, None if is_named else one.end) and _within(
+        packet.source_port, one.source, one.source_end
+    )
 
 
 def _within(port: int | None, first: int | None, last: int | None) -> bool:

@@ -136,6 +136,9 @@ def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Se
         for text in ((one.why,) if isinstance(one, Silent) else one.unbuilt)
     )
     kube = list(kube_policies(world, packet, own, direction))
+    silent += tuple(
+        LosingRule(one.ref, text) for policy in kube for one in policy.rules for text in one.unbuilt
+    )
     made = _Making(direction, f"{own.namespace}/{own.name}", tuple(policy.ref for policy in kube))
     found = (
         _decided(weighed, kube, made)

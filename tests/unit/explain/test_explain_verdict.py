@@ -160,6 +160,19 @@ def test_a_native_sidecar_names_ports_of_its_pod_and_another_init_container_does
     ]
 
 
+def test_a_port_name_that_the_receiver_does_not_have_is_said_of_each_rule_that_would_match() -> None:
+    why = "the receiver has no port named 'metrics' with protocol TCP: the rule matches nothing by it"
+    ports = [{"port": "metrics"}, {"port": "http"}]
+    drop, other = native("drop", rule("Drop", ports=ports)), native("other", rule("Drop", ports=ports))
+    other["spec"]["ingress"][0]["from"] = [{"podSelector": {"matchLabels": {"app": "nobody"}}}]
+    allow = kube("allow", podSelector={}, ingress=[{"ports": [{"port": "metrics"}]}])
+    found = ask(world(cluster_policies=[drop, other], kube_policies=[allow]), port="80/tcp")
+    assert [(one.rule.policy, one.why) for one in found.ingress.silent] == [("drop", why), ("allow", why)]
+    assert (found.verdict, found.ingress.reason) == ("Drop", "isolation")
+    out = kube("out", podSelector={}, policyTypes=["Egress"], egress=[{"ports": [{"port": "metrics"}]}])
+    assert [one.why for one in ask(world(kube_policies=[out])).egress.silent] == [why]
+
+
 def test_icmp_goes_by_type_and_code() -> None:
     policy = native("drop", rule("Drop", protocols=[{"icmp": {"icmpType": 8}}, {"igmp": {}}]))
     assert [
