@@ -1,4 +1,7 @@
-"""Policies that are stored and not enforced: the doctor of the whole cluster reads their statuses."""
+"""Policies that are stored and not enforced: the doctor of the whole cluster reads their statuses.
+
+NetworkPolicies of Kubernetes have none: their port names are looked up among the Pods.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.antctl.supportbundle.cluster import listed
 from antrea.apis.shown import one_line
+from antrea.errors import Invalid
+from antrea.explain.named_port import has_port_names, unknown_port_names
+from antrea.explain.objects import objects
+from antrea.explain.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +25,9 @@ MOST = 20
 """Findings; the last one counts the rest."""
 NOT_ENFORCED = (("Realizable", "False"), ("RealizationFailure", "True"))
 """Type and status of conditions."""
+UNKNOWN_PORTS = ("PortNameUnknown", "True")
+KUBE = "/apis/networking.k8s.io/v1/networkpolicies"
+PODS, NAMESPACES = "/api/v1/pods", "/api/v1/namespaces"
 NATIVE = (
     ("/apis/crd.antrea.io/v1beta1/clusternetworkpolicies", "ClusterNetworkPolicy", "acnp"),
     ("/apis/crd.antrea.io/v1beta1/networkpolicies", "NetworkPolicy", "annp"),
@@ -48,6 +59,31 @@ def _all(kubernetes: Server) -> Iterator[Finding]:
         for one in _listed(kubernetes, path, kind):
             yield from one if isinstance(one, list) else _admin(one, kind, short)
 
+    yield from _kube(kubernetes)
+
+
+def _kube(kubernetes: Server) -> Iterator[Finding]:
+    """Ports that NetworkPolicies name and no Pod has; Pods are listed only if there are such policies."""
+    rows: dict[str, list[Any]] = {"kube_policies": []}
+    for one in _listed(kubernetes, KUBE, "NetworkPolicy of networking.k8s.io"):
+        if isinstance(one, list):
+            yield from one
+        else:
+            rows["kube_policies"].append(one)
+    try:
+        if not any(map(has_port_names, objects(rows).kube_policies)):
+            return
+        rows |= {"pods": list(listed(kubernetes, PODS)), "namespaces": list(listed(kubernetes, NAMESPACES))}
+        world = World(objects(rows))
+    except (ErrorResponse, Invalid) as error:
+        text = f"the Pods of policies with named ports cannot be read: {error}"
+        yield Finding("", "unknown", CHECK, one_line(text), "")
+        return
+    for policy, text in unknown_port_names(world):
+        space, name = policy.metadata.namespace, policy.metadata.name
+        repair = f"kubectl -n {space} edit networkpolicies.networking.k8s.io {name}"
+        yield Finding("", "warning", CHECK, f"NetworkPolicy {space}/{name}: {text}", repair)
+
 
 def _admin(found: Mapping[str, Any], kind: str, short: str) -> Iterator[Finding]:
     """One without a report of the controller is not enforced either."""
@@ -73,10 +109,12 @@ def _listed(kubernetes: Server, path: str, kind: str) -> Iterable[Any]:
 
 def _unrealizable(found: Mapping[str, Any], kind: str, short: str) -> Iterator[Finding]:
     meta = found["metadata"]
+    space = meta.get("namespace", "")
+    name = f"{space}/{meta['name']}" if space else meta["name"]
+    repair = f"kubectl {f'-n {space} ' if space else ''}edit {short} {meta['name']}"
     for one in found.get("status", {}).get("conditions", ()):
         if (one.get("type"), one.get("status")) in NOT_ENFORCED:
-            space = meta.get("namespace", "")
-            name = f"{space}/{meta['name']}" if space else meta["name"]
-            where = f"-n {space} " if space else ""
             text = f"{kind} {name} is not enforced as it is written: {one_line(one.get('message', ''))}"
-            yield Finding("", "error", CHECK, text, f"kubectl {where}edit {short} {meta['name']}")
+            yield Finding("", "error", CHECK, text, repair)
+        elif (one.get("type"), one.get("status")) == UNKNOWN_PORTS:
+            yield Finding("", "warning", CHECK, f"{kind} {name}: {one_line(one.get('message', ''))}", repair)

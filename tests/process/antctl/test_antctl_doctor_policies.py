@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+from aiohttp import web as http
 from loopback import answering
 
 from antrea.antctl.doctor.policies import MOST, policies
@@ -28,11 +28,11 @@ def policy(name: str, why: str = "", **meta: str) -> dict[str, Any]:
 async def found(lists: Mapping[str, list[dict[str, Any]] | int]) -> list[Finding]:
     """Of a cluster with these lists; a number is the answer's status."""
 
-    async def answer(request: web.BaseRequest) -> web.Response:
+    async def answer(request: http.BaseRequest) -> http.Response:
         listed = lists.get(request.path, 404)
         if isinstance(listed, int):
-            return web.json_response({"kind": "Status", "message": "no"}, status=listed)
-        return web.json_response({"items": listed})
+            return http.json_response({"kind": "Status", "message": "no"}, status=listed)
+        return http.json_response({"items": listed})
 
     async with answering(answer) as url:
         return await asyncio.to_thread(policies, Server(Access(url=url), 60.0))
@@ -67,6 +67,46 @@ async def test_kinds_that_nothing_enforces_are_named_where_there_are_some() -> N
             "antctl get featuregates",
         )
     ]
+
+
+def web(name: str, port: str) -> dict[str, Any]:
+    ports = [{"name": port, "containerPort": 80}]
+    sidecar = {"restartPolicy": "Always", "ports": ports}
+    spec = {"containers": [{}], "initContainers": [sidecar]}
+    return {"metadata": {"name": name, "namespace": "ns", "labels": {"app": "web"}}, "spec": spec}
+
+
+async def test_port_names_that_no_pod_has_are_named_of_policies_with_and_without_a_status() -> None:
+    port = [{"ports": [{"port": "metrics"}]}]
+    spec = {"podSelector": {"matchLabels": {"app": "web"}}, "ingress": port, "egress": port}
+    kube = {"metadata": {"name": "metrics-only", "namespace": "ns"}, "spec": spec}
+    unknown = {"type": "PortNameUnknown", "status": "True", "message": "spec.a"}
+    own = {"metadata": {"name": "own", "namespace": "ns"}, "status": {"conditions": [unknown]}}
+    space = {"metadata": {"name": "ns"}}
+    listed: dict[str, Any] = {
+        f"{NATIVE}/networkpolicies": [own],
+        "/apis/networking.k8s.io/v1/networkpolicies": [kube],
+        "/api/v1/namespaces": [space],
+        "/api/v1/pods": [web("a", "http")],
+    }
+    repair = "kubectl -n ns edit networkpolicies.networking.k8s.io metrics-only"
+    start = "NetworkPolicy ns/metrics-only: spec"
+    port_name = "has a port named 'metrics' with protocol TCP"
+    of_own = Finding("", "warning", "policies", "NetworkPolicy ns/own: spec.a", "kubectl -n ns edit annp own")
+    assert await found(listed) == [
+        of_own,
+        Finding(
+            "",
+            "warning",
+            "policies",
+            f"{start}.ingress[0]: no Pod that the policy is for {port_name}",
+            repair,
+        ),
+        Finding("", "warning", "policies", f"{start}.egress[0]: no Pod among its peers {port_name}", repair),
+    ]
+    assert await found(listed | {"/api/v1/pods": [web("a", "http"), web("b", "metrics")]}) == [of_own]
+    (_, unread) = await found(listed | {"/api/v1/pods": 403})
+    assert (unread.severity, unread.check) == ("unknown", "policies")
 
 
 async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
