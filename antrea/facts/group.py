@@ -131,6 +131,24 @@ class GroupNodes(Fact, frozen=True):
         return GroupNodes(self.group, parts)
 
 
+class GroupPorts(Fact, frozen=True):
+    """Ports that members of this group name; derived, for groups of rules with named ports; values of all members are merged."""
+
+    parts_only: ClassVar[bool] = True
+    group: str
+    """Name of the `PublishedGroup`."""
+    parts: tuple[tuple[str, str], ...]
+    """Name and protocol, sorted; ("", "") stands for the member itself, which may declare no port name."""
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+    def with_parts(self, parts: tuple[tuple[str, str], ...]) -> GroupPorts:
+        """The same with these ports."""
+        return GroupPorts(self.group, parts)
+
+
 class UnenforcedMember(Fact, frozen=True):
     """An ExternalEntity that policies by this group are for, and no agent enforces them for; derived."""
 

@@ -34,6 +34,7 @@ from antrea.features.network_policy.controller.admin_status import PLACES
 from antrea.features.network_policy.controller.antrea_internal_policy import InternalPolicy, audited_sentence
 from antrea.features.network_policy.controller.antrea_peer import by_selector
 from antrea.features.network_policy.controller.group import GroupUse
+from antrea.features.network_policy.controller.named_port import names_ports, port_rows
 from antrea.features.network_policy.controller.realization import MOST_PARTS
 from antrea.features.network_policy.internal_policy import (
     PORTION,
@@ -127,6 +128,8 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
         for number, rule in enumerate(found):
             path = f"spec.{DIRECTIONS[direction]}[{number}]"
             rules.append((yield from _rule(path, (direction, number), rule, doubts, peers)))
+    if any(one.direction == "In" and names_ports(one.services) for one in rules):
+        yield from port_rows(aims)
     source = cp.NetworkPolicyReference(type=policy.source_type, name=policy.name, uid=policy.uid)
     targets = tuple(one.name for one in aims)
     told = cp.NetworkPolicy(
@@ -162,19 +165,24 @@ def _rule(
     read = read_rule(path, rule)
     doubts += read.doubts
     groups: dict[str, None] = {}
+    named = names_ports(read.services)
     for count, peer in enumerate(read.peers):
         if len(doubts) <= MOST_PARTS:
             doubts += group_doubts(f"{path}.{'from' if direction == 'In' else 'to'}[{count}]", peer)
         if (chosen := _chosen(ADDRESS, peer)) is not None and chosen.name not in groups:
             groups[chosen.name] = None
             yield from chosen.rows
+            if named and direction == "Out":
+                yield from port_rows((chosen,))
         if count % PORTION == PORTION - 1:
             yield None
-    if read.denies_all and any(isinstance(one.port, str) for one in read.services):
+    if read.denies_all and named:
         # networks have no ports by name: Pods have
         everybody = by_selector(ADDRESS, group_selector(namespaces=LabelSelector()))
         groups[everybody.name] = None
         yield from everybody.rows
+        if direction == "Out":
+            yield from port_rows((everybody,))
     peers |= groups
     told = cp.NetworkPolicyPeer(
         address_groups=tuple(groups), ip_blocks=read.rest.ip_blocks, fqdns=read.rest.fqdns

@@ -20,6 +20,7 @@ from antrea.facts.group import (
     AppliedNode,
     ForeignMember,
     GroupNodes,
+    GroupPorts,
     GroupSelector,
     Matches,
     PublishedGroup,
@@ -31,8 +32,8 @@ from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.grouping.member import (
     ADDRESS,
     APPLIED,
-    EGRESS,
     MEMBERS,
+    PORTS,
     entity_member,
     node_member,
     service_member,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
     from antrea.engine import Facts
 
-    Belongs = Membership | GroupNodes | MembershipCandidate | ForeignMember
+    Belongs = Membership | GroupNodes | GroupPorts | MembershipCandidate | ForeignMember
 
 
 def matches(facts: Facts, labels: str) -> Iterator[Matches]:
@@ -100,6 +101,8 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
         if resource == APPLIED and member is not None:
             for name in names:
                 yield GroupNodes(name, node)
+        if resource == PORTS:
+            yield from _group_ports(pod, names)
     if any(members):
         yield Memberships(pod.key, pod.node, found.told, tuple(members))
     for group in found.homes:
@@ -109,12 +112,24 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
             yield from _belongs(group, pod.key, member, pod.node)
 
 
+def _group_ports(pod: Pod, names: tuple[str, ...]) -> Iterator[GroupPorts]:
+    ports = _named_ports(pod)
+    for name in names if not pod.host_network else ():
+        yield GroupPorts(name, ports)
+
+
+def _named_ports(found: Pod | Entity) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({("", ""), *((name, protocol) for name, _, protocol in found.ports)}))
+
+
 def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | UnenforcedMember]:
     """The same of an ExternalEntity; policies are for those that an agent is for."""
     for group in _groups(facts, entity.labels):
         if group.resource == APPLIED and facts.get(ExternalNode, entity.node) is None:
             yield UnenforcedMember(group.name, entity.key)
-        if group.home and group.home != entity.namespace:
+        if group.resource == PORTS:
+            yield GroupPorts(group.name, _named_ports(entity))
+        elif group.home and group.home != entity.namespace:
             yield ForeignMember(group.key)
         elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
             member = entity_member(entity, addresses=group.resource == ADDRESS)
@@ -124,7 +139,7 @@ def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | Unenf
 def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs | AppliedNode]:
     """The same of a Node, which is also where policies for a Service are enforced."""
     for group in _groups(facts, node.labels):
-        if group.resource != EGRESS:
+        if group.resource in {ADDRESS, APPLIED}:
             member = node_member(node, addresses=group.resource == ADDRESS)
             yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
         if group.resource == APPLIED:
@@ -169,13 +184,13 @@ FEATURE = ControllerFeature(
         Unit(
             Pod,
             memberships,
-            yields=(GroupNodes, MembershipCandidate, ForeignMember),
+            yields=(GroupNodes, GroupPorts, MembershipCandidate, ForeignMember),
             measured_as=_MEASURED,
         ),
         Unit(
             Entity,
             entity_memberships,
-            yields=(GroupNodes, MembershipCandidate, ForeignMember, UnenforcedMember),
+            yields=(GroupNodes, GroupPorts, MembershipCandidate, ForeignMember, UnenforcedMember),
             measured_as=_MEASURED,
         ),
         Unit(ClusterNode, node_memberships, yields=(GroupNodes, AppliedNode), measured_as=_MEASURED),

@@ -27,6 +27,8 @@ OCTETS = {str(number): bytes((number,)) for number in range(256)}
 MAPPED = bytes(10) + b"\xff\xff"
 """What IPv4 addresses begin with in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
+PORTS = "namedports"
+"""Groups whose named ports are collected (`GroupPorts`); they have no members and agents do not get them."""
 
 
 def egress_member(pod: Pod) -> GroupMember | None:
@@ -55,6 +57,10 @@ def address_member(pod: Pod) -> GroupMember | None:
         if pod.ports
         else GroupMember(pod=reference, ips=ips)
     )
+
+
+def no_member(_: Pod) -> None:
+    """None: the group is not published."""
 
 
 def entity_member(entity: Entity, *, addresses: bool) -> GroupMember:
@@ -110,5 +116,6 @@ MEMBERS: Mapping[str, Callable[[Pod], GroupMember | None]] = {
     ADDRESS: address_member,
     APPLIED: applied_member,
     EGRESS: egress_member,
+    PORTS: no_member,
 }
 """By the plural of the group's kind; None: the Pod does not count there."""

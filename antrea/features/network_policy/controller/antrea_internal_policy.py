@@ -31,6 +31,7 @@ from antrea.features.network_policy.controller.antrea_peer import (
     side,
     targets,
 )
+from antrea.features.network_policy.controller.named_port import names_ports, port_rows
 from antrea.features.network_policy.controller.namespace_peer import related
 from antrea.features.network_policy.controller.realization import MOST_PARTS
 from antrea.features.network_policy.controller.unbuilt import unheld_parts, unjudged_parts
@@ -121,6 +122,9 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
     for direction, rules in (("In", spec.ingress), ("Out", spec.egress)):
         for number, rule in enumerate(rules):
             drafts += yield from _drafts(facts, policy.namespace, rule, (direction, number), shared)
+    for draft in drafts:
+        if names_ports(draft.rule.services):
+            yield from port_rows((draft.targets or own) if draft.rule.direction == "In" else draft.peers)
     aims = [*own, *(one for draft in drafts for one in draft.targets)]
     peers = [one for draft in drafts for one in draft.peers]
     home = facts.get(Namespace, policy.namespace) if policy.namespace else None

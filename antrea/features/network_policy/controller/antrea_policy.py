@@ -33,6 +33,7 @@ from antrea.features.network_policy.controller.antrea_internal_policy import (
     internal_policy,
 )
 from antrea.features.network_policy.controller.group import GroupUse
+from antrea.features.network_policy.controller.named_port import unknown_ports
 from antrea.features.network_policy.controller.realization import MOST_PARTS, PolicySpan
 from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 from antrea.features.network_policy.tier import TIERS
@@ -67,6 +68,7 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
         unheld,
         policy.audited,
         tuple(sorted(own)),
+        unknown_ports(facts, policy.found),
     )
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)

@@ -16,7 +16,7 @@ from antrea.facts.cluster import ClusterService
 from antrea.facts.fact import Fact
 from antrea.facts.group import NODE, UNPUBLISHED, GroupSelector, PublishedGroup
 from antrea.features.framework.admission import Watched
-from antrea.features.grouping.member import APPLIED
+from antrea.features.grouping.member import APPLIED, PORTS
 from antrea.features.grouping.publication import GroupHead, head
 from antrea.features.grouping.selector import group_selector, requirements, selector_of
 from antrea.features.network_policy.controller.peer import blocks
@@ -180,7 +180,8 @@ def published_group(facts: Facts, use: GroupUse) -> Iterator[GroupSelector | Gro
     group = PublishedGroup(use.resource, use.group, found.uid, home)
     for one in selectors:
         yield one.with_parts((group,))
-    yield head(group)
+    if use.resource != PORTS:
+        yield head(group)
 
 
 def _row(kind: type[GroupObject]) -> Callable[[Any], GroupObject]:

@@ -33,6 +33,11 @@ from antrea.features.network_policy.audit_mode import (
     enforcement_doubt,
     unknown_text,
 )
+from antrea.features.network_policy.controller.named_port import (
+    port_parts,
+    unknown_port_event,
+    unknown_ports,
+)
 from antrea.features.network_policy.controller.peer import (
     ALL,
     group,
@@ -289,9 +294,11 @@ def _internal_policy(
         if names:
             peer = cp.NetworkPolicyPeer(address_groups=tuple(names), ip_blocks=peer.ip_blocks)
         told.append(_rule(rule.direction, peer, rule.services, "Allow", logging))
+        for name in (target,) if rule.direction == "In" else names:
+            used[name] += port_parts(rule.services, name)
     told += [_rule(direction, NOBODY, (), "", logging) for direction in form.isolated]
     for found, *groups in used.values():
-        yield found.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(groups)))
+        yield found.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(set(groups))))
     internal = cp.NetworkPolicy(
         metadata=_metadata(policy, whole=_audits(policy, home)),
         rules=tuple(told),
@@ -415,6 +422,13 @@ def kube_policy_publication(
         yield GroupSpan(ADDRESS, name, nodes)
 
 
+def kube_port_events(facts: Facts, policy: InternalKubePolicy) -> Iterator[RecordEvent]:
+    """Yield the Event on port names that no concerned Pod declares: the kind has no status."""
+    source = policy.found.source_ref
+    if source is not None:
+        yield from unknown_port_event(facts, source, unknown_ports(facts, policy.found))
+
+
 FEATURE = ControllerFeature(
     name="NetworkPolicy",
     watched=(
@@ -434,6 +448,7 @@ FEATURE = ControllerFeature(
             measured_as=(POLICIES,),
         ),
         Unit(InternalKubePolicy, kube_policy_publication, measured_as=(POLICIES,)),
+        Unit(InternalKubePolicy, kube_port_events),
     ),
     publishes=(ADDRESS, APPLIED, POLICIES),
 )

@@ -19,12 +19,18 @@ from antrea.engine import Unit
 from antrea.facts.fact import Fact
 from antrea.features.network_policy.controller.admin_status import PLACES, admin_status, realized
 from antrea.features.network_policy.controller.group import WholeGroup
+from antrea.features.network_policy.controller.named_port import (
+    REASON,
+    told_ports,
+    unknown_port_event,
+)
 from antrea.features.network_policy.tier import CRD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+    from antrea.features.framework.event import RecordEvent
 
 MANAGER = "antrea-controller"
 LONGEST = 256
@@ -35,6 +41,8 @@ PREVENTED = "LockoutPrevented"
 """Type of the condition of a policy that would cut Nodes from what they cannot do without."""
 AUDITED = "Audited"
 """Type of the condition of a policy that drops nothing, or of which some rules do not."""
+UNKNOWN_PORTS = REASON
+"""Type of the condition about port names that no concerned Pod declares."""
 UNAWARE = "its agent has no support for policies on Nodes, or another version"
 REALIZED = "realizedGeneration"
 NESTED = "ChildGroupsNestingExceeded"
@@ -72,6 +80,8 @@ class PolicySpan(Fact, frozen=True):
     """What of it is audited; empty: all is enforced."""
     on_nodes: tuple[str, ...] = ()
     """Nodes that it is for themselves, beside their Pods."""
+    unknown_ports: tuple[str, ...] = ()
+    """A sentence for each port name that no concerned Pod declares."""
 
     @property
     def key(self) -> str:
@@ -109,7 +119,7 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
     if (place := PLACES.get(source.type)) is not None:
         conditions = (
             *(_realizable(span), realized(current, len(span.nodes))),
-            *(_failure(failed), _audited(span)),
+            *(_failure(failed), _audited(span), _unknown_ports(span)),
         )
         yield admin_status(f"{place.collection}/{source.name}", place.kind, span.generation, conditions)
         return
@@ -129,7 +139,13 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
             *(((REALIZED, span.generation),) if phase == "Realized" else ()),
         ),
         keeps=(REALIZED,),
-        conditions=(_realizable(span), _failure(failed), _prevented(told), _audited(span)),
+        conditions=(
+            _realizable(span),
+            _failure(failed),
+            _prevented(told),
+            _audited(span),
+            _unknown_ports(span),
+        ),
     )
 
 
@@ -192,6 +208,18 @@ def _audited(span: PolicySpan) -> Condition:
     return Condition(AUDITED, "True", reason="NetworkPolicyAudited", message=span.audited)
 
 
+def _unknown_ports(span: PolicySpan) -> Condition:
+    """Without a status if there is no such port name."""
+    if not span.unknown_ports:
+        return Condition(UNKNOWN_PORTS)
+    return Condition(UNKNOWN_PORTS, "True", reason="NoPodHasPortName", message=told_ports(span.unknown_ports))
+
+
+def port_events(facts: Facts, span: PolicySpan) -> Iterator[RecordEvent]:
+    """Yield the Event on port names that no concerned Pod declares."""
+    yield from unknown_port_event(facts, span.source, span.unknown_ports)
+
+
 def group_status(_: Facts, group: WholeGroup) -> Iterator[Status]:
     """Whether members are computed: not if a child is missing (which upstream does not report) or has children."""
     kind = "Group" if group.namespace else "ClusterGroup"
@@ -212,4 +240,4 @@ def group_status(_: Facts, group: WholeGroup) -> Iterator[Status]:
     )
 
 
-UNITS = (Unit(PolicySpan, policy_status), Unit(WholeGroup, group_status))
+UNITS = (Unit(PolicySpan, policy_status), Unit(PolicySpan, port_events), Unit(WholeGroup, group_status))

@@ -60,8 +60,8 @@ def status(told: Told) -> tuple[Any, ...]:
     )
 
 
-ENFORCED = Condition("Audited")
-GOOD = (REALIZABLE, NO_FAILURE, NOTHING_KEPT, ENFORCED)
+ENFORCED, PORTS_KNOWN = Condition("Audited"), Condition("PortNameUnknown")
+GOOD = (REALIZABLE, NO_FAILURE, NOTHING_KEPT, ENFORCED, PORTS_KNOWN)
 
 
 def test_a_policy_is_realized_when_all_its_nodes_say_so() -> None:
@@ -90,15 +90,21 @@ def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spok
         return Condition("RealizationFailure", "True", reason=reason, message=text)
 
     one = failure('Failed Nodes count 1: "n2":"no room"')
-    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED))
-    assert status(reports(told, ("n1", 1))) == ("Failed", 1, 1, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED))
+    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN))
+    assert status(reports(told, ("n1", 1))) == (
+        "Failed",
+        1,
+        1,
+        2,
+        (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN),
+    )
     two = failure('Failed Nodes count 2: "n1":"too", "n2":"no room"')
     assert status(reports(told, ("n1", 1, "too"))) == (
         "Failed",
         1,
         0,
         2,
-        (REALIZABLE, two, NOTHING_KEPT, ENFORCED),
+        (REALIZABLE, two, NOTHING_KEPT, ENFORCED, PORTS_KNOWN),
     )
     assert status(reports(told, ("n1", 1), ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
 
@@ -166,7 +172,7 @@ def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
         1,
         2,
         2,
-        (REALIZABLE, NO_FAILURE, prevented, ENFORCED),
+        (REALIZABLE, NO_FAILURE, prevented, ENFORCED, PORTS_KNOWN),
     )
 
 

@@ -27,5 +27,5 @@ def test_generated_units_page_says_where_rows_are_from_and_what_is_made_of_them(
     ]
     assert ["SentPolicy", "networkpolicies", "report", "NetworkPolicy", "", "PolicyReport"] in rows
     # the annotation names an alias
-    made = ["GroupNodes, MembershipCandidate, ForeignMember", "Memberships, Membership"]
+    made = ["GroupNodes, GroupPorts, MembershipCandidate, ForeignMember", "Memberships, Membership"]
     assert ["", "", "memberships", "Grouping", *made] in rows
