@@ -22,6 +22,11 @@ class NetworkPolicyPeer(CoreStruct, frozen=True):
     pod_selector: LabelSelector | None = None
     namespace_selector: LabelSelector | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it has one of these fields: a peer with others alone, of a later API, matches nothing here."""
+        return not (self.ip_block is None and self.pod_selector is None and self.namespace_selector is None)
+
 
 class NetworkPolicyPort(CoreStruct, frozen=True):
     """A port or a range of ports."""

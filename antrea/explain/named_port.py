@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.networking import NetworkPolicyEgressRule
 from antrea.apis.shown import one_line
+from antrea.explain.policy import affects
 from antrea.explain.selector import fits
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def unknown_port_names(world: World) -> Iterator[tuple[NetworkPolicy, str]]:
     for policy in filter(has_port_names, world.objects.kube_policies):
         sides: dict[str, Sequence[Rule]] = {"ingress": policy.spec.ingress, "egress": policy.spec.egress}
         for field, rules in sides.items():
+            if not affects(policy.spec, field.capitalize()):
+                continue
             for number, rule in enumerate(rules):
                 for text in _unknown(world, policy, rule):
                     yield policy, f"spec.{field}[{number}]: {text}"
@@ -58,7 +61,7 @@ def _receivers(world: World, policy: NetworkPolicy, rule: Rule) -> Sequence[Memb
     chosen = {
         (member.namespace, member.name)
         for peer in rule.to
-        if peer.ip_block is None
+        if peer.ip_block is None and peer.is_known
         for member in world.selected(home, peer.pod_selector, peer.namespace_selector)
     }
     return [one for one in pods if (one.namespace, one.name) in chosen]

@@ -1,7 +1,7 @@
 """From policies to the rules that are for one Pod in one direction, each held against the packet.
 
-As upstream's, a Kubernetes NetworkPolicy that has rules of a direction isolates in it, whatever its policyTypes are.
-parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
+A Kubernetes NetworkPolicy isolates in the directions of its policyTypes, whatever rules it has, as the API requires. In upstream
+(pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy) rules of a direction isolate in it, too.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> 
             continue
         if world.is_absent(meta.annotations, meta.namespace):
             continue
-        rules: tuple[KubeRule, ...] = spec.ingress if direction == INGRESS else spec.egress
-        if not rules and direction not in spec.policy_types:
+        if not affects(spec, direction):
             continue
+        rules: tuple[KubeRule, ...] = spec.ingress if direction == INGRESS else spec.egress
         refs = [kube_ref(policy, direction, number) for number in range(max(1, len(rules)))]
         found = tuple(
             weigh(
@@ -90,6 +90,13 @@ def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> 
             for number, rule in enumerate(rules)
         )
         yield Isolating(refs[0], found)
+
+
+def affects(spec: networking.NetworkPolicySpec, direction: str) -> bool:
+    """Whether a NetworkPolicy isolates in a direction; without policyTypes it has those that the API gives it."""
+    if spec.policy_types:
+        return direction in spec.policy_types
+    return direction == INGRESS or bool(spec.egress)
 
 
 def kube_ref(policy: networking.NetworkPolicy, direction: str, number: int) -> RuleRef:
@@ -113,7 +120,7 @@ def _kube_ways(world: World, home: str, rule: KubeRule, other: End) -> Iterator[
     for peer in peers:
         if peer.ip_block is not None:
             yield from ways(Chosen(blocks=(peer.ip_block,)), other)
-        else:
+        elif peer.is_known:
             yield from ways(Chosen(world.selected(home, peer.pod_selector, peer.namespace_selector)), other)
 
 

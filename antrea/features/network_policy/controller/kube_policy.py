@@ -159,11 +159,7 @@ def form_steps(spec: networking.NetworkPolicySpec) -> Generator[None, None, Poli
         field = f"spec.{'ingress' if side.direction == 'In' else 'egress'}[{numbers[side.direction]}]"
         numbers[side.direction] += 1
         rules.append((yield from _form_rule(side, f"{field}.{FIELDS[side.direction]}", ignored)))
-    isolated = tuple(
-        direction
-        for kind, direction in (("Ingress", "In"), ("Egress", "Out"))
-        if kind in spec.policy_types and not numbers[direction]
-    )
+    isolated = tuple(direction for direction in directions(spec) if not numbers[direction])
     return PolicyForm(requirements(spec.pod_selector), tuple(rules), isolated, tuple(ignored))
 
 
@@ -171,7 +167,9 @@ def _form_rule(side: RuleSpec, path: str, ignored: list[str]) -> Generator[None,
     peers: list[tuple[Conditions, Conditions]] = [((), None)] if side.needs_pods else []
     read = []
     for index, one in enumerate(side.peers):
-        if one.ip_block is None:
+        if not one.is_known:
+            ignored.append(f"{path}[{index}] has no field that is known here")
+        elif one.ip_block is None:
             spaces, pods = one.namespace_selector, one.pod_selector
             peers.append(
                 (
@@ -228,10 +226,22 @@ def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
     )
 
 
+def directions(spec: networking.NetworkPolicySpec) -> tuple[str, ...]:
+    """Return the directions in which the policy isolates: those of policyTypes alone, whatever rules it has.
+
+    Without policyTypes these are ingress, and egress if there are egress rules, as kube-apiserver completes it.
+    Upstream isolates in a direction of which there are rules, too.
+    """
+    types = spec.policy_types or (("Ingress", "Egress") if spec.egress else ("Ingress",))
+    return tuple(direction for kind, direction in (("Ingress", "In"), ("Egress", "Out")) if kind in types)
+
+
 def sides(spec: networking.NetworkPolicySpec) -> list[RuleSpec]:
-    """All rules, those of ingress first."""
-    ingress = [RuleSpec("In", rule.from_, rule.ports) for rule in spec.ingress]
-    return ingress + [RuleSpec("Out", rule.to, rule.ports) for rule in spec.egress]
+    """Return the rules that have an effect, those of ingress first."""
+    affected = directions(spec)
+    ingress = [RuleSpec("In", rule.from_, rule.ports) for rule in spec.ingress if "In" in affected]
+    egress = [RuleSpec("Out", rule.to, rule.ports) for rule in spec.egress if "Out" in affected]
+    return ingress + egress
 
 
 def selectors(policy: KubePolicy, side: RuleSpec) -> list[GroupSelector]:
@@ -242,7 +252,7 @@ def selectors(policy: KubePolicy, side: RuleSpec) -> list[GroupSelector]:
     found = (
         group_selector(policy.namespace, one.pod_selector, one.namespace_selector)
         for one in side.peers
-        if one.ip_block is None
+        if one.is_known and one.ip_block is None
     )
     return [one for one in found if one is not None]
 
@@ -401,8 +411,8 @@ def _rules(
             action="Allow",
             enable_logging=logging,
         )
-    for kind, direction in (("Ingress", "In"), ("Egress", "Out")):
-        if kind in policy.spec.policy_types and not any(one.side.direction == direction for one in drafts):
+    for direction in directions(policy.spec):
+        if not any(one.side.direction == direction for one in drafts):
             yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
 
 

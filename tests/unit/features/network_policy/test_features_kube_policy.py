@@ -84,7 +84,10 @@ RULES = {
         [rule("In", cp.NetworkPolicyPeer(ip_blocks=ANY))],
     ),
     "a port of everybody": (
-        {"egress": [{"ports": [{"protocol": "UDP", "port": 53}, {"port": 80, "endPort": 90}]}]},
+        {
+            "policyTypes": ["Egress"],
+            "egress": [{"ports": [{"protocol": "UDP", "port": 53}, {"port": 80, "endPort": 90}]}],
+        },
         [
             rule(
                 "Out",
@@ -95,7 +98,7 @@ RULES = {
         ],
     ),
     "a named port of everybody needs everybody's numbers": (
-        {"egress": [{"ports": [{"port": "http"}]}]},
+        {"policyTypes": ["Egress"], "egress": [{"ports": [{"port": "http"}]}]},
         [
             rule(
                 "Out",
