@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from antrea.apis.crd.network_policy import HttpProtocol, L7Protocol, TlsProtocol
 
 WILDCARD = "*"
+ANY = ("", "*", "**")
+"""Patterns that ask for nothing."""
 _ODD_PATH = re.compile(r"/\.{1,2}(?:[/;%]|$)|%2[ef]|%5c|%00|\\", re.IGNORECASE)
 """Paths that servers may take for another one."""
 
@@ -75,13 +77,14 @@ def lets_pass(protocols: Iterable[L7Protocol], request: Request) -> bool:
 
 
 def _http(allowed: HttpProtocol, request: Request) -> bool:
-    if allowed.path not in ("", WILDCARD) and _ODD_PATH.search(request.path.partition("?")[0]):
+    if allowed.path not in ANY and _ODD_PATH.search(request.path.partition("?")[0]):
         return False
     return (
         allowed.method in (None, "", request.method)
         and _matches(allowed.path, request.path)
         and (
-            not allowed.host or (bool(request.host) and _matches(allowed.host.lower(), request.host.lower()))
+            allowed.host in ANY
+            or (bool(request.host) and _matches(allowed.host.lower(), request.host.lower()))
         )
     )
 
@@ -92,7 +95,7 @@ def _tls(allowed: TlsProtocol, request: Request) -> bool:
 
 def _matches(pattern: str, text: str) -> bool:
     """An asterisk counts at either end alone; an empty pattern is any text."""
-    if pattern in ("", WILDCARD):
+    if pattern in ANY:
         return True
     first, last = pattern.startswith(WILDCARD), pattern.endswith(WILDCARD)
     inner = pattern.removeprefix(WILDCARD).removesuffix(WILDCARD)

@@ -246,6 +246,22 @@ def test_each_request_of_a_connection_is_judged(node: Node, family: int) -> None
         assert node.asked(DENIED_TLS, family, 443, SERVER_HELLO) == dict.fromkeys(DENIED_TLS, (0, "reset"))
 
 
+@pytest.mark.parametrize("family", [0, 1], ids=["ipv4", "ipv6"])
+def test_a_host_that_is_any_takes_addresses_and_requests_without_one(node: Node, family: int) -> None:
+    star = L7Protocol(http=HTTPProtocol(host="*", path="/echo*", method="GET"))
+    passes = {
+        "address": one("GET /echo?msg=1 HTTP/1.1", f"Host: [{ADDRESSES['server'][1]}]:8080"),
+        "HTTP/1.0": one("GET /echo?msg=1 HTTP/1.0"),
+        "name": one("GET /echo HTTP/1.1", "Host: foo.example"),
+        "URI": one("GET http://[fd00::7]/echo HTTP/1.1", "Host: [fd00::7]"),
+    }
+    resets = {"path": one("GET /x HTTP/1.1", "Host: [fd00::7]"), "method": one("POST /echo HTTP/1.0")}
+    with Engine({TENANT: signatures((star,), logs=False)}) as engine:
+        engine.start()
+        assert node.asked(passes, family) == dict.fromkeys(passes, (1, "open"))
+        assert node.asked(resets, family) == dict.fromkeys(resets, (0, "reset"))
+
+
 @pytest.mark.wide
 def test_a_rule_on_one_protocol_allows_no_other(node: Node) -> None:
     public, named = {"x": ((GOOD,),)}, {"x": ((NAMED,),)}

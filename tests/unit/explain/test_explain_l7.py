@@ -52,6 +52,20 @@ def test_a_request_is_allowed_or_reset(request_: str, verdict: str) -> None:
     assert ("do not allow" in why) == (verdict == "Reject")
 
 
+@pytest.mark.parametrize("host", ["", "*", "**"])
+@pytest.mark.parametrize(
+    ("request_", "verdict"),
+    [
+        ("GET /echo", "Allow"),
+        ("GET http://[fd00:10::7]:8080/echo?msg=1", "Allow"),
+        ("GET http://foo.example/echo", "Allow"),
+        ("GET /x", "Reject"),
+    ],
+)
+def test_a_host_that_is_any_asks_for_none(host: str, request_: str, verdict: str) -> None:
+    assert asked({"http": {"host": host, "path": "/echo*"}}, request=request_).verdict == verdict
+
+
 def test_a_handshake_is_judged_by_its_server_name_and_by_no_rule_on_requests() -> None:
     assert asked(TLS, server_name="A.example").verdict == "Allow"
     assert asked(TLS, server_name="b.example").verdict == "Reject"

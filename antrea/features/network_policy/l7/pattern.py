@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import HTTPProtocol
 
 WILDCARD = "*"
+ANY = ("", "*", "**")
+"""Texts of `host`, `path` and `sni` that ask for nothing: a request may lack what they are about."""
 TOKEN = r"[!#$%&'*+.^_\x60|~0-9A-Za-z-]++"  # noqa: S105 (of HTTP)
 """Method or name of a header (RFC 9110, 5.6.2)."""
 VALUE = r"[^\r\n\x00]*+\r\n"
@@ -33,6 +35,8 @@ NO_TRICK = r"(?![^?\s]*?(?:\x2f\.\.?(?:[\x2f?\x3b%\s]|\z)|%2[eEfF]|%5[cC]|%00|\x
 NOT_SPACE = r"[^\s\x00]"
 IN_HOST = r"[^\s\x00\x2f?#@\x3a\x5b\x5d]"
 PORT = r"(?:\x3a[0-9]{1,5})?"
+ANY_HOST = rf"(?:\x5b[0-9A-Fa-f\x3a.]++\x5d|{IN_HOST}*+){PORT}"
+"""The host of a whole URI, also an IPv6 address in brackets (RFC 3986, 3.2.2)."""
 
 
 def literal(text: str) -> str:
@@ -60,7 +64,7 @@ def host(text: str) -> str:
 
 def target(path: str) -> str:
     """The path and query of a request; an empty `path` is any target."""
-    if path in ("", WILDCARD):
+    if path in ANY:
         return f"{NOT_SPACE}++"
     return rf"(?=\x2f){NO_TRICK}{wildcard(path, NOT_SPACE)}"
 
@@ -71,25 +75,26 @@ def http1(allowed: HTTPProtocol) -> str:
     The host is that of the only Host header, and of the target if that is a whole URI.
     """
     method = literal(allowed.method) if allowed.method else TOKEN
-    if not allowed.host:
-        return rf"{method} {_in_uri(IN_HOST + '*+' + PORT, allowed.path)} HTTP\x2f"
+    if allowed.host in ANY:
+        return rf"{method} {_in_uri(ANY_HOST, allowed.path)} HTTP\x2f"
     name, other = host(allowed.host), r"(?!(?i:host)\x3a)[^\r\n]++\r\n"
     header = rf"(?:{other})*+(?i:host)\x3a[ \t]*+{name}[ \t]*+\r\n(?:{other})*+\r\n"
-    path = "" if allowed.path == WILDCARD else allowed.path
+    path = "" if allowed.path in ANY else allowed.path
     return rf"{method} {_in_uri(name, path or '/*')} HTTP\x2f1\.[01]\r\n{header}"
 
 
 def http2(allowed: HTTPProtocol) -> str:
     """All headers of a request over HTTP/2: what it asks for comes first, and only there."""
+    has_host = allowed.host not in ANY
     wanted = {
         "method": literal(allowed.method) if allowed.method else TOKEN,
         "path": target(allowed.path),
         "scheme": "[a-z]++",
-        "authority": host(allowed.host) if allowed.host else f"{NOT_SPACE}++",
+        "authority": host(allowed.host) if has_host else f"{NOT_SPACE}++",
     }
     first = "|".join(rf"\x3a{name}\x3a {value}\r\n" for name, value in wanted.items())
-    forbidden = r"\x3a|(?i:host)\x3a" if allowed.host else r"\x3a"
-    needed = ("method", "path", *(("authority",) if allowed.host else ()))
+    forbidden = r"\x3a|(?i:host)\x3a" if has_host else r"\x3a"
+    needed = ("method", "path", *(("authority",) if has_host else ()))
     present = "".join(rf"(?=(?:\x3a[^\r\n]*+\r\n)*?\x3a{name}\x3a )" for name in needed)
     return rf"{present}(?:{first})++(?:(?!{forbidden})[^\r\n]++\r\n)*+\z"
 

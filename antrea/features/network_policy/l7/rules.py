@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
-from antrea.features.network_policy.l7.pattern import HEADERS, REQUEST_LINE, http1, http2, server_name
+from antrea.features.network_policy.l7.pattern import ANY, HEADERS, REQUEST_LINE, http1, http2, server_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,7 +96,7 @@ def _tls(allowed: list[TLSProtocol], *, logs: bool) -> Iterator[str]:
     """The answer to a handshake without a server name that is allowed is rejected, below."""
     if not allowed:
         return
-    if any(one.sni in ("", "*") for one in allowed):
+    if any(one.sni in ANY for one in allowed):
         yield _signature("alert", "tls", "TLS", CLIENT, "flowbits:set,antrea.l7", "noalert")
         return
     expression = "^(?:" + "|".join(dict.fromkeys(server_name(one.sni) for one in allowed)) + r")\z"

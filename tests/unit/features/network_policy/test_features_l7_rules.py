@@ -31,6 +31,19 @@ def start(line: str, *headers: str) -> str:
     return "".join(f"{one}\r\n" for one in (line, *headers, ""))
 
 
+ANY_HOST = [HTTPProtocol(host=host, path="/echo*", method="GET") for host in ("", "*", "**")]
+HOSTS = [
+    start("GET /echo?msg=1 HTTP/1.1", "Host: [fd00:10::7]:8080"),
+    start("GET /echo?msg=1 HTTP/1.1", "Host: [::ffff:10.0.0.7]"),
+    start("GET /echo HTTP/1.0"),
+    start("GET /echo HTTP/1.1", "Host:"),
+    start("GET /echo HTTP/1.1", "Host: foo.example"),
+    start("GET http://[fd00:10::7]:8080/echo HTTP/1.1", "Host: [fd00:10::7]:8080"),
+    start("GET http://foo.example/echo HTTP/1.0"),
+]
+"""Heads of requests that a rule without a host, or with one that is any, allows."""
+
+
 def http2(**headers: str) -> str:
     return "".join(f"{name.replace('_', ':', 1)}: {value}\r\n" for name, value in headers.items())
 
@@ -48,6 +61,7 @@ def http2(**headers: str) -> str:
         (HTTPProtocol(path="*"), start("OPTIONS * HTTP/1.1", "Host: a")),
         (HTTPProtocol(path="/a.b"), start("GET /a.b HTTP/1.1", "Host: a")),
         (HTTPProtocol(path="*.png"), start("GET /x/y.png HTTP/1.1", "Host: a")),
+        *((allowed, request_head) for allowed in ANY_HOST for request_head in HOSTS),
     ],
 )
 def test_l7_rules_let_the_allowed_request_pass(allowed: HTTPProtocol, request_head: str) -> None:
@@ -70,6 +84,10 @@ def test_l7_rules_let_the_allowed_request_pass(allowed: HTTPProtocol, request_he
         (PUBLIC, start("GET /public/..;/secret HTTP/1.1", "Host: a")),
         (PUBLIC, start("GET http://any/secret HTTP/1.1", "Host: any")),
         (PUBLIC, start("GET /secret /public HTTP/1.1", "Host: a")),
+        *((allowed, start("GET /x HTTP/1.1", "Host: [fd00:10::7]")) for allowed in ANY_HOST),
+        *((allowed, start("GET http://[fd00::7]@evil/x HTTP/1.1", "Host: a")) for allowed in ANY_HOST),
+        *((allowed, start("GET http://[fd00::7]/../echo HTTP/1.1", "Host: a")) for allowed in ANY_HOST),
+        (SHOP, start("GET /h HTTP/1.1", "Host: [fd00:10::7]")),
         (SHOP, start("GET http://evil/h HTTP/1.1", "Host: www.shop.example")),
         (SHOP, start("GET /h HTTP/1.1", "Host: www.shop.example", "Host: evil")),
         (SHOP, start("GET /h HTTP/1.1", "Host: www.shop.example, evil")),
@@ -123,6 +141,14 @@ def test_l7_rules_refuse_other_request_lines(line: str) -> None:
 
 
 ASKED = {"_method": "GET", "_scheme": "http", "_path": "/public", "_authority": "www.shop.example"}
+
+
+@pytest.mark.parametrize("allowed", ANY_HOST)
+@pytest.mark.parametrize("authority", [{"_authority": "[fd00:10::7]:8080"}, {"_authority": "a"}, {}])
+def test_l7_rules_let_any_host_of_http2_pass(allowed: HTTPProtocol, authority: dict[str, str]) -> None:
+    head = {"_method": "GET", "_scheme": "http", **authority, "_path": "/echo"}
+    assert matches(pattern.http2(allowed), http2(**head, host="a"))
+    assert not matches(pattern.http2(allowed), http2(**{**head, "_path": "/x"}))
 
 
 @pytest.mark.parametrize("allowed", [PUBLIC, SHOP, HTTPProtocol()])
