@@ -131,9 +131,9 @@ bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)
 
 docs: ## write the generated pages under docs/generated
-	python -m antrea.openflow.document > docs/generated/pipeline.md
-	python -m antrea.config.document
-	python -m antrea.features.registry.document
+	python -P -m antrea.openflow.document > docs/generated/pipeline.md
+	python -P -m antrea.config.document
+	python -P -m antrea.features.registry.document
 	python build/proofs.py
 
 site: ## the documentation as a site in build/out/site, with a search that needs no network

@@ -32,7 +32,7 @@ def define(api: KubeApi) -> None:
 def controller(directory: Path, kubeconfig: Path) -> list[str]:
     config = {"apiPort": PORT, "clientConnection": {"kubeconfig": str(kubeconfig)}}
     (directory / "antrea-controller.conf").write_bytes(msgspec.yaml.encode(config))
-    command = [sys.executable, "-m", "antrea.controller.main"]
+    command = [sys.executable, "-P", "-m", "antrea.controller.main"]
     command += [f"--config={directory}/antrea-controller.conf", f"--token-file={directory}/token"]
     return [*command, f"--certificate-dir={directory}/certificates"]
 

@@ -115,7 +115,7 @@ class Aggregator:
             "store": {"enable": True, "directory": str(folder / "store")},
         }  # fmt: skip
         (folder / "conf").write_text(json.dumps(config))
-        words = [sys.executable, "-m", "antrea.flow_aggregator.main", "--config", str(folder / "conf")]
+        words = [sys.executable, "-P", "-m", "antrea.flow_aggregator.main", "--config", str(folder / "conf")]
         environ = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{engine()}"}
         with (folder / "log").open("w") as log:
             self._process = subprocess.Popen(

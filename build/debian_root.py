@@ -82,7 +82,7 @@ def packages(progress: Progress) -> Path:
     lock = ROOT / "requirements/dev.txt"
 
     def make(part: Path) -> None:
-        pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
+        pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
         what = ("--target", str(part / "packages"), "--require-hashes", "-r", str(lock))
         log = cache.folder() / "logs/debian-root-packages.log"
         with step(progress, f"packages of requirements/dev.txt for Python {VERSION}"):

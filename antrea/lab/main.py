@@ -102,7 +102,7 @@ def antctl(name: str, arguments: tuple[str, ...]) -> None:
     """antctl of this checkout, as on the administrator's workstation."""
     lab = cluster.open_lab(name)
     config = f"KUBECONFIG={control_plane.kubeconfig(lab.record)}"
-    words = ["env", config, sys.executable, "-m", "antrea.antctl.main", *arguments]
+    words = ["env", config, sys.executable, "-P", "-m", "antrea.antctl.main", *arguments]
     become(cluster.enter(lab, "control", words))
 
 

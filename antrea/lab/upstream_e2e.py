@@ -253,7 +253,7 @@ def run(lab: Lab, program: Path, words: Sequence[str], *, place: Path, say: Call
     exported.mkdir()
     docker = place / "bin" / "docker"
     docker.parent.mkdir()
-    docker.write_text(f'#!/bin/sh\nexec {sys.executable} -m {docker_command.__name__} "$@"\n')
+    docker.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m {docker_command.__name__} "$@"\n')
     docker.chmod(0o755)
     config = control_plane.kubeconfig(lab.record)
     control = namespace.path(lab.record, lab.topology.control_plane.name)

@@ -67,7 +67,7 @@ if [[ ! $root ]]; then
 fi
 if [[ ! $agent ]]; then
     agent=/opt/antrea/bin/antrea-agent
-    python3 -m venv "$root/opt/antrea"
+    python3 -P -m venv "$root/opt/antrea"
     "$root/opt/antrea/bin/pip" install --quiet "$wheel"
 fi
 install -d -m 755 "$root/etc/antrea" "$root/var/log/antrea" "${unit%/*}"

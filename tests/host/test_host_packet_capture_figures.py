@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 RATE, SECONDS, PAYLOAD = 10_000, 10, 512
-PROGRAM = [sys.executable, "-m", "antrea.outside.packet_capture.program"]
+PROGRAM = [sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"]
 SENDER = f"""
 import socket, time
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

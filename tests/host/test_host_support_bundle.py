@@ -71,7 +71,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def running_controller(self) -> AsyncIterator[None]:
-        words = [sys.executable, "-m", "antrea.controller.main", "--config", "antrea-controller.conf"]
+        words = [sys.executable, "-P", "-m", "antrea.controller.main", "--config", "antrea-controller.conf"]
         words += ["--certificate-dir", "certificates", "--token-file", "token", "--v", "2"]
         with (self.folder / "controller-log").open("ab") as log:
             self.controller = await asyncio.create_subprocess_exec(

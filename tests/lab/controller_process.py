@@ -195,7 +195,7 @@ class ControllerProcess:
         (directory / "antrea-controller.conf").write_text(
             json.dumps({"apiPort": port, "clientConnection": {"kubeconfig": self._kubeconfig()}, **keys})
         )
-        words = [sys.executable, "-m", "antrea.controller.main", "--v=2"]
+        words = [sys.executable, "-P", "-m", "antrea.controller.main", "--v=2"]
         words += ["--config", str(directory / "antrea-controller.conf")]
         words += ["--token-file", str(self.token_file), "--certificate-dir", str(directory / "certificates")]
         words += ["--leader-elect"] if elect else []

@@ -21,7 +21,7 @@ def command(lab: Lab, *words: str) -> list[str]:
     """The words that run it."""
     kubeconfig = str(plane.kubeconfig(lab.record))
     return cluster.enter(
-        lab, "control", [sys.executable, "-m", "antrea.antctl.main", "-k", kubeconfig, *words]
+        lab, "control", [sys.executable, "-P", "-m", "antrea.antctl.main", "-k", kubeconfig, *words]
     )
 
 

@@ -45,7 +45,7 @@ async def controller_program(
             written = {"apiPort": port, "clientConnection": connection, "featureGates": gates}
             config.write_text(json.dumps(written))
             token = folder / "token"
-            words = [sys.executable, "-m", "antrea.controller.main", "--config", str(config)]
+            words = [sys.executable, "-P", "-m", "antrea.controller.main", "--config", str(config)]
             words += ["--certificate-dir", f"{folder}/certificates", "--token-file", str(token)]
             log = last.enter_context((folder / "controller.log").open("wb"))
             program = await asyncio.create_subprocess_exec(*words, cwd=folder, stdout=log, stderr=log)

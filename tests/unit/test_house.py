@@ -135,6 +135,24 @@ def test_house_production_code_does_not_use_wait_for_which_loses_cancellations_i
     )
 
 
+def test_house_a_module_that_is_run_is_never_one_of_the_working_directory() -> None:
+    """Without -P `python -m` imports whatever lies in the folder that the user happens to be in."""
+    started = re.compile(
+        r"""(sys\.executable|PYTHON)\}?(",|,)? ?"?-m\b|\bpython3? -m (venv|antrea)|PYTHON" -m"""
+    )
+    scripts = [
+        path for top in ("scripts", "build", "cni") for path in (ROOT / top).rglob("*") if path.is_file()
+    ]
+    files = {*PRODUCT, *(path for path in scripts if "__pycache__" not in path.parts), ROOT / "Makefile"}
+    found = [
+        f"{named(path)}: {line.strip()}"
+        for path in sorted(files)
+        for line in path.read_text(errors="replace").splitlines()
+        if started.search(line) and '"pytest"' not in line and "`python -m" not in line
+    ]
+    assert found == []
+
+
 def test_house_names_of_classes_are_no_metaphors() -> None:
     words = {
         f"{named(path)}: {name}"

@@ -198,7 +198,7 @@ def turn(node: KernelNode, given: Given, *, proxy_all: bool) -> None:
 
 def antctl(node: KernelNode, *act: str) -> dict[str, Any]:
     """What `antctl kube-proxy node` prints in the agent's container."""
-    program = (sys.executable, "-m", "antrea.antctl.main", "kube-proxy", "node")
+    program = (sys.executable, "-P", "-m", "antrea.antctl.main", "kube-proxy", "node")
     found: dict[str, Any] = json.loads(node.run("env", *node.pod_env, *program, *act, seconds=5 * PATIENCE))
     say(f"antctl kube-proxy node {' '.join(act)}")
     return found

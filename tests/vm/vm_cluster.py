@@ -89,7 +89,7 @@ def _prepare_controller(record: Record, api: Api, gates: Sequence[str]) -> None:
 def start_controller(record: Record, home: Path, name: str) -> None:
     """The program that our image has, as a process of this name. The caller holds the record."""
     directory = record.directory / CONTROLLER
-    words = [sys.executable, "-m", "antrea.controller.main", f"--config={directory / 'config'}"]
+    words = [sys.executable, "-P", "-m", "antrea.controller.main", f"--config={directory / 'config'}"]
     words += [f"--token-file={directory / 'token'}", f"--certificate-dir={directory / 'certificates'}"]
     about = {"POD_NAME": name, "POD_NAMESPACE": "kube-system", "NODE_NAME": "node-1"}
     tree = {"PYTHONPATH": str(Path(antrea.__path__[0]).parent)}

@@ -167,7 +167,7 @@ class CaptureRun:
     async def _captured(self, order: CaptureOrder) -> CaptureReport:
         """The last report of the process. Raises OSError, Unavailable."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "antrea.outside.packet_capture.program"),
+            *(sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -132,7 +132,7 @@ class ApiServerProcess:
         with theirs, contextlib.ExitStack() as undone:
             self._channel = ipc.Channel(*await asyncio.open_unix_connection(sock=ours))
             undone.callback(self._channel.close)
-            command = [sys.executable, "-m", "antrea.controller.apiserver.server", str(theirs.fileno())]
+            command = [sys.executable, "-P", "-m", "antrea.controller.apiserver.server", str(theirs.fileno())]
             self._process = await asyncio.create_subprocess_exec(
                 *command, pass_fds=(theirs.fileno(), *descriptors)
             )

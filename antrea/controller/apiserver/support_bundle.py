@@ -47,7 +47,7 @@ async def contents(port: int, token_file: Path, log_directory: str = LOG_DIRECTO
 
 
 def _shown(noun: str, port: int, token_file: Path) -> Command:
-    antctl = (sys.executable, "-m", "antrea.antctl.main")
+    antctl = (sys.executable, "-P", "-m", "antrea.antctl.main")
     where = (f"--server=127.0.0.1:{port}", f"--token-file={token_file}")
     form = () if noun == "featuregates" else ("--output=yaml",)
     return Command(noun, (*antctl, *where, "get", noun, *form), AS_CONTROLLER)

@@ -214,7 +214,7 @@ def _known(token_file: Path) -> list[str]:
 
 async def _collected(order: Order) -> Made:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "antrea.outside.support_bundle.program"),
+        *(sys.executable, "-P", "-m", "antrea.outside.support_bundle.program"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

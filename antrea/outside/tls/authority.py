@@ -57,7 +57,7 @@ def ends(certificate_pem: str) -> float:
 
 
 def _run(*words: str, stdin: str = "") -> str:
-    command = [sys.executable, "-m", "antrea.outside.tls.authority_program", *words]
+    command = [sys.executable, "-P", "-m", "antrea.outside.tls.authority_program", *words]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     except OSError as why:

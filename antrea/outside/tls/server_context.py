@@ -58,7 +58,7 @@ class SelfSigning:
     def __init__(self, names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> None:
         """Begin; for these names and addresses, the first name is its subject. Raises Unavailable."""
         words = (",".join(names), ",".join(addresses), str(days))
-        command = [sys.executable, "-m", "antrea.outside.tls.self_signed_program", *words]
+        command = [sys.executable, "-P", "-m", "antrea.outside.tls.self_signed_program", *words]
         try:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -19,7 +19,7 @@ GRACE_SECONDS = 30.0
 async def uploaded(order: UploadOrder) -> None:
     """Wait until the file is at the server. Raises UploadFailed, in upstream's words after the last try."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "antrea.outside.upload.program"),
+        *(sys.executable, "-P", "-m", "antrea.outside.upload.program"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -73,7 +73,7 @@ async def running(folder: Path, **config: Any) -> AsyncIterator[Running]:
     """The program with these keys; on the cluster of the kubeconfig in `folder`, if there is one."""
     found = Running(folder, config)
     (folder / "conf").write_text(json.dumps(found.config))
-    words = [sys.executable, "-m", "antrea.flow_aggregator.main", "--config", str(folder / "conf")]
+    words = [sys.executable, "-P", "-m", "antrea.flow_aggregator.main", "--config", str(folder / "conf")]
     if (kubeconfig := folder / "kubeconfig").exists():
         words += ["--kubeconfig", str(kubeconfig)]
     with (folder / "log").open("w") as log:
@@ -184,7 +184,7 @@ async def test_a_session_that_sends_anything_else_ends_and_others_go_on(tmp_path
 
 def test_a_configuration_that_cannot_work_is_named_and_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("aggregatorTransportProtocol: carrier-pigeon\n")
-    words = [sys.executable, "-m", "antrea.flow_aggregator.main", "--config", str(tmp_path / "conf")]
+    words = [sys.executable, "-P", "-m", "antrea.flow_aggregator.main", "--config", str(tmp_path / "conf")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert "antrea-flow-aggregator: flow-aggregator.conf: aggregatorTransportProtocol" in done.stderr

@@ -129,7 +129,7 @@ def ask(folder: Path, *questions: tuple[str, dict[str, str], list[str] | None]) 
 
 def antctl(aggregator: Running, *words: str) -> subprocess.CompletedProcess[str]:
     where = ("--server", f"127.0.0.1:{aggregator.api}", "--token-file", str(aggregator.folder / "token"))
-    command = [sys.executable, "-m", "antrea.antctl.main", *where, "get", "flows", *words]
+    command = [sys.executable, "-P", "-m", "antrea.antctl.main", *where, "get", "flows", *words]
     pod = os.environ | {"POD_NAME": "flow-aggregator-7d"}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=pod)
 
