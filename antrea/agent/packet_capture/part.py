@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from antrea.agent.packet_capture.run import CaptureRun
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
-from antrea.features.packet_capture.capture import CaptureFile, CaptureProgress, CaptureRequest
+from antrea.features.packet_capture.capture import (
+    SUFFIX,
+    CaptureFile,
+    CaptureProgress,
+    CaptureRequest,
+    file_name,
+)
 from antrea.features.packet_capture.drop import drop_reason
 from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.log.metrics import Metric, Sample
@@ -73,9 +79,9 @@ class CapturePart(Part):
             while not facts.feeds.has(CaptureRequest):
                 changed.clear()
                 await changed.wait()
-        names = {row.name for row in facts.all(CaptureRequest)}
-        for path in self.folder.glob("*.pcapng"):
-            if path.stem not in names:
+        names = {file_name(row.name) for row in facts.all(CaptureRequest)}
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            if path.name not in names:
                 path.unlink(missing_ok=True)
 
     async def apply(self, put: Sequence[CaptureFile], drop: Sequence[CaptureFile]) -> None:
@@ -116,7 +122,7 @@ class CapturePart(Part):
 
     def file(self, name: str) -> Path:
         """Of the capture of this name."""
-        return self.folder / f"{name}.pcapng"
+        return self.folder / file_name(name)
 
     @property
     def pod(self) -> str:

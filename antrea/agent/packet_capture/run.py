@@ -15,7 +15,7 @@ from antrea.errors import AntreaError, Invalid, Refused, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
 from antrea.features.packet_capture.admission import SECRET
-from antrea.features.packet_capture.capture import CaptureProgress, capture_point
+from antrea.features.packet_capture.capture import CaptureProgress, capture_point, file_name
 from antrea.features.packet_capture.filter import capture_filter, check
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.secret import secret_texts
@@ -197,7 +197,7 @@ class CaptureRun:
         server = self._entry.spec.file_server
         if server is None:
             return {}
-        name = f"{self._entry.name}.pcapng"
+        name = file_name(self._entry.name)
         try:
             pair = await secret_texts(self._agent.kube, own_namespace(), SECRET, "username", "password")
             source = str(self._part.file(self._entry.name))

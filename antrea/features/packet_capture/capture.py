@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+import hashlib
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import msgspec
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from antrea.apis.crd.packet_capture import PodReference
 
 PATH = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
+SUFFIX: Final = ".pcapng"
+MAX_STEM: Final = 240
+"""Characters of a file's name before the suffix: a name of an object may be longer than that of a file, which has 255."""
 STARTED, COMPLETE, UPLOADED = "PacketCaptureStarted", "PacketCaptureComplete", "PacketCaptureFileUploaded"
 
 
@@ -25,6 +29,8 @@ class CaptureRequest(Fact, frozen=True):
     spec: PacketCaptureSpec
     complete: bool = False
     """By its status nothing more is captured."""
+    begun: bool = False
+    """By its status a Node captures, or has captured."""
 
     @property
     def key(self) -> str:
@@ -69,8 +75,17 @@ class CaptureFile(msgspec.Struct, frozen=True):
 
 def capture_request(found: PacketCapture) -> CaptureRequest:
     """The row of an object."""
-    complete = any(one.type == COMPLETE and one.status == "True" for one in found.status.conditions)
-    return CaptureRequest(found.metadata.name, found.metadata.uid, found.spec, complete)
+    true = {one.type for one in found.status.conditions if one.status == "True"}
+    meta = found.metadata
+    return CaptureRequest(meta.name, meta.uid, found.spec, COMPLETE in true, STARTED in true)
+
+
+def file_name(name: str) -> str:
+    """The name of the file of the capture of this name; one that is too long for a file ends in its hash."""
+    if len(name) > MAX_STEM:
+        mark = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name[: MAX_STEM - len(mark) - 1]}-{mark}"
+    return name + SUFFIX
 
 
 def capture_point(spec: PacketCaptureSpec) -> PodReference | None:
