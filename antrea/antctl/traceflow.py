@@ -5,8 +5,7 @@ parity: pkg/antctl/raw/traceflow/command.go
 
 from __future__ import annotations
 
-import random
-import string
+import contextlib
 import time
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ import click
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
+from antrea.antctl.object_name import object_name
 from antrea.antctl.output import render
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
@@ -29,10 +29,12 @@ DEFAULT_SECONDS, MOST_SECONDS, LONGEST_TRACE = 10.0, 12 * 3600.0, 300
 POLL: Final = 1.0
 """Seconds."""
 REQUEST_SECONDS: Final = 5.0
-ENDED: Final = ("Succeeded", "Failed")
+SUCCEEDED: Final = "Succeeded"
+ENDED: Final = (SUCCEEDED, "Failed")
+KINDS: Final = {"pod": "pods", "service": "services"}
 TEXT: Final = """Start a Traceflow from a Pod to a Pod, a Service or an address, and print what Nodes saw of the packet.
 
-It waits 10 seconds, or as long as --timeout says (12 hours at most; a Traceflow ends after 5 minutes at most).
+The exit code is 0 only if the Traceflow succeeded. It waits 10 seconds, or as long as --timeout says (12 hours at most; a Traceflow ends after 5 minutes at most).
 
 \b
 Examples:
@@ -50,6 +52,7 @@ def command() -> click.Command:
     options: list[click.Parameter] = [
         click.Option(["-S", "--source"], default="", help="source: Namespace/Pod, Pod, or with --live-traffic an address"),
         click.Option(["-D", "--destination"], default="", help="destination: Namespace/Pod, Pod, Namespace/Service, Service or an address"),
+        click.Option(["--destination-kind"], default="", help="what the destination's name is of: pod or service; by default a Pod, or a Service if there is no such Pod"),
         click.Option(["-f", "--flow"], default="", help="headers of the packet: icmp, tcp, udp, ipv6, tcp_src=, tcp_dst=, tcp_flags=, udp_src=, udp_dst="),
         click.Option(["-L", "--live-traffic"], help="trace the first packet of real traffic that matches", **flag),
         click.Option(["--dropped-only"], help="with --live-traffic: only a packet that is dropped", **flag),
@@ -70,8 +73,7 @@ def _callback(**given: Any) -> None:
     target: Target = click.get_current_context().obj
     seconds = target.seconds or DEFAULT_SECONDS
     if why := _refusal(given, seconds):
-        click.echo(why)
-        return
+        raise Failure(why)
     if given["output"] not in ("yaml", "json"):
         raise Failure("output types should be yaml or json")
     override = target.server if target.mode.name == "R" else None
@@ -85,14 +87,17 @@ def _callback(**given: Any) -> None:
         found = _ended(server, path, seconds)
         explained = add_explanation(server, found) if target.mode.name == "R" else {}
         click.echo(render(answer_of(found, explained), given["output"], (), ordered=False), nl=False)
-        if found.get("status", {}).get("phase") not in ENDED:
+        status = found.get("status", {})
+        if status.get("phase") not in ENDED:
             raise Failure("timeout waiting for Traceflow done")
+        if status["phase"] != SUCCEEDED:
+            raise Failure(f"Traceflow failed: {status.get('reason') or 'without a reason'}")
     finally:
         _delete(server, path)
 
 
 def _refusal(given: dict[str, Any], seconds: float) -> str:
-    """What is wrong with the options, as upstream prints it with exit code 0; empty: nothing."""
+    """What is wrong with the options, in upstream's words; empty: nothing."""
     live = given["live_traffic"]
     if seconds > MOST_SECONDS:
         return "Timeout cannot be longer than 12 hours"
@@ -110,7 +115,7 @@ def _refusal(given: dict[str, Any], seconds: float) -> str:
 def trace_of(server: Server, given: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The object that the options ask for. Raises Failure."""
     source, source_name = _source(given["source"], live=given["live_traffic"])
-    destination, destination_name = _destination(server, given["destination"])
+    destination, destination_name = _destination(server, given["destination"], given["destination_kind"])
     if not source.get("pod") and not destination.get("pod"):
         raise Failure("error when filling up Traceflow config: one of source and destination must be a Pod")
     spec: dict[str, Any] = {
@@ -122,8 +127,7 @@ def trace_of(server: Server, given: dict[str, Any], seconds: float) -> dict[str,
     spec |= {"liveTraffic": True} if given["live_traffic"] else {}
     spec |= {"droppedOnly": True} if given["dropped_only"] else {}
     name = f"{source_name}-to-{destination_name}".replace("::", "-").replace(":", "-")
-    if not given["nowait"]:
-        name += "-" + "".join(random.choices(string.ascii_lowercase + string.digits, k=8))  # noqa: S311
+    name = object_name(name, unique=not given["nowait"])
     head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Traceflow", "metadata": {"name": name}}
     return {**head, "spec": spec}
 
@@ -151,8 +155,10 @@ def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
     return {"namespace": namespace, "pod": name}, called
 
 
-def _destination(server: Server, text: str) -> tuple[dict[str, str], str]:
-    """A Pod if there is one of that name, else a Service."""
+def _destination(server: Server, text: str, wanted: str) -> tuple[dict[str, str], str]:
+    """What the spec has, and the name's part: a Pod if there is one of that name, else a Service; or of the kind that is `wanted`."""
+    if wanted and wanted not in KINDS:
+        raise Failure(f"--destination-kind: {wanted!r} is neither pod nor service")
     if not text:
         return {}, "any"
     if address := _address(text):
@@ -160,15 +166,35 @@ def _destination(server: Server, text: str) -> tuple[dict[str, str], str]:
     namespace, name, called = _named(
         text, "destination should be in the format of Namespace/Pod, Pod, Namespace/Service or Service"
     )
+    kind = wanted or _kind(server, namespace, name)
+    return {"namespace": namespace, kind: name}, called
+
+
+def _kind(server: Server, namespace: str, name: str) -> str:
+    """`pod` if there is one, also where there is a Service of the same name, which stderr mentions; else `service`."""
     try:
-        ask(server, f"/api/v1/namespaces/{namespace}/pods/{name}", {})
+        if not _exists(server, "pod", namespace, name):
+            return "service"
     except ErrorResponse as why:
-        if why.status != 404:
-            raise Failure(
-                f"error when filling up Traceflow config: failed to check if destination is Pod or Service: {why}"
-            ) from why
-        return {"namespace": namespace, "service": name}, called
-    return {"namespace": namespace, "pod": name}, called
+        raise Failure(
+            f"error when filling up Traceflow config: failed to check if destination is Pod or Service: {why}"
+        ) from why
+    with contextlib.suppress(ErrorResponse):  # without the right to know there is nothing to say
+        if _exists(server, "service", namespace, name):
+            both = f"destination {namespace}/{name} is the name of a Pod and of a Service"
+            click.echo(f"{both}: the Pod is traced; use --destination-kind=service for the Service", err=True)
+    return "pod"
+
+
+def _exists(server: Server, kind: str, namespace: str, name: str) -> bool:
+    """Raises ErrorResponse."""
+    try:
+        ask(server, f"/api/v1/namespaces/{namespace}/{KINDS[kind]}/{name}", {})
+    except ErrorResponse as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
 
 
 def _named(text: str, form: str) -> tuple[str, str, str]:

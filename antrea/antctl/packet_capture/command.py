@@ -5,8 +5,6 @@ parity: pkg/antctl/raw/packetcapture/command.go; a file that is not complete whe
 
 from __future__ import annotations
 
-import random
-import string
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ import click
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
+from antrea.antctl.object_name import object_name
 from antrea.antctl.packet_capture.flow import endpoint, packet
 from antrea.antctl.pod_exec import read_file
 from antrea.antctl.remote import cluster
@@ -126,10 +125,7 @@ def _name(given: dict[str, Any]) -> str:
     parts = [
         given[what].replace("/", "-").replace(":", "-") for what in ("source", "destination") if given[what]
     ]
-    if not given["nowait"]:
-        # no secret: it only has to be free
-        parts.append("".join(random.choices(string.ascii_lowercase + string.digits, k=8)))  # noqa: S311
-    return "-".join(parts).lower()
+    return object_name("-".join(parts).lower(), unique=not given["nowait"])
 
 
 def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:

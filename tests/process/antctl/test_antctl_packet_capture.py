@@ -108,6 +108,15 @@ def test_nowait_makes_the_object_and_returns(api: Api, tmp_path: Path) -> None:
     assert api.deleted == []
 
 
+def test_names_of_pods_of_any_length_give_a_valid_name(api: Api, tmp_path: Path) -> None:
+    pods = [f"{'n' * 63}/{'p' * 250}{end}" for end in ("a.b", "a.c")]
+    for pod in pods:
+        assert run(api, tmp_path, "-S", pod, "-D", pods[0], "--nowait").exit_code == 0
+    names = [made["metadata"]["name"] for made in api.created]
+    assert [len(name) for name in names] == [253, 253]
+    assert len(set(names)) == 2
+
+
 @pytest.mark.parametrize(("reason", "code"), [("Succeed", 0), ("Timeout", 1)])
 def test_the_file_is_fetched_and_the_object_deleted(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, code: int
