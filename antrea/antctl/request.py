@@ -9,6 +9,8 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.failure import Failure
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     import http.client
@@ -108,9 +110,9 @@ def _read(path: str, status: int, answer: bytes) -> Any:
     if status not in (200, 201, 202):
         raise ErrorResponse(f"request to server failed: {_words(status, answer)}", status)
     try:
-        return json.loads(answer) if answer.strip() else None
-    except ValueError as why:
-        raise Failure(f"answer of {path} is not JSON: {why}") from why
+        return guarded(path, json.loads, answer) if answer.strip() else None
+    except Invalid as error:
+        raise Failure(f"answer of {path} is not JSON: {error.why}") from error
 
 
 def date(server: Server, path: str) -> str:
@@ -224,9 +226,9 @@ def _words(status: int, answer: bytes) -> str:
     import http.client  # noqa: PLC0415 (start-up time)
 
     try:
-        told = json.loads(answer)
+        told = guarded("status", json.loads, answer)
         if isinstance(told, dict) and told.get("kind") == "Status" and told.get("message"):
             return str(told["message"])
-    except ValueError:
+    except Invalid:
         pass
     return f"{http.client.responses.get(status, str(status))}: {answer.decode(errors='replace').strip()}"

@@ -6,9 +6,11 @@ Source: upstream pkg/apis/resources.go, pkg/util/memberlistkeys/keys.go, pkg/age
 from __future__ import annotations
 
 import base64
-import binascii
 
 import msgspec
+
+from antrea.decoding import decode_base64
+from antrea.errors import Invalid
 
 SECRET, KEYS = "antrea-memberlist-keys", "keys"
 KEY_BYTES = (16, 24, 32)
@@ -20,9 +22,9 @@ def parse_keys(text: str) -> list[bytes]:
     keys = []
     for place, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
         try:
-            key = base64.b64decode(line, validate=True)
-        except binascii.Error as why:
-            raise ValueError(f"key at index {place} is not valid base64: {why}") from why
+            key = decode_base64(line, "key")
+        except Invalid as error:
+            raise ValueError(f"key at index {place} is not valid base64: {error.why}") from error
         if len(key) not in KEY_BYTES:
             raise ValueError(f"key at index {place} is invalid: it has {len(key)} bytes, not 16, 24 or 32")
         keys.append(key)

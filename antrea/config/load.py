@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from antrea.config.yaml_reader import own_document
+from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -62,23 +63,23 @@ def parse(kind: type[S], text: str) -> Loaded[S]:
     """
     file: str = getattr(kind, "file", kind.__name__)
     try:
-        tree = own_document(text)
-    except yaml.YAMLError as why:
-        raise Invalid(file, f"not YAML: {_place(why)}") from why
-    except (ValueError, LookupError, AttributeError, RecursionError) as why:
-        # what the reader itself trips over: a day that no month has, a number without digits
-        raise Invalid(file, f"a value cannot be read: {why}") from why
+        tree = guarded(file, own_document, text)
+    except Invalid as error:
+        if isinstance(error.__cause__, yaml.YAMLError):
+            raise Invalid(file, f"not YAML: {_place(error.__cause__)}") from error
+        # what the reader itself raises: a day that no month has, a number without digits
+        raise Invalid(file, f"a value cannot be read: {error.why}") from error
     unknown: list[UnknownKey] = []
     known = _Known(kind)
     try:
         cleaned = _clean(kind, {} if tree is None else tree, "", known, unknown)
-        config = msgspec.convert(cleaned, kind)
-    except msgspec.ValidationError as why:
-        found = _AT.match(str(why))
-        at, words = (found["path"] or "", found["why"]) if found else ("", str(why))
-        raise Invalid(f"{file}: {at}" if at else file, _plain(words)) from why
-    except Invalid as why:
-        raise Invalid(f"{file}: {why.path}" if why.path else file, why.why) from why
+        config = decode_tree(cleaned, kind, "")
+    except Invalid as error:
+        if isinstance(error.__cause__, msgspec.ValidationError):
+            found = _AT.match(error.why)
+            at, words = (found["path"] or "", found["why"]) if found else ("", error.why)
+            raise Invalid(f"{file}: {at}" if at else file, _plain(words)) from error
+        raise Invalid(f"{file}: {error.path}" if error.path else file, error.why) from error
     return Loaded(config, tuple(unknown))
 
 

@@ -11,6 +11,7 @@ from antrea.apis.crd import external, group, network_policy, tier, traffic_contr
 from antrea.apis.discovery import EndpointSlice
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.apis.network_policy_api.part import GROUP
+from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -144,11 +145,11 @@ def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
 
 def _decoded(kind: Kind, found: Mapping[str, Any]) -> Any:
     try:
-        return msgspec.convert(_without_nulls(found), kind.struct)
-    except msgspec.ValidationError as why:
+        return decode_tree(guarded(kind.kind, _without_nulls, found), kind.struct, kind.kind)
+    except Invalid as error:
         meta = found.get("metadata") or {}
         name = "/".join(part for part in (meta.get("namespace"), meta.get("name")) if part)
-        raise Invalid(f"{kind.kind} {name}", str(why)) from why
+        raise Invalid(f"{kind.kind} {name}", error.why) from error
 
 
 def _without_nulls(found: Any) -> Any:

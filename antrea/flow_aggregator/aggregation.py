@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.flow_aggregator.side_counts import ADD_SIDE, add_newest, reset_deltas
 from antrea.flow_aggregator.throughput import SIDES, age, last_end, rates, set_rates
 
@@ -272,8 +274,8 @@ def is_counted(record: FlowRecord) -> bool:
 def united(one: str, other: str) -> str:
     """The requests of both; only the first ones if they are too long together, and what is no JSON is left out."""
     try:
-        found = [msgspec.json.decode(text, type=dict[str, msgspec.Raw]) for text in (one, other) if text]
-    except msgspec.DecodeError:
+        found = [decode_json(text, dict[str, msgspec.Raw], "requests") for text in (one, other) if text]
+    except Invalid:
         return one
     text = msgspec.json.encode({key: value for each in found for key, value in each.items()}).decode()
     return text if len(text.encode()) <= LONGEST_REQUESTS else one

@@ -12,8 +12,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf.message import DecodeError
-
+from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.flow_aggregator.flow_filter import MOST, FlowFilter, is_visible
 from antrea.flow_aggregator.visibility import streamed_namespaces
@@ -109,10 +108,7 @@ class FlowStreams(SessionServer):
 
 def _request(message: bytes) -> tuple[Any, list[FlowFilter]]:
     """Raises Invalid."""
-    try:
-        asked = GetFlowsRequest.FromString(message)
-    except DecodeError as no:
-        raise Invalid("GetFlowsRequest", f"it is no such message: {no}") from no
+    asked = guarded("GetFlowsRequest", GetFlowsRequest.FromString, message)
     if len(asked.filters) > MOST:
         raise Invalid("filters", f"are more than {MOST}")
     return asked, [FlowFilter(one) for one in asked.filters]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea.decoding import decode_json
 from antrea.errors import Invalid, Unavailable
 from antrea.lab import (
     antrea,
@@ -62,7 +63,9 @@ def open_lab(name: str) -> Lab:
     """The lab of that name, also one whose `up` failed halfway; raises Unavailable when there is none."""
     record = Record(name)
     try:
-        settings = msgspec.json.decode((record.directory / SETTINGS).read_bytes(), type=Settings)
+        settings = decode_json(
+            (record.directory / SETTINGS).read_bytes(), Settings, str(record.directory / SETTINGS)
+        )
         kubectl = Path((record.directory / KUBECTL).read_text())
     except FileNotFoundError as e:
         missing = Unavailable(f"there is no lab {name!r}; `{PROGRAM} up --name {name}` makes one")

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
 from antrea.lab.topology import Family, Machine, Topology, standard
 
@@ -74,12 +75,11 @@ def read(file: Path | None, flags: dict[str, Any]) -> Settings:
     try:
         if file:
             where = str(file)
-            values = msgspec.yaml.decode(file.read_bytes(), type=dict[str, Any])
+            values = guarded(where, msgspec.yaml.decode, file.read_bytes(), type=dict[str, Any])
         values |= {name: value for name, value in flags.items() if value is not None}
-        return msgspec.convert(values, Settings)
+        return decode_tree(values, Settings, where)
     except OSError as e:
         raise Invalid(where, e.strerror or str(e)) from e
-    except msgspec.ValidationError as e:
-        raise Invalid(where, str(e)) from e
-    except msgspec.DecodeError as e:
-        raise Invalid(where, f"not YAML: {e}") from e
+    except Invalid as error:
+        kind = "" if isinstance(error.__cause__, msgspec.ValidationError) else "not YAML: "
+        raise Invalid(where, f"{kind}{error.why}") from error

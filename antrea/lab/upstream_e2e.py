@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.errors import Invalid
+from antrea.decoding import guarded
 from antrea.lab import (
     antrea,
     control_plane,
@@ -84,10 +84,7 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def selection(file: Path = LIST) -> Selection:
     """That of a file, such as the committed ones, upstream_e2e.yaml and upstream_e2e_main.yaml. Raises Invalid."""
-    try:
-        return msgspec.yaml.decode(file.read_bytes(), type=Selection)
-    except msgspec.MsgspecError as why:
-        raise Invalid(str(file), str(why)) from why
+    return guarded(str(file), msgspec.yaml.decode, file.read_bytes(), type=Selection)
 
 
 def arguments(pattern: str, skip: Sequence[Skip], *, seconds: int) -> list[str]:

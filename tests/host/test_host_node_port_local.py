@@ -46,7 +46,7 @@ GATEWAYS = ("10.10.0.1", "fd00:10::1")
 SERVICE = PortLocalService(
     "shop", "web", (("app", "web"),), (("SCTP", 8080), ("TCP", 8080), ("UDP", 8080)), ("IPv4", "IPv6")
 )
-POD = PortLocalPod("shop", "web", "u", (("app", "web"),), WEB, (), "")
+POD = PortLocalPod("shop", "web", "u", (("app", "web"),), WEB, ())
 SERVER = """
 import socket, threading
 tcp = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -280,7 +280,7 @@ async def test_a_port_goes_with_its_service_and_whoever_asks_then_is_not_led_on(
 
 async def test_a_thousand_ports_are_the_same_after_a_restart(node: Node) -> None:
     many = [
-        PortLocalPod("shop", f"p{n}", f"u{n}", (("app", "web"),), (f"10.10.0.{n}", f"fd00:10::{n:x}"), (), "")
+        PortLocalPod("shop", f"p{n}", f"u{n}", (("app", "web"),), (f"10.10.0.{n}", f"fd00:10::{n:x}"), ())
         for n in range(20, 186)
     ]
     for row in many:

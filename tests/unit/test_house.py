@@ -207,3 +207,90 @@ def test_house_docstrings_have_no_personification() -> None:
         f"{named(path)}: {text}" for path in PRODUCT for text in read(path).prose if PERSONIFIED.search(text)
     }
     assert prose == set()
+
+
+DECODING = ROOT / "antrea/decoding.py"
+DECODERS = {
+    "loads",
+    "load",
+    "load_all",
+    "safe_load",
+    "safe_load_all",
+    "b64decode",
+    "FromString",
+    "ParseFromString",
+}
+"""Names of functions that decode; `decode` and msgspec's `convert` have cases of their own."""
+DECODER_CALL = re.compile(rf"\b({'|'.join(sorted(DECODERS))}|decode|convert)\(")
+ENCODERS = {"encode", "b64encode", "generate_latest"}
+"""What these return can be decoded."""
+
+
+def is_decoder(call: ast.Call) -> bool:
+    function = call.func
+    if not isinstance(function, ast.Attribute):
+        return isinstance(function, ast.Name) and function.id in {*DECODERS, "decode"}
+    if function.attr == "decode":
+        made = function.value.func if isinstance(function.value, ast.Call) else None
+        encoded = isinstance(made, ast.Attribute) and made.attr in ENCODERS
+        return not encoded and all(one.arg != "errors" for one in call.keywords)
+    if function.attr == "convert":
+        return isinstance(function.value, ast.Name) and function.value.id == "msgspec"
+    return function.attr in DECODERS
+
+
+def decoders_in_try(node: ast.AST, *, caught: bool = False) -> Iterator[int]:
+    """Lines of calls of decoders whose errors a `try` or `suppress` around them is to catch, by name."""
+    for child in ast.iter_child_nodes(node):
+        within = caught and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.Try):
+            within |= bool(node.handlers) and child in node.body
+        elif isinstance(node, ast.With):
+            within |= "suppress(" in ast.unparse(node.items[0])
+        if within and isinstance(child, ast.Call) and is_decoder(child):
+            yield child.lineno
+        yield from decoders_in_try(child, caught=within)
+
+
+def test_house_only_antrea_decoding_calls_a_decoder_inside_a_try() -> None:
+    """A decoder raises more than the `except` beside it names: RecursionError ended the agent, by an annotation of a tenant."""
+    calls = [
+        f"{named(path)}:{line}"
+        for path in PRODUCT
+        if path != DECODING and DECODER_CALL.search(text := path.read_text())
+        for line in decoders_in_try(ast.parse(text))
+    ]
+    assert calls == [], "use antrea.decoding, which raises Invalid for everything that a decoder raises"
+
+
+def test_house_no_except_names_the_errors_of_decoders() -> None:
+    """A list of them is narrower than what a decoder raises; reading a file as text raises OSError or UnicodeDecodeError only."""
+    errors = re.compile(
+        r"(except|suppress\().*\b(DecodeError|RecursionError|YAMLError|MsgspecError|JSONDecodeError|binascii)\b"
+    )
+    lists = [
+        f"{named(path)}: {line.strip()}"
+        for path in PRODUCT
+        if path != DECODING
+        for line in path.read_text().splitlines()
+        if errors.search(line)
+    ]
+    assert lists == [], "use antrea.decoding"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    msgspec.json.decode(text)\nexcept ValueError:\n    pass",
+        "try:\n    with file:\n        found = [json.loads(one) for one in file]\nexcept ValueError:\n    pass",
+        "with contextlib.suppress(ValueError):\n    msgspec.convert(tree, Kind)",
+        "try:\n    data.decode()\nexcept UnicodeDecodeError:\n    pass",
+    ],
+)
+def test_house_finds_a_decoder_inside_a_try(source: str) -> None:
+    assert list(decoders_in_try(ast.parse(source)))
+
+
+def test_house_leaves_encoders_to_a_try() -> None:
+    source = "try:\n    msgspec.json.encode(one).decode()\n    data.decode(errors='replace')\nexcept OSError:\n    json.loads(text)"
+    assert not list(decoders_in_try(ast.parse(source)))

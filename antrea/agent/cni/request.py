@@ -7,6 +7,8 @@ import re
 import msgspec
 
 from antrea.apis.cni import API, VERSIONS, Code, Dns, Error, NetworkConfig, Request
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 
 LATEST = VERSIONS[-1]
 
@@ -65,9 +67,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 def read_call(line: bytes) -> Call:
     """Check a request from the plugin. Raises Failed."""
     try:
-        request = msgspec.json.decode(line, type=Request)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise Failed(Code.DECODING_FAILURE, f"Failed to decode the request of the CNI plugin: {e}") from e
+        request = decode_json(line, Request, "request")
+    except Invalid as error:
+        raise Failed(
+            Code.DECODING_FAILURE, f"Failed to decode the request of the CNI plugin: {error.why}"
+        ) from error
     if request.api != API:
         raise Failed(
             Code.INCOMPATIBLE_API_VERSION,
@@ -104,11 +108,11 @@ def read_call(line: bytes) -> Call:
 def read_config(text: str) -> NetworkConfig:
     """Decode stdin of the plugin. Raises Failed: 6 if it is not JSON, 7 if a value has a wrong type, 1 for its version."""
     try:
-        config = msgspec.json.decode(text, type=NetworkConfig)
-    except msgspec.ValidationError as e:
-        raise Failed(Code.INVALID_NETWORK_CONFIG, f"Invalid network config: {e}") from e
-    except (msgspec.DecodeError, RecursionError) as e:
-        raise Failed(Code.DECODING_FAILURE, f"Failed to decode network config: {e}") from e
+        config = decode_json(text, NetworkConfig, "network config")
+    except Invalid as error:
+        if isinstance(error.__cause__, msgspec.ValidationError):
+            raise Failed(Code.INVALID_NETWORK_CONFIG, f"Invalid network config: {error.why}") from error
+        raise Failed(Code.DECODING_FAILURE, f"Failed to decode network config: {error.why}") from error
     if config.cni_version not in VERSIONS:
         raise Failed(
             Code.INCOMPATIBLE_CNI_VERSION,

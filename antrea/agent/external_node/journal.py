@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.decoding import decode_msgpack
+from antrea.errors import Invalid
 from antrea.host.ovs_port import MachinePort
 from antrea.outside.disk.atomic_file import exchange
 from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
@@ -41,11 +43,11 @@ class InterfaceJournal:
         self._records: dict[str, ConnectedInterface] = {}
         try:
             text = unsealed(KIND, read_octets(path))
-            records = msgspec.msgpack.decode(text, type=tuple[ConnectedInterface, ...])
+            records = decode_msgpack(text, tuple[ConnectedInterface, ...], str(path))
             self._records = {record.name: record for record in records}
         except FileNotFoundError:
             pass
-        except (Damaged, OSError, msgspec.MsgspecError) as why:
+        except (Damaged, OSError, Invalid) as why:
             log.error("The journal of interfaces is damaged", path=path, err=str(why), aside=set_aside(path))
 
     def get(self, name: str) -> ConnectedInterface | None:

@@ -9,7 +9,7 @@ from antrea.agent.flow_export.part import FlowExportPart
 from antrea.agent.part import Part
 from antrea.apis import core
 from antrea.apis.annotation import L7_EXPORT
-from antrea.errors import Refused, Unavailable
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.l7_flow_export.agent import TAP, RecordWrongDirection, RequestEngine
 from antrea.features.l7_flow_export.configuration import engine_file
 from antrea.features.l7_flow_export.event import parsed
@@ -88,7 +88,7 @@ class L7FlowExportPart(Part):
     def _take(self, line: bytes) -> None:
         try:
             found = parsed(line)
-        except ValueError:
+        except Invalid:
             self._malformed += 1
             return
         if found:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.features.network_policy.l7 import configuration
 from antrea.features.network_policy.l7.rules import DEFAULT
 
@@ -123,8 +125,9 @@ class EngineFiles:
     def _described(self, vlan: int) -> TenantFile:
         """Without a name for one of an agent that wrote none: no rule has it."""
         try:
-            found = msgspec.json.decode(self._description(self.active, vlan).read_bytes(), type=_Description)
-        except (OSError, msgspec.MsgspecError):
+            path = self._description(self.active, vlan)
+            found = decode_json(path.read_bytes(), _Description, str(path))
+        except (OSError, Invalid):
             return TenantFile("", "", "")
         return TenantFile(found.rule, found.version, "", found.since)
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.features.network_policy.agent.deciding_rule import reference
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
@@ -107,8 +109,8 @@ class VerdictLog:
 
     async def _write(self, line: bytes) -> None:
         try:
-            event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.MsgspecError:
+            event = decode_json(line, dict[str, Any], "event")
+        except Invalid:
             self._lost += 1
             return
         if event.get("event_type") != VERDICT and self._are_too_many():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,8 @@ from antrea.agent.membership.majority import report_majority
 from antrea.agent.part import Part
 from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.apis.memberlist import KEYS, SECRET, MemberAnswer, parse_keys
-from antrea.errors import Unavailable
+from antrea.decoding import decode_base64, decode_text
+from antrea.errors import Invalid, Unavailable
 from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.membership.agent import is_needed
@@ -157,8 +156,8 @@ async def follow_keys(kube: Kube, secrets: str, use: Callable[[list[bytes]], Non
             log.info("Waiting for antrea-controller to create the gossip key", secret=SECRET)
         for secret in found:
             try:
-                keys = parse_keys(base64.b64decode(secret.data.get(KEYS, ""), validate=True).decode("ascii"))
-            except (ValueError, binascii.Error) as why:
+                keys = parse_keys(decode_text(decode_base64(secret.data.get(KEYS, ""), KEYS), KEYS, "ascii"))
+            except (ValueError, Invalid) as why:
                 log.error("The Secret holds no usable gossip keys", secret=SECRET, err=str(why))
                 continue
             if keys != used:

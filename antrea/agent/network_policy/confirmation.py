@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack, deadline_seconds
 from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import Damaged, read_octets
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -40,10 +43,10 @@ class Deadlines:
     def read(self) -> None:
         """What an earlier agent has taken back stays so from the first flow on."""
         try:
-            self._ends = msgspec.json.decode(self._keep.read_bytes(), type=dict[str, float])
+            self._ends = decode_json(read_octets(self._keep), dict[str, float], str(self._keep))
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError) as why:
+        except (OSError, Damaged, Invalid) as why:
             log.warning("Deadlines of policies are not known, they begin anew", path=self._keep, err=str(why))
             return
         self._expire()

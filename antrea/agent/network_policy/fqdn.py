@@ -21,6 +21,7 @@ import msgspec
 
 from antrea.apis.agent_api import FqdnAnswer
 from antrea.config.shape import host_and_port
+from antrea.decoding import decode_msgpack
 from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
@@ -31,7 +32,7 @@ from antrea.features.network_policy.agent.fqdn_cache import NEARLY_FULL, FqdnCac
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
 from antrea.outside.kube.clock import stamp_in
 from antrea.outside.log import klog
 
@@ -327,13 +328,13 @@ class FqdnController:
 
     def _read(self) -> None:
         try:
-            kept = msgspec.msgpack.decode(unsealed(FORMAT, read_octets(self._keep)), type=Kept)
+            kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
         except OSError as why:
             log.warning("Could not read the addresses of names in rules", path=self._keep, err=str(why))
             return
-        except (ValueError, msgspec.DecodeError, RecursionError) as why:
+        except (Damaged, Invalid) as why:
             log.error(
                 "The file of addresses of names is damaged: names in rules have none until they are asked for again",
                 error=why, path=self._keep, aside=set_aside(self._keep),

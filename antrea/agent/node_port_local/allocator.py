@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from antrea.features.node_port_local.mapping import read
 from antrea.features.node_port_local.row import (
     FAMILIES,
     HeldPort,
@@ -152,7 +151,7 @@ class PortAllocator:
     def _annotated(self) -> Iterator[tuple[str, Place]]:
         """By key of a request, the port that the annotation of its Pod names."""
         for pod in self._facts.all(PortLocalPod):
-            for one in read(pod.annotation):
+            for one in pod.mappings:
                 ipv6 = one.ip_family == FAMILIES[True]
                 key = f"{pod.key}:{one.pod_port}/{one.protocol}/{FAMILIES[ipv6]}"
                 yield key, Place(one.node_port, one.protocol, ipv6)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.apis.core import Pod
+from antrea.decoding import decode_json
 from antrea.errors import AntreaError, Invalid, Refused, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
@@ -178,13 +179,15 @@ class CaptureRun:
             self._process = process
             async with asyncio.timeout(order.seconds + GRACE_SECONDS):
                 async for line in process.stdout:
-                    report = msgspec.json.decode(line, type=CaptureReport)
+                    report = decode_json(line, CaptureReport, "report of the process that captures")
                     if report.done:
                         return report
                     self._note(captured=report.captured)
             raise Unavailable("the process that captures has ended unexpectedly")
         except TimeoutError as why:
             raise Unavailable("the process that captures does not answer") from why
+        except Invalid as error:
+            raise Unavailable(str(error)) from error
         finally:
             self._process = None
             if process.returncode is None:

@@ -19,7 +19,8 @@ from antrea.agent.proxy.long_affinity import (
     learned_lines,
     with_timeout,
 )
-from antrea.errors import Unavailable
+from antrea.decoding import decode_json
+from antrea.errors import Invalid, Unavailable
 from antrea.facts.service import Service
 from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS
 from antrea.outside.disk.atomic_file import exchange
@@ -140,10 +141,10 @@ class KeptAffinity:
 
     def _read(self) -> Kept:
         try:
-            return msgspec.json.decode(unsealed(KIND, read_octets(self._file)), type=Kept)
+            return decode_json(unsealed(KIND, read_octets(self._file)), Kept, str(self._file))
         except FileNotFoundError:
             return Kept()
-        except (OSError, Damaged, msgspec.DecodeError) as no:
+        except (OSError, Damaged, Invalid) as no:
             log.warning("Failed to read what clients have learned", path=self._file, err=str(no))
             set_aside(self._file)
             return Kept()

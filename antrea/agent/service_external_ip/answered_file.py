@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.facts.external_ip import AnsweredAddress
 from antrea.facts.service import Service
 from antrea.outside.disk.atomic_file import exchange
@@ -41,10 +43,10 @@ class AnsweredFile:
         """What an earlier agent wrote; nothing of a damaged file, which is kept aside."""
         try:
             data = unsealed(KIND, read_octets(self._path))
-            self._kept = msgspec.json.decode(data, type=list[AnsweredAddress])
+            self._kept = decode_json(data, list[AnsweredAddress], str(self._path))
         except FileNotFoundError:
             pass
-        except (OSError, Damaged, msgspec.DecodeError) as no:
+        except (OSError, Damaged, Invalid) as no:
             log.warning("Failed to read who answered for external IPs", path=self._path, err=str(no))
             set_aside(self._path)
         return self._kept

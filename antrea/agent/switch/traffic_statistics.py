@@ -17,11 +17,12 @@ from antrea.apis.annotation import STATS_ACCOUNT, STATS_EPOCH, STATS_SERIAL
 from antrea.apis.controlplane import GROUP, VERSION
 from antrea.apis.controlplane_report import NodeStatsSummary
 from antrea.apis.stats import TrafficStats
-from antrea.errors import AntreaError, Unavailable
+from antrea.decoding import decode_msgpack
+from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.features.framework.traffic import SeenCounters, summary
 from antrea.openflow.flow_count import flow_count
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -172,13 +173,13 @@ class TrafficStatistics:
     def read(self) -> None:
         """Go on where the last agent stopped; a file that cannot be read is as good as none."""
         try:
-            kept = msgspec.msgpack.decode(unsealed(FORMAT, read_octets(self._keep)), type=Kept)
+            kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
         except OSError as why:
             log.warning("Failed to read saved traffic counters", path=self._keep, err=str(why))
             return
-        except (ValueError, msgspec.DecodeError, RecursionError) as why:
+        except (Damaged, Invalid) as why:
             log.error(
                 "The file of traffic counters is damaged; traffic that was not reported is lost",
                 error=why, path=self._keep, aside=set_aside(self._keep),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,8 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ErrorResponse, ask
 from antrea.apis.memberlist import KEYS, SECRET, parse_keys
+from antrea.decoding import decode_base64, decode_text
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     import re
@@ -229,8 +230,8 @@ def memberlist(bench: Bench) -> None:
         )
         return
     try:
-        keys = parse_keys(base64.b64decode(secret.get("data", {}).get(KEYS, "")).decode())
-    except ValueError as why:
+        keys = parse_keys(decode_text(decode_base64(secret.get("data", {}).get(KEYS, ""), KEYS), KEYS))
+    except (ValueError, Invalid) as why:
         raise Failure(f'"{SECRET}" Secret does not hold a usable key: {why}') from why
     report.say(f"memberlist key is present ({len(keys)} key(s) configured)")
     section = config.get("memberlist") or {}

@@ -27,6 +27,8 @@ from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,6 +146,10 @@ def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
     yield from (row for row in controller(info) if not names or row.node in names)
 
 
+def _findings(text: str) -> list[Finding]:
+    return [Finding(**row) for row in json.loads(text)]
+
+
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
     """Findings of the doctor in the agent's container; a failure to run it is a finding."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -154,9 +160,10 @@ def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Fi
         )
         if done.code not in (0, 1) or not done.stdout.startswith("["):
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
-        return [Finding(**row) for row in json.loads(done.stdout)]
-    except Failure as why:
-        told = f"the doctor in Pod {namespace}/{name} cannot be asked: {why.format_message()}"
+        return guarded("its answer", _findings, done.stdout)
+    except (Failure, Invalid) as why:
+        words_of = why.format_message() if isinstance(why, Failure) else str(why)
+        told = f"the doctor in Pod {namespace}/{name} cannot be asked: {words_of}"
         return [
             Finding(node, "unknown", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")
         ]

@@ -18,7 +18,8 @@ from antrea.antctl.doctor.state import CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
-from antrea.errors import Unavailable
+from antrea.decoding import guarded
+from antrea.errors import Invalid, Unavailable
 from antrea.host.invalid_drop import CONDITION
 from antrea.host.pod_cidr import gateway_ip
 from antrea.outside.kube.environment import own_namespace
@@ -84,9 +85,9 @@ class Host:
 def _plugins(path: Path) -> tuple[str, ...]:
     """What a CNI configuration runs; none if it is no such file. Raises OSError."""
     try:
-        tree = json.loads(path.read_bytes())
+        tree = guarded(str(path), json.loads, path.read_bytes())
         return tuple(str(row.get("type", "")) for row in tree.get("plugins", [tree]))
-    except (ValueError, AttributeError, TypeError):
+    except (Invalid, AttributeError, TypeError):
         return ()
 
 

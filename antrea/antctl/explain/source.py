@@ -8,6 +8,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.remote import antrea_namespace
 from antrea.antctl.request import ErrorResponse, ask
 from antrea.antctl.supportbundle.cluster import listed
+from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.explain.guard import DEFAULT_PORTS, GuardPorts
 from antrea.explain.objects import AGENT_GATES, GATES, KINDS, Objects, objects
@@ -200,10 +201,14 @@ def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str
 
 
 def _documents(path: Path, lines: list[str]) -> list[dict[str, Any]]:
+    try:
+        return guarded(str(path), _loaded, "".join(lines))
+    except Invalid as error:
+        raise Failure(str(error)) from error
+
+
+def _loaded(text: str) -> list[dict[str, Any]]:
     import yaml  # noqa: PLC0415 (start-up time)
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return [one for one in yaml.load_all("".join(lines), Loader=loader) if one]
-    except yaml.YAMLError as why:
-        raise Failure(f"{path}: {why}") from why
+    return [one for one in yaml.load_all(text, Loader=loader) if one]

@@ -14,6 +14,8 @@ from antrea.antctl.kube_proxy.plan import ClusterView, NodeView
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import antrea_namespace
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,19 +103,19 @@ class Cluster:
             )
             if done.code:
                 raise Failure(done.stderr.strip() or f"exit code {done.code}")
-            return NodeView(name, json.loads(done.stdout))
-        except (Failure, ValueError) as why:
+            return NodeView(name, guarded("answer of its agent", json.loads, done.stdout))
+        except (Failure, Invalid) as why:
             told = why.format_message() if isinstance(why, Failure) else str(why)
             return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {told}")
 
     def proxy_config(self) -> Mapping[str, Any]:
         data = self.config_map(PROXY_CONFIG_MAP, PROXY_NAMESPACE) or {}
         try:
-            found = yaml.safe_load(data.get(PROXY_FILE, ""))
-        except yaml.YAMLError as why:
+            found = guarded(PROXY_FILE, yaml.safe_load, data.get(PROXY_FILE, ""))
+        except Invalid as error:
             raise Failure(
-                f"ConfigMap {PROXY_NAMESPACE}/{PROXY_CONFIG_MAP}, {PROXY_FILE}: not YAML: {why}"
-            ) from why
+                f"ConfigMap {PROXY_NAMESPACE}/{PROXY_CONFIG_MAP}, {PROXY_FILE}: not YAML: {error.why}"
+            ) from error
         return found if isinstance(found, dict) else {}
 
     def _endpoints(self) -> list[str]:

@@ -9,18 +9,21 @@ from typing import Any
 
 import yaml
 
+from antrea.decoding import guarded
+from antrea.errors import Invalid
+
 
 def value_of(text: str, path: str) -> Any:
-    """What stands at `path`, such as antreaProxy.proxyAll; None: nothing. Raises yaml.YAMLError."""
-    found = yaml.safe_load(text)
+    """What stands at `path`, such as antreaProxy.proxyAll; None: nothing. Raises Invalid."""
+    found = guarded(path, yaml.safe_load, text)
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None
     return found
 
 
 def with_value(text: str, path: str, value: str | bool) -> str:
-    """The file with another value at `path`, of one or two keys. Raises yaml.YAMLError."""
-    tree = yaml.safe_load(text) or {}
+    """The file with another value at `path`, of one or two keys. Raises Invalid."""
+    tree = guarded(path, yaml.safe_load, text) or {}
     wanted = copy.deepcopy(tree)
     section, _, key = path.rpartition(".")
     place = wanted
@@ -29,8 +32,8 @@ def with_value(text: str, path: str, value: str | bool) -> str:
     place[key] = value
     edited = _edited(text, section, key, json.dumps(value))
     try:
-        same = yaml.safe_load(edited) == wanted
-    except yaml.YAMLError:
+        same = guarded(path, yaml.safe_load, edited) == wanted
+    except Invalid:
         same = False
     return edited if same else yaml.safe_dump(wanted, sort_keys=False)
 

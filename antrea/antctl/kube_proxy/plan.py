@@ -8,6 +8,7 @@ import yaml
 
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
+from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent
 
@@ -139,7 +140,7 @@ def _node_changes(node: NodeView) -> Iterator[str]:
 
 def _values(files: Mapping[str, str], file: str) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(files.get(file, ""))
-    except yaml.YAMLError:
+        found = guarded(file, yaml.safe_load, files.get(file, ""))
+    except Invalid:
         return {}
     return found if isinstance(found, dict) else {}

@@ -10,8 +10,6 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy.cluster import CONFIG_MAP, PROXY_NAMESPACE, Cluster
 from antrea.antctl.kube_proxy.config_edit import value_of, with_value
@@ -24,6 +22,7 @@ from antrea.antctl.kube_proxy.plan import (
     blockers,
 )
 from antrea.antctl.request import ask
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,8 +129,8 @@ class Takeover:
             for file, path, value in wanted:
                 if (value_of(changed.get(file, ""), path) or empty(path)) != value:
                     changed[file] = with_value(changed.get(file, ""), path, value)
-        except yaml.YAMLError as why:
-            raise Failure(f"ConfigMap {CONFIG_MAP} is not YAML: {why}") from why
+        except Invalid as error:
+            raise Failure(f"ConfigMap {CONFIG_MAP} is not YAML: {error.why}") from error
         self._cluster.patch(
             f"/api/v1/namespaces/{self._cluster.namespace}/configmaps/{CONFIG_MAP}", {"data": changed}
         )

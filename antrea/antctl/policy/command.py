@@ -141,23 +141,29 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         click.echo(render(found.policies, output, COLUMNS, ordered=False), nl=False)
 
 
-def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
+def _documents(file: IO[bytes]) -> list[Any]:
     import yaml  # noqa: PLC0415 (start-up time)
+
+    return list(yaml.safe_load_all(file))
+
+
+def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
 
     from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415
     from antrea.antctl.policy.seen import seen  # noqa: PLC0415
     from antrea.antctl.policy.whatif import replay, sentences, with_objects  # noqa: PLC0415
+    from antrea.decoding import guarded  # noqa: PLC0415
     from antrea.errors import Invalid  # noqa: PLC0415
 
     target: Target = click.get_current_context().obj
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
     try:
-        manifests = [one for one in yaml.safe_load_all(filename) if one]
+        manifests = [one for one in guarded(filename.name, _documents, filename) if one]
         items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
         source = of_cluster(target.find())
         after = with_objects(source, items, namespace=namespace or "default")
-    except (yaml.YAMLError, AttributeError, TypeError, KeyError) as why:
+    except (AttributeError, TypeError, KeyError) as why:
         raise Failure(
             f"--filename: {filename.name} has no objects of Kubernetes: {one_line(str(why))}"
         ) from why

@@ -13,6 +13,8 @@ from click.core import ParameterSource
 from antrea.antctl import flow_map
 from antrea.antctl.failure import Failure
 from antrea.antctl.policy.recommendation import Link
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +90,6 @@ def _end(text: Any) -> str:
 
 def _json(file: IO[bytes]) -> Any:
     try:
-        return json.load(file)
-    except (ValueError, RecursionError) as why:
-        raise Failure(f"--flows: {file.name} is not JSON: {why}") from why
+        return guarded(file.name, json.load, file)
+    except Invalid as error:
+        raise Failure(f"--flows: {file.name} is not JSON: {error.why}") from error

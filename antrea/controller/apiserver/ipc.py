@@ -232,9 +232,10 @@ class Channel:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             if size > MAX_BYTES:
                 raise Unavailable(f"the other process: a frame of {size} bytes")
-            return _DECODER.decode(await self._reader.readexactly(size))
+            frame = await self._reader.readexactly(size)
         except (EOFError, OSError) as why:
             raise Unavailable("the other process has ended") from why
+        return _DECODER.decode(frame)
 
     def close(self) -> None:
         """Close this end; the other end then raises Unavailable."""

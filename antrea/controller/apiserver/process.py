@@ -13,6 +13,7 @@ import msgspec
 from antrea.apis.meta import Status
 from antrea.controller.apiserver import ipc
 from antrea.controller.apiserver.store_sync import ROWS, kind_of
+from antrea.decoding import decode_msgpack
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.framework.query import Asked
 from antrea.features.registry.api_resources import RESOURCES
@@ -222,7 +223,7 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
             raise Unavailable(f"{ask.verb} {ask.resource} is not built yet")
         found = None
         if ask.found != ipc.NOTHING:
-            found = msgspec.msgpack.decode(ask.found, type=kind_of(row, ask.subresource))
+            found = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
         shown = rule(facts, Asked(ask.namespace, ask.name, ask.query, found))
     except Invalid as no:
         shown = _failure(400, "BadRequest", no.why)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import secrets
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,8 @@ import msgspec
 
 from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.apis.memberlist import KEYS, SECRET, format_keys, parse_keys
-from antrea.errors import Refused, Unavailable
+from antrea.decoding import decode_base64, decode_text
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.kube.answer import Listed, Put
 from antrea.outside.log import klog
 
@@ -66,9 +66,9 @@ class GossipKeys:
         """Raises Refused, Unavailable."""
         if found is not None and found.data.get(KEYS):
             try:
-                text = base64.b64decode(found.data[KEYS], validate=True).decode("ascii")
+                text = decode_text(decode_base64(found.data[KEYS], KEYS), KEYS, "ascii")
                 parse_keys(text)
-            except (ValueError, binascii.Error) as why:
+            except (ValueError, Invalid) as why:
                 # a slip of the pen must not give a working cluster another key
                 log.error(
                     "The Secret holds no usable gossip keys; correct or delete it",

@@ -23,6 +23,7 @@ from antrea.apis.admission import (
 from antrea.apis.null import without_nulls
 from antrea.controller.apiserver.single_flight import SingleFlight
 from antrea.controller.webhook.review_thread import LARGE, Caller, ReviewThread, caller_of
+from antrea.decoding import decode_json, decode_tree, guarded
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.fact import each
 from antrea.features.framework.admission import (
@@ -149,6 +150,13 @@ async def review_body(request: web.Request) -> AsyncIterator[bytes]:
         yield body
 
 
+def _review(body: bytes) -> AdmissionReview:
+    try:
+        return decode_json(body, AdmissionReview, "AdmissionReview")
+    except Invalid as error:
+        raise Invalid("", f"the AdmissionReview is not understood: {error.why}") from error
+
+
 async def review(
     webhook: Webhook, context: AdmissionContext, body: bytes, caller: Caller
 ) -> AdmissionResponse:
@@ -156,14 +164,12 @@ async def review(
     uid = ""
     turn = ReviewThread(caller, large=len(body) > LARGE)
     try:
-        asked = (await turn.do(lambda: msgspec.json.decode(body, type=AdmissionReview))).request
+        asked = (await turn.do(lambda: _review(body))).request
         if asked is None:
             raise Invalid("request", "is missing")
         uid = asked.uid
         async with asyncio.timeout(SECONDS):
             answer = await _decide(webhook, context, asked, turn)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-        answer = denial(f"the AdmissionReview is not understood: {why}")
     except Invalid as no:
         answer = denial(str(no))
     except TimeoutError:
@@ -233,11 +239,11 @@ def is_left_alone(asked: AdmissionRequest, *, stays: bool) -> bool:
 
     Rules of today on what was stored before must not keep a finalizer from being removed.
     """
-    with suppress(msgspec.ValidationError):
-        meta = msgspec.json.decode(asked.object, type=Fated).metadata
+    with suppress(Invalid):
+        meta = decode_json(asked.object, Fated, "object").metadata
         if not stays and (meta is None or not meta.deletion_timestamp):
             return False
-        new, old = (msgspec.json.decode(one, type=dict[str, Any]) for one in (asked.object, asked.old_object))
+        new, old = (decode_json(one, dict[str, Any], "object") for one in (asked.object, asked.old_object))
         return _content(new) == _content(old)
     return False
 
@@ -290,11 +296,11 @@ async def _look_up(step: Find | FindAll | MayGet, user: UserInfo, outside: ApiRe
 
 def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     """The object as `kind`, or None for null. Raises Invalid naming the field."""
-    tree = msgspec.json.decode(raw)
+    tree = decode_json(raw, object, "object")
     if tree is None:
         return None
     try:
-        return msgspec.convert(without_nulls(tree), kind)
-    except msgspec.ValidationError as why:
-        text, _, where = str(why).partition(" - at `")
-        raise Invalid(where.rstrip("`").removeprefix("$").lstrip(".") or "object", text) from why
+        return decode_tree(guarded("object", without_nulls, tree), kind, "object")
+    except Invalid as error:
+        text, _, where = error.why.partition(" - at `")
+        raise Invalid(where.rstrip("`").removeprefix("$").lstrip(".") or "object", text) from error

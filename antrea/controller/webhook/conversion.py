@@ -13,6 +13,7 @@ from aiohttp import web
 from antrea.apis.admission import ConversionAnswer, ConversionResponse, ConversionResult, ConversionReview
 from antrea.controller.webhook.admission import JSON, review_body
 from antrea.controller.webhook.review_thread import LARGE, ReviewThread, caller_of
+from antrea.decoding import decode_json, guarded
 from antrea.errors import Invalid
 from antrea.features.registry.conversion import PATHS, convert
 
@@ -38,16 +39,19 @@ def _handler(kind: str) -> Handler:
                 answer = await ReviewThread(caller_of(request), large=len(body) > LARGE).do(
                     lambda: _converted(body, kind)
                 )
-            except (msgspec.MsgspecError, RecursionError, ValueError) as why:
-                raise web.HTTPBadRequest(text=f"the ConversionReview is not understood: {why}") from why
+            except Invalid as error:
+                raise web.HTTPBadRequest(
+                    text=f"the ConversionReview is not understood: {error.why}"
+                ) from error
             return web.Response(body=answer, content_type=JSON)
 
     return handler
 
 
 def _converted(body: bytes, kind: str) -> bytes:
-    review = msgspec.json.decode(body, type=ConversionReview)
-    return msgspec.json.encode(ConversionAnswer(converted(review, kind), review.api_version))
+    review = decode_json(body, ConversionReview, "ConversionReview")
+    answer = ConversionAnswer(converted(review, kind), review.api_version)
+    return guarded("ConversionReview", msgspec.json.encode, answer)
 
 
 def converted(review: ConversionReview, kind: str) -> ConversionResponse:

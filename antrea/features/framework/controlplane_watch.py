@@ -9,6 +9,8 @@ import msgspec
 
 from antrea.apis.controlplane import GroupMember
 from antrea.apis.null import without_nulls
+from antrea.decoding import decode_json, decode_tree
+from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 
 
@@ -36,12 +38,15 @@ class ObjectKind(msgspec.Struct, frozen=True):
         return (self.fact,)
 
     def read(self, found: msgspec.Raw) -> WatchedEvent:
-        """Raises msgspec.DecodeError."""
+        """Raises Invalid."""
         try:
-            shown: Any = msgspec.json.decode(found, type=self.kind)
-        except msgspec.ValidationError:
+            shown: Any = decode_json(found, self.kind, self.plural)
+        except Invalid as error:
+            if not isinstance(error.__cause__, msgspec.ValidationError):
+                raise
             # a controller of upstream writes a null for a time that is not said
-            shown = msgspec.convert(without_nulls(msgspec.json.decode(found)), self.kind)
+            tree = without_nulls(decode_json(found, object, self.plural))
+            shown = decode_tree(tree, self.kind, self.plural)
         return WatchedEvent(shown.metadata.name, [self.row(shown)], [])
 
 
@@ -62,8 +67,8 @@ class GroupKind(msgspec.Struct, frozen=True):
         return (self.fact, self.head) if self.head else (self.fact,)
 
     def read(self, found: msgspec.Raw) -> WatchedEvent:
-        """Raises msgspec.DecodeError."""
-        group = msgspec.json.decode(found, type=_Group)
+        """Raises Invalid."""
+        group = decode_json(found, _Group, self.plural)
         name = group.metadata.name or group.name
         members = (*group.members, *group.added, *(group.egress_added or ()))
         heads = [self.head(name)] if self.head else []

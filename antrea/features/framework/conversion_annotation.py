@@ -13,6 +13,7 @@ import msgspec
 
 from antrea.apis.crd.egress import Bandwidth
 from antrea.apis.crd.pool import SubnetInfo
+from antrea.decoding import decode_json
 from antrea.errors import Invalid
 
 Spec: TypeAlias = dict[str, Any]
@@ -52,11 +53,8 @@ def carry(fields: Spec, annotations: dict[str, str], name: str = ANNOTATION) -> 
 def carried(annotations: dict[str, str]) -> Spec:
     """Take the fields out of the annotation. Raises Invalid if they are not of their types or out of range."""
     text = annotations.pop(ANNOTATION, "{}")
-    try:
-        subnet = msgspec.json.decode(text, type=Fields).subnet_info
-        found: Spec = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise Invalid(PATH, str(error)) from error
+    subnet = decode_json(text, Fields, PATH).subnet_info
+    found = decode_json(text, Spec, PATH)
     if subnet and not (0 <= subnet.vlan <= 4094 and 1 <= subnet.prefix_length <= 127):
         raise Invalid(PATH, "subnetInfo: vlan must be 0 to 4094, prefixLength 1 to 127")
     return {name: value for name, value in found.items() if value is not None}

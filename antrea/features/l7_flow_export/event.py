@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from antrea.decoding import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -138,11 +140,12 @@ _DECODER: Final = msgspec.json.Decoder(_Event)
 
 
 def parsed(line: bytes) -> Seen | None:
-    """What a line of the engine is about; None: nothing that records have. Raises ValueError for a line that is no such event."""
-    try:
-        event = _DECODER.decode(line)
-    except RecursionError:
-        raise ValueError("too deep to be an event") from None
+    """What a line of the engine is about; None: nothing that records have. Raises Invalid for a line that is no such event."""
+    return guarded("event", _parsed, line)
+
+
+def _parsed(line: bytes) -> Seen | None:
+    event = _DECODER.decode(line)
     found = _fields(event)
     if found is None or event.proto not in PROTOCOLS:
         return None

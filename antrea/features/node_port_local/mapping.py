@@ -5,39 +5,53 @@ parity: pkg/agent/nodeportlocal/types/types.go NPLAnnotation; sorted as by k8s/a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
+
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+MAX_TEXT: Final = 1 << 16
+"""Characters of an annotation that is read; a port takes about 90."""
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
 class PortMapping(msgspec.Struct, frozen=True, rename={"pod_port": "podPort", "node_ip": "nodeIP", "node_port": "nodePort", "ip_family": "ipFamily"}):  # fmt: skip
     """One port; the order of the fields is that of the text."""
 
-    pod_port: int
+    pod_port: Port
     node_ip: str
-    node_port: int
+    node_port: Port
     protocol: str
     """tcp, udp or sctp."""
     ip_family: str = ""
     """IPv4 or IPv6; upstream before v2.5 wrote none and meant IPv4."""
 
 
-def text_of(mappings: Iterable[PortMapping]) -> str:
+def sorted_mappings(mappings: Iterable[PortMapping]) -> tuple[PortMapping, ...]:
+    """In the order of the annotation."""
+    return tuple(sorted(mappings, key=_place))
+
+
+def text_of(mappings: tuple[PortMapping, ...]) -> str:
     """The annotation's value; empty for none."""
-    found = sorted(mappings, key=_place)
-    return msgspec.json.encode(found).decode() if found else ""
+    return msgspec.json.encode(mappings).decode() if mappings else ""
 
 
-def read(text: str) -> tuple[PortMapping, ...]:
-    """The mappings of an annotation, sorted; none of what is no such annotation."""
-    try:
-        found = msgspec.json.decode(text or "[]", type=tuple[PortMapping, ...])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+def mappings_of(text: str) -> tuple[PortMapping, ...]:
+    """Decode the annotation of a Pod, which any editor of the Pod can write: sorted; empty if it is none of ours, or too long."""
+    if not text or len(text) > MAX_TEXT:
         return ()
-    return tuple(sorted(found, key=_place))
+    try:
+        found = decode_json(text, tuple[PortMapping, ...], "annotation")
+    except Invalid:
+        return ()
+    return sorted_mappings(found)
 
 
 def _place(one: PortMapping) -> tuple[int, str, int, str]:

@@ -12,7 +12,7 @@ from antrea.engine import Act
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
-from antrea.features.node_port_local.mapping import PortMapping, read, text_of
+from antrea.features.node_port_local.mapping import PortMapping, sorted_mappings, text_of
 from antrea.features.node_port_local.row import (
     FAMILIES,
     HeldPort,
@@ -112,9 +112,9 @@ def port_annotation(facts: Facts, pod: PortLocalPod) -> Iterator[PodAnnotation]:
             port = facts.need(HeldPort, request_key(pod.key, one.port, one.protocol, ipv6=one.ipv6)).node_port
         if port and one.ipv6 in ips:
             mappings.append(PortMapping(one.port, ips[one.ipv6], port, one.protocol, FAMILIES[one.ipv6]))
-    text = text_of(mappings)
-    if (pod.annotation != "") if not text else read(pod.annotation) != read(text):
-        yield PodAnnotation(pod.namespace, pod.name, pod.uid, PORT_LOCAL, text)
+    wanted = sorted_mappings(mappings)
+    if pod.mappings != wanted if wanted else pod.annotated:
+        yield PodAnnotation(pod.namespace, pod.name, pod.uid, PORT_LOCAL, text_of(wanted))
 
 
 def port_message(facts: Facts, request: PortRequest) -> Iterator[RecordPortMessage]:

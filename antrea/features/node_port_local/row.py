@@ -12,6 +12,7 @@ from antrea.facts.family import one_per_family
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.features.framework.container_port import container_ports
+from antrea.features.node_port_local.mapping import PortMapping, mappings_of
 from antrea.openflow.match import PROTOCOLS
 
 FAMILIES = {False: "IPv4", True: "IPv6"}
@@ -63,8 +64,10 @@ class PortLocalPod(Fact, frozen=True):
     ips: tuple[str, ...]
     """At most one per family; none: it has ended, or does not have any yet."""
     ports: tuple[ContainerPort, ...]
-    annotation: str
-    """What it has as nodeportlocal.antrea.io; empty: nothing."""
+    mappings: tuple[PortMapping, ...] = ()
+    """What it has as nodeportlocal.antrea.io, sorted; empty also if that is not readable."""
+    annotated: bool = False
+    """Whether it has that annotation at all."""
 
     @property
     def key(self) -> str:
@@ -133,6 +136,7 @@ def port_local_service(found: core.Service) -> PortLocalService | None:
 def port_local_pod(found: core.Pod) -> PortLocalPod:
     """Of any Pod, also one with the Node's network: its ports are often the Node's already."""
     meta, status = found.metadata, found.status
+    annotation = meta.annotations.get(PORT_LOCAL, "")
     ips = (ip for one in status.pod_ips if (ip := canonical(one.ip)))
     return PortLocalPod(
         meta.namespace,
@@ -144,7 +148,8 @@ def port_local_pod(found: core.Pod) -> PortLocalPod:
             ContainerPort(one.name, one.container_port, one.protocol, one.host_port)
             for one in container_ports(found.spec)
         ),
-        meta.annotations.get(PORT_LOCAL, ""),
+        mappings_of(annotation),
+        annotation != "",
     )
 
 

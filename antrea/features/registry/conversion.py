@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
+from antrea.decoding import decode_tree
 from antrea.errors import Invalid
 from antrea.features import FEATURES
 from antrea.features.framework.conversion_annotation import Conversion, Converter, Spec
@@ -68,7 +69,7 @@ def _is_spec(spec: Any) -> TypeGuard[Spec]:
 def _metadata(found: dict[str, Any]) -> dict[str, Any]:
     metadata = found.get("metadata")
     try:
-        msgspec.convert(metadata, _Metadata | None)
-    except msgspec.ValidationError as why:
-        raise Invalid("metadata", f"metadata of an object cannot be read: {why}") from why
+        decode_tree({} if metadata is None else metadata, _Metadata, "metadata")
+    except Invalid as error:
+        raise Invalid("metadata", f"metadata of an object cannot be read: {error.why}") from error
     return dict(metadata or {})

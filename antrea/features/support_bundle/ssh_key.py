@@ -5,6 +5,9 @@ Source: RFC 4253 section 6.6, RFC 5656 section 3.1, RFC 8709 section 4, OpenSSH 
 
 from __future__ import annotations
 
+from antrea.decoding import decode_text
+from antrea.errors import Invalid
+
 _FIELDS = {
     "ssh-rsa": 2,
     "ssh-dss": 4,
@@ -22,15 +25,15 @@ def fault(key: bytes) -> str:
     """Why `key` is none; empty if it is one."""
     try:
         name, rest = _take(key)
-        algorithm = name.decode()
+        algorithm = decode_text(name, "algorithm")
         if algorithm not in _FIELDS:
             return f"ssh: unknown key algorithm: {algorithm}"
         sizes = []
         for _ in range(_FIELDS[algorithm]):
             field, rest = _take(rest)
             sizes.append(len(field))
-    except UnicodeDecodeError as why:
-        return str(why)
+    except Invalid as error:
+        return error.why
     except EOFError:
         return "ssh: short read"
     if algorithm == "ssh-ed25519" and sizes != [32]:

@@ -19,7 +19,8 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
-from antrea.errors import Refused, Unavailable
+from antrea.decoding import decode_base64, decode_json
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.apiserver.expiring import Expiring
 from antrea.outside.apiserver.failure_limit import FailureLimit, network
 from antrea.outside.apiserver.issued_token import IssuedTokens
@@ -76,9 +77,9 @@ def written_caller(user: User) -> str:
 def _read_caller(text: str) -> User:
     """Raises Answered: 400."""
     try:
-        return msgspec.json.decode(base64.b64decode(text, validate=True), type=User)
-    except (ValueError, msgspec.DecodeError) as why:
-        raise ApiError(400, f"the header {CALLER} is not understood: {why}") from why
+        return decode_json(decode_base64(text, CALLER), User, CALLER)
+    except Invalid as error:
+        raise ApiError(400, f"the header {CALLER} is not understood: {error.why}") from error
 
 
 class Trust(msgspec.Struct, frozen=True):
@@ -109,8 +110,8 @@ class Trust(msgspec.Struct, frozen=True):
 
 def _list(data: dict[str, str], key: str) -> tuple[str, ...]:
     try:
-        return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
-    except msgspec.DecodeError:
+        return decode_json(data.get(key) or "[]", tuple[str, ...], key)
+    except Invalid:
         log.warning("A key of the authentication configuration is not a list of strings", key=key)
         return ()
 

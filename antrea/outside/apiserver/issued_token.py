@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from antrea.errors import Refused, Unavailable
+from antrea.decoding import decode_json, guarded
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -82,12 +83,10 @@ class IssuedTokens:
         if len(parts) != 3:
             return False
         try:
-            header, claims = (
-                msgspec.json.decode(_bytes(part), type=kind)
-                for part, kind in zip(parts, (_Header, _Claims), strict=False)
-            )
+            header = decode_json(_bytes(parts[0]), _Header, "header")
+            claims = decode_json(_bytes(parts[1]), _Claims, "claims")
             signature = _bytes(parts[2])
-        except (ValueError, msgspec.DecodeError, RecursionError):
+        except Invalid:
             return False
         if claims.exp < time.time():
             return False
@@ -119,8 +118,9 @@ class IssuedTokens:
 
 
 def _bytes(text: str) -> bytes:
-    """Raises ValueError."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    """Raises Invalid."""
+    padded = text + "=" * (-len(text) % 4)
+    return guarded("token", base64.b64decode, padded, altchars=b"-_", validate=True)
 
 
 def _number(text: str) -> int:

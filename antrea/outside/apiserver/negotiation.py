@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from antrea.apis.null import without_nulls
 from antrea.config.yaml_reader import strangers_document
+from antrea.decoding import decode_json, decode_tree, guarded
+from antrea.errors import Invalid
 from antrea.outside.apiserver.form import Json, Metadata, Table
 from antrea.outside.apiserver.status import ApiError
 
@@ -109,12 +110,12 @@ def read(text: bytes, content_type: str, struct: type[Any]) -> Any:
         )
     try:
         if media in (JSON, ""):
-            return _json(text, struct)
+            return guarded(struct.__name__, _json, text, struct)
         if len(text) > MOST_YAML:
             raise ApiError(413, f"Request entity too large: limit of YAML is {MOST_YAML}; send JSON")
-        return msgspec.convert(without_nulls(strangers_document(text)), struct)
-    except (msgspec.DecodeError, ValueError, RecursionError, yaml.YAMLError) as why:
-        raise ApiError(400, f"{struct.__name__}: the body is not understood: {why}") from why
+        return guarded(struct.__name__, _tree, text, struct)
+    except Invalid as error:
+        raise ApiError(400, f"{struct.__name__}: the body is not understood: {error.why}") from error
 
 
 def _json(text: bytes, struct: type[Any]) -> Any:
@@ -122,9 +123,13 @@ def _json(text: bytes, struct: type[Any]) -> Any:
     # readers differ in which of two equal keys counts: what one judged another would store
     json.loads(text, object_pairs_hook=_once)
     try:
-        return msgspec.json.decode(text, type=struct)
-    except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(msgspec.json.decode(text)), struct)
+        return decode_json(text, struct, "body")
+    except Invalid:
+        return decode_tree(without_nulls(decode_json(text, object, "body")), struct, "body")
+
+
+def _tree(text: bytes, struct: type[Any]) -> Any:
+    return msgspec.convert(without_nulls(strangers_document(text)), struct)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

@@ -17,10 +17,11 @@ import msgspec
 from antrea.apis.controlplane import GROUP, PROCESSED, VERSION
 from antrea.apis.core import Status
 from antrea.apis.discovery import EndpointSlice
-from antrea.errors import AntreaError, Refused, Unavailable
+from antrea.decoding import decode_json, guarded
+from antrea.errors import AntreaError, Invalid, Refused, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.outside.kube.access import Access
-from antrea.outside.kube.answer import UNREADABLE, Odd, odd_object
+from antrea.outside.kube.answer import Odd, odd_object
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.config_map import ConfigMap
@@ -153,9 +154,9 @@ class WatchFeed:
         self._rows, self.whole, self.listed = {}, False, False
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
             try:
-                event = msgspec.json.decode(line, type=_Line)
-            except UNREADABLE as why:
-                raise Unavailable(f"{self._path}: answer is not understood: {why}") from why
+                event = decode_json(line, _Line, self._path)
+            except Invalid as error:
+                raise Unavailable(f"{self._path}: answer is not understood: {error.why}") from error
             self.hear(facts, event)
 
     def hear(self, facts: Facts, event: _Line) -> None:
@@ -164,9 +165,9 @@ class WatchFeed:
             raise Unavailable(f"{self._path}: {_message(event.object)}")
         if event.type == "BOOKMARK":
             try:
-                processed = _processed(event.object)
-            except (*UNREADABLE, ValueError) as why:
-                raise Unavailable(f"{self._path}: answer is not understood: {why}") from why
+                processed = guarded(self._path, _processed, event.object)
+            except Invalid as error:
+                raise Unavailable(f"{self._path}: answer is not understood: {error.why}") from error
             self.listed, self.processed = True, processed
             if not self.whole and all(feed.listed for feed in self.together):
                 for feed in self.together:
@@ -237,13 +238,13 @@ class WatchFeed:
 
 def _message(status: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(status, type=Status).message
-    except UNREADABLE:
+        return decode_json(status, Status, "status").message
+    except Invalid:
         return "the watch has failed"
 
 
 def _processed(bookmark: msgspec.Raw) -> float:
-    """Upstream's controller does not send it: then there is nothing to wait for. Raises msgspec.DecodeError."""
+    """Upstream's controller does not send it: then there is nothing to wait for. Raises ValueError."""
     notes = msgspec.json.decode(bookmark, type=_Bookmark).metadata.annotations
     return float(notes.get(PROCESSED, ALL))
 

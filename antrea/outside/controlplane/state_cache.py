@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from antrea.decoding import decode_msgpack
+from antrea.errors import Invalid
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import DIGEST, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import DIGEST, Damaged, read_octets, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class StateCacheFile:
             return CachedState([], ())
         except OSError as why:
             log.warning("Failed to read the cached controller state", path=self._path, err=str(why))
-        except (ValueError, msgspec.DecodeError, RecursionError) as why:
+        except (Damaged, Invalid) as why:
             log.error(
                 "The cached controller state is damaged; Pods wait for antrea-controller",
                 error=why, path=self._path, aside=set_aside(self._path),
@@ -130,18 +132,18 @@ class StateCacheFile:
         exchange(self._path, sealed(FORMAT, records), sync=True)
 
     def _decoded(self, data: bytes) -> CachedState:
-        """Raises ValueError, msgspec.DecodeError."""
+        """Raises Damaged, Invalid."""
         body = unsealed(FORMAT, data)
         rows: list[Fact] = []
         covered: tuple[str, ...] = ()
         while body:
             size = int.from_bytes(body[:4], "big")
-            name, raw = msgspec.msgpack.decode(body[4 : 4 + size], type=tuple[str, msgspec.Raw])
+            name, raw = decode_msgpack(body[4 : 4 + size], tuple[str, msgspec.Raw], str(self._path))
             body = body[4 + size :]
             if not name:
-                covered = msgspec.msgpack.decode(raw, type=tuple[str, ...])
+                covered = decode_msgpack(raw, tuple[str, ...], str(self._path))
             elif kind := self._kinds.get(name):
-                found: list[Any] = msgspec.msgpack.decode(raw, type=list[kind])  # type: ignore[valid-type]
+                found: list[Any] = decode_msgpack(raw, list[kind], str(self._path))  # type: ignore[valid-type]
                 rows += found
         return CachedState(rows, covered)
 

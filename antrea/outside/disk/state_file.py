@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 from antrea.outside.disk.atomic_file import exchange
 from antrea.outside.log import klog
 
@@ -80,7 +82,7 @@ def lines_in(data: bytes, kind: type[T]) -> Lines:
     for number, line in enumerate(lines, start=1):
         try:
             values.append(_value(line, decoder))
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except (Damaged, Invalid):
             damaged.append(number)
     if rest:
         damaged.append(len(lines) + 1)
@@ -91,7 +93,7 @@ def _value(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     text, checksum = line[: -_CHECKSUM - 1], line[-_CHECKSUM:]
     if line[-_CHECKSUM - 1 : -_CHECKSUM] != b" " or checksum != b"%08x" % zlib.crc32(text):
         raise Damaged("the checksum is another one")
-    return decoder.decode(text)
+    return guarded("record", decoder.decode, text)
 
 
 def set_aside(path: Path) -> Path:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from antrea.decoding import decode_msgpack
+from antrea.errors import Invalid
 from antrea.outside.gossip.crypto import NONCE, TAG, Box, Token, derived
 
 if TYPE_CHECKING:
@@ -255,8 +257,8 @@ class Channels:
         if text is None:
             return self._drop("forged")
         try:
-            greeting = msgspec.msgpack.decode(text, type=Greeting)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            greeting = decode_msgpack(text, Greeting, "greeting")
+        except Invalid:
             return self._drop("garbled")
         if greeting.receiver != self._me or greeting.sender not in self._peers:
             return self._drop("not a peer")

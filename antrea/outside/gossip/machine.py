@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.errors import Invalid
 from antrea.outside.gossip.channel import Channels, OutgoingMessage
-from antrea.outside.gossip.message import Silence, decode, encode
+from antrea.outside.gossip.message import Silence, decode_message, encode
 from antrea.outside.gossip.silence import SilentNetworks
 from antrea.outside.gossip.suspicion import Timing
 from antrea.outside.gossip.swim import ROOM, Swim
@@ -60,7 +60,7 @@ class Machine:
         if heard.text is None:
             return
         try:
-            message = decode(heard.text)
+            message = decode_message(heard.text)
         except Invalid:
             self.channels.dropped["unreadable"] += 1
             return

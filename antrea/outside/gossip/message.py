@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from antrea.errors import Invalid
+from antrea.decoding import guarded
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -134,9 +134,6 @@ def size(one: Update | View) -> int:
     return len(_ENCODER.encode(one))
 
 
-def decode(data: bytes) -> Message | Silence:
+def decode_message(data: bytes) -> Message | Silence:
     """Raises Invalid, for anything that is no message as described here."""
-    try:
-        return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-        raise Invalid("gossip", str(why)) from why
+    return guarded("gossip", _DECODER.decode, data)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
+from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.flow_protobuf.record import read
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest, ExportResponse
@@ -45,7 +44,7 @@ class GrpcCollector(SessionServer):
 
     def _decoded(self, message: bytes) -> Any:
         try:
-            return ExportRequest.FromString(message)
-        except DecodeError as no:
+            return guarded("ExportRequest", ExportRequest.FromString, message)
+        except Invalid:
             self.refused += 1
-            raise Invalid("ExportRequest", f"it is no such message: {no}") from no
+            raise

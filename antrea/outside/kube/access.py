@@ -13,6 +13,7 @@ import msgspec
 from multidict import CIMultiDict
 
 from antrea.config.load import read
+from antrea.decoding import decode_text
 from antrea.errors import Invalid, Unavailable
 from antrea.outside.kube.proxy import proxy_for
 from antrea.outside.tls.client_context import client_context
@@ -59,9 +60,9 @@ class Access(msgspec.Struct, frozen=True):
         token = self.token
         if self.token_file:
             try:
-                token = Path(self.token_file).read_text(encoding="ascii").strip()
-            except (OSError, UnicodeDecodeError) as why:
-                raise Unavailable(f"token file {self.token_file}: {why}") from why
+                token = decode_text(Path(self.token_file).read_bytes(), self.token_file, "ascii").strip()
+            except (OSError, Invalid) as error:
+                raise Unavailable(f"token file {self.token_file}: {error}") from error
         headers = CIMultiDict(self.impersonate)
         if token:
             headers["Authorization"] = f"Bearer {token}"

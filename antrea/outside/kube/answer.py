@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from antrea.apis.core import ListMeta, ObjectMeta, Status
-from antrea.errors import Refused, Unavailable
+from antrea.decoding import decode_json
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.kube.backoff import TooManyRequests
 
 T = TypeVar("T")
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for what is no JSON, no UTF-8, of another kind, or too deep."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -104,14 +102,14 @@ def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] |
         raise_for(status.code, bytes(event.object), path)
         raise Unavailable(f"{path}: {status.message}")
     try:
-        version = msgspec.json.decode(event.object, type=_OnlyMeta).metadata.resource_version
+        version = decode_json(event.object, _OnlyMeta, path).metadata.resource_version
         if event.type == "BOOKMARK":
             return None, version
-        found = msgspec.json.decode(event.object, type=kind)
-    except UNREADABLE as why:
-        odd = odd_object(event.object, str(why), gone=event.type == "DELETED")
+        found = decode_json(event.object, kind, path)
+    except Invalid as error:
+        odd = odd_object(event.object, error.why, gone=event.type == "DELETED")
         if not odd.name:
-            raise Unavailable(f"{path}: answer is not understood: {why}") from why
+            raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
         return odd, odd.version
     return (Drop(found) if event.type == "DELETED" else Put(found)), version
 
@@ -119,8 +117,8 @@ def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] |
 def page_of(answer: bytes, kind: type[T], path: str) -> tuple[ListMeta, tuple[T, ...], tuple[Odd, ...]]:
     """Metadata of a list, its objects, and those that cannot be decoded. Raises Unavailable."""
     try:
-        page = msgspec.json.decode(answer, type=Page[kind])  # type: ignore[valid-type]
-    except UNREADABLE:
+        page = decode_json(answer, Page[kind], path)  # type: ignore[valid-type]
+    except Invalid:
         pass
     else:
         return page.metadata, page.items or (), ()
@@ -129,11 +127,11 @@ def page_of(answer: bytes, kind: type[T], path: str) -> tuple[ListMeta, tuple[T,
     odd: list[Odd] = []
     for item in raw.items or ():
         try:
-            objects.append(msgspec.json.decode(item, type=kind))
-        except UNREADABLE as why:
-            odd.append(odd_object(item, str(why), raw.kind.removesuffix("List"), raw.api_version))
+            objects.append(decode_json(item, kind, path))
+        except Invalid as error:
+            odd.append(odd_object(item, error.why, raw.kind.removesuffix("List"), raw.api_version))
             if not odd[-1].name:
-                raise Unavailable(f"{path}: answer is not understood: {why}") from why
+                raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
     return raw.metadata, tuple(objects), tuple(odd)
 
 
@@ -142,8 +140,8 @@ def odd_object(
 ) -> Odd:
     """By what can be read of it; `kind` and `api_version` are those of its list, whose items do not have them."""
     try:
-        found: Any = msgspec.json.decode(item)
-    except UNREADABLE:
+        found = decode_json(item, object, "object")
+    except Invalid:
         found = None
     tree = found if isinstance(found, dict) else {}
     meta = tree.get("metadata")
@@ -161,9 +159,9 @@ def odd_object(
 
 def decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
     try:
-        return msgspec.json.decode(answer, type=kind)
-    except UNREADABLE as why:
-        raise Unavailable(f"{path}: answer is not understood: {why}") from why
+        return decode_json(answer, kind, path)
+    except Invalid as error:
+        raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
 
 
 def raise_for(status: int, answer: bytes, path: str) -> None:
@@ -181,6 +179,6 @@ def raise_for(status: int, answer: bytes, path: str) -> None:
 
 def message_of(answer: bytes) -> str:
     try:
-        return msgspec.json.decode(answer, type=Status).message
-    except UNREADABLE:
+        return decode_json(answer, Status, "status").message
+    except Invalid:
         return answer.decode(errors="replace").strip()[:200]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from antrea.config.load import read
+from antrea.decoding import decode_json, decode_tree
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -64,11 +65,10 @@ def credential(
     Raises Invalid for a section that cannot be used, a plugin that is missing or fails, and a useless answer.
     """
     try:
-        plugin = msgspec.convert(exec_section, _Exec)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise Invalid(
-            path, f"needs a command and an apiVersion of {' or '.join(VERSIONS)}: {error}"
-        ) from error
+        plugin = decode_tree(exec_section, _Exec, path)
+    except Invalid as error:
+        wanted = f"needs a command and an apiVersion of {' or '.join(VERSIONS)}"
+        raise Invalid(path, f"{wanted}: {error.why}") from error
     command, version = plugin.command, plugin.api_version
     interactive = plugin.interactive_mode != "Never" and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
@@ -94,9 +94,9 @@ def credential(
     if done.returncode:
         raise Invalid(path, f"{command} failed with exit code {done.returncode}")
     try:
-        answer = msgspec.json.decode(done.stdout, type=_Answer)
-    except msgspec.MsgspecError as why:
-        raise Invalid(path, f"{command} printed no ExecCredential: {why}") from why
+        answer = decode_json(done.stdout, _Answer, path)
+    except Invalid as error:
+        raise Invalid(path, f"{command} printed no ExecCredential: {error.why}") from error
     found = answer.status
     if answer.api_version != version or not (found.token or found.client_certificate_data):
         raise Invalid(path, f"{command} gave neither token nor certificate for {version}")

@@ -6,17 +6,15 @@ https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeco
 
 from __future__ import annotations
 
-import base64
-import binascii
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
-import yaml
 
 from antrea.config.load import read
 from antrea.config.yaml_reader import own_document
+from antrea.decoding import decode_base64, decode_text, decode_tree, guarded
 from antrea.errors import Invalid
 from antrea.outside.kube.access import Access, api_server_url
 from antrea.outside.kube.exec_credential import Credential, credential
@@ -155,10 +153,11 @@ def cluster_name(files: Sequence[Path]) -> str:
 
 def _tree(file: Path) -> dict[str, Any]:
     """Raises Invalid."""
+    text = read(file)
     try:
-        tree = own_document(read(file))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Invalid(str(file), f"not YAML: {' '.join(str(error).split())}") from error
+        tree = guarded(str(file), own_document, text)
+    except Invalid as error:
+        raise Invalid(str(file), f"not YAML: {error.why}") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -189,10 +188,7 @@ def _read(kind: type[S], plural: str, entry: _Entry) -> S:
     for key in fields:
         if key not in known:
             raise Invalid(f"{where}.{key}", f"is not supported; supported are {', '.join(sorted(known))}")
-    try:
-        return msgspec.convert(fields, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise Invalid(where, str(error)) from error
+    return decode_tree(fields, kind, where)
 
 
 def _server(override: str, server: str, where: str) -> str:
@@ -212,8 +208,8 @@ def _pem(entry: _Entry, key: str) -> str:
     data = entry.section.get(f"{key}-data")
     if data:
         try:
-            return base64.b64decode(data, validate=True).decode()
-        except (binascii.Error, ValueError) as error:
+            return decode_text(decode_base64(data, key), key)
+        except Invalid as error:
             raise Invalid(f"{entry.file}: {key}-data", "is not base64 of PEM") from error
     return read(entry.file.parent / entry.section[key]) if entry.section.get(key) else ""
 

@@ -5,14 +5,13 @@ parity: pkg/util/auth/auth.go GetAuthConfigurationFromSecret
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from antrea.apis.core import CoreStruct, ObjectMeta
-from antrea.errors import Refused, Unavailable
+from antrea.decoding import decode_base64, decode_text
+from antrea.errors import Invalid, Refused, Unavailable
 
 if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
@@ -39,7 +38,7 @@ async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tup
         if key not in found.data:
             raise Unavailable(f'missing key "{key}" in authentication Secret {namespace}/{name}')
         try:
-            values.append(base64.b64decode(found.data[key], validate=True).decode())
-        except (binascii.Error, UnicodeDecodeError) as why:
+            values.append(decode_text(decode_base64(found.data[key], key), key))
+        except Invalid as why:
             raise Unavailable(f'key "{key}" in authentication Secret {namespace}/{name} is no text') from why
     return tuple(values)

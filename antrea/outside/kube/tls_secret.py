@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
+from antrea.decoding import decode_base64, decode_text
 from antrea.errors import Invalid
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
@@ -46,12 +46,12 @@ def pair_of(secret: SecretData) -> Certificate | None:
     """The pair of the Secret, or None if it has none that can be used."""
     try:
         certificate, key = (
-            base64.b64decode(secret.data.get(name, ""), validate=True).decode("ascii")
+            decode_text(decode_base64(secret.data.get(name, ""), name), name, "ascii")
             for name in ("tls.crt", "tls.key")
         )
         pair = Certificate(certificate, key)
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
-    except (binascii.Error, UnicodeDecodeError, Invalid) as why:
+    except Invalid as why:
         log.warning("The Secret holds no usable certificate", secret=secret.metadata.name, err=str(why))
         return None
     return pair

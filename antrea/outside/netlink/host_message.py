@@ -100,7 +100,7 @@ def device_of(reply: Reply) -> Device:
     """What `get_devices` and `rtnl_message.get_link` bring."""
     _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
     found = attributes(reply.body[wire.LINK.size :])
-    name = found[wire.IFLA_IFNAME].rstrip(b"\0").decode()
+    name = found[wire.IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
     return Device(index, name, flags, read(found, wire.IFLA_MTU), read_mac(found, wire.IFLA_ADDRESS))
 
 

@@ -49,7 +49,9 @@ def set_names() -> list[str]:
         if why.errno in _UNKNOWN:
             return []
         raise
-    return sorted({found[_SET_NAME].rstrip(b"\0").decode() for found in bodies if _SET_NAME in found})
+    return sorted(
+        {found[_SET_NAME].rstrip(b"\0").decode(errors="replace") for found in bodies if _SET_NAME in found}
+    )
 
 
 class Element(NamedTuple):

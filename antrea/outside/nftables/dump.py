@@ -79,7 +79,9 @@ def tables(family: str) -> set[str]:
     """Names of the tables of a family, such as `inet`, without what is in them. Raises Unavailable."""
 
     def add(found: set[str], octets: bytes) -> None:
-        found.update(row[_NAME].rstrip(b"\0").decode() for row in messages(octets, _NEW_TABLE))
+        found.update(
+            row[_NAME].rstrip(b"\0").decode(errors="replace") for row in messages(octets, _NEW_TABLE)
+        )
 
     return _whole(_GET_TABLE, family, "tables", set[str], add)
 
@@ -105,7 +107,7 @@ def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainH
 
 
 def _chain_head(family: str, row: Mapping[int, bytes]) -> ChainHead:
-    table, name = (row[kind].rstrip(b"\0").decode() for kind in (_CHAIN_TABLE, _CHAIN_NAME))
+    table, name = (row[kind].rstrip(b"\0").decode(errors="replace") for kind in (_CHAIN_TABLE, _CHAIN_NAME))
     if _CHAIN_HOOK not in row:
         return ChainHead(family, table, name)
     hook = attributes(row[_CHAIN_HOOK])[_HOOK_NUMBER]

@@ -65,8 +65,8 @@ class Library:
         output: bytes = self._lib.nft_ctx_get_output_buffer(self._context)
         error: bytes = self._lib.nft_ctx_get_error_buffer(self._context)
         if failed:
-            raise NftError(error.decode())
-        return output.decode()
+            raise NftError(error.decode(errors="replace"))
+        return output.decode(errors="replace")
 
     def __del__(self) -> None:
         if context := getattr(self, "_context", None):

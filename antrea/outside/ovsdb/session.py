@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.errors import AntreaError, Unavailable
+from antrea.decoding import decode_json
+from antrea.errors import AntreaError, Invalid, Unavailable
+from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+log = klog.logger(__name__)
 _READ = 1 << 18
 """Bytes asked for at a time."""
 _BACKSLASH = ord("\\")
@@ -134,9 +137,11 @@ class Session:
         try:
             while data := await self._reader.read(_READ):
                 for text in splitter.feed(data):
-                    self._dispatch(msgspec.json.decode(text, type=_Message))
+                    self._dispatch(decode_json(text, _Message, "message of OVSDB"))
         except ConnectionError:
             return
+        except Invalid as error:
+            log.error("Closing the connection to OVSDB", error=error)
         finally:
             self.close()
 

@@ -15,6 +15,7 @@ import msgspec
 
 from antrea.config.effect import InEffect, begin, offer
 from antrea.config.load import read
+from antrea.decoding import decode_text
 from antrea.errors import Invalid
 from antrea.outside.disk.state_file import read_octets, set_aside
 from antrea.outside.log import klog
@@ -137,13 +138,13 @@ def _kept_text(text: str) -> bytes:
 def _read_kept(path: Path) -> str | None:
     """What `_kept_text` made; None for anything else, which is logged: half of a text may be a configuration, too."""
     try:
-        text = read_octets(path).decode()
+        text = decode_text(read_octets(path), str(path))
         head = _HEAD.match(text)
         if head is None or head[1] != _digest(text[head.end() :].encode()):
             raise ValueError("it is not what was written")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as why:
+    except (OSError, ValueError, Invalid) as why:
         log.error(
             "The saved configuration is damaged; using the mounted file",
             error=why, path=path, aside=set_aside(path),

@@ -26,6 +26,8 @@ from aiohttp import web
 from antrea.apis.meta import ObjectMetadata, Status, StatusDetails
 from antrea.apis.system import GROUP, SupportBundle
 from antrea.config.shape import seconds
+from antrea.decoding import decode_json
+from antrea.errors import Invalid
 from antrea.outside.apiserver.server import DOWNLOAD
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.kube.access import SERVICE_ACCOUNT
@@ -226,7 +228,9 @@ async def _collected(order: Order) -> Made:
         if process.returncode:
             words = trouble.decode(errors="replace").strip()[-300:]
             return Made(why=f"its process ended with status {process.returncode}: {words}")
-        return msgspec.json.decode(said, type=Made)
+        return decode_json(said, Made, "answer of its process")
+    except Invalid as error:
+        return Made(why=str(error))
     except TimeoutError:
         return Made(why=f"it was not collected within {order.limits.seconds + GRACE_SECONDS:.0f} s")
     finally:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from antrea.errors import Unavailable
+from antrea.decoding import decode_json
+from antrea.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,6 @@ class CommandSocket:
             except (OSError, EOFError, asyncio.LimitOverrunError) as no:
                 raise Unavailable(f"an answer of the L7 engine: {no or type(no).__name__}") from no
         try:
-            return msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.MsgspecError as no:
-            raise Unavailable(f"an answer of the L7 engine: {no}") from no
+            return decode_json(line, dict[str, Any], "answer")
+        except Invalid as error:
+            raise Unavailable(f"an answer of the L7 engine: {error.why}") from error

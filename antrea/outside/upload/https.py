@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from antrea.decoding import decode_base64
 from antrea.errors import Invalid, Unavailable
 from antrea.outside.tls.client_context import client_context
 from antrea.outside.upload.plan import TLS_PORT
@@ -71,8 +72,8 @@ def _key(sock: ssl.SSLSocket) -> bytes:
     try:
         key = x509.load_der_x509_certificate(shown or b"").public_key()
         text = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-        return base64.b64decode(text.split()[1])
-    except ValueError as why:
+        return decode_base64(text.split()[1], "key")
+    except (ValueError, Invalid) as why:
         raise Unavailable(f"the key of the server's certificate cannot be compared: {why}") from why
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 
+from antrea.decoding import decode_text, guarded
 from antrea.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def host_key(wire: bytes) -> asyncssh.SSHKey:
     """Raises Invalid."""
     try:
         length = int.from_bytes(wire[:4])
-        algorithm = wire[4 : 4 + length].decode("ascii")
-        return asyncssh.import_public_key(f"{algorithm} {base64.b64encode(wire).decode()}")
-    except (asyncssh.KeyImportError, UnicodeDecodeError, ValueError) as why:
-        raise Invalid("fileServer.hostPublicKey", f"invalid host public key: {why}") from why
+        algorithm = decode_text(wire[4 : 4 + length], "algorithm", "ascii")
+        text = f"{algorithm} {base64.b64encode(wire).decode()}"
+        return guarded("key", asyncssh.import_public_key, text)
+    except Invalid as error:
+        raise Invalid("fileServer.hostPublicKey", f"invalid host public key: {error.why}") from error

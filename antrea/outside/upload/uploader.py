@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from antrea.errors import Unavailable
+from antrea.decoding import decode_json
+from antrea.errors import Invalid, Unavailable
 from antrea.outside.log import klog
 from antrea.outside.upload.plan import Uploaded, UploadOrder
 
@@ -31,7 +32,9 @@ async def uploaded(order: UploadOrder) -> None:
         if process.returncode:
             words = trouble.decode(errors="replace").strip()[-300:]
             raise UploadFailed(f"its process ended with status {process.returncode}: {words}", 1)
-        result = msgspec.json.decode(answer, type=Uploaded)
+        result = decode_json(answer, Uploaded, "answer of its process")
+    except Invalid as error:
+        raise UploadFailed(str(error), 1) from error
     except TimeoutError as why:
         raise UploadFailed(f"it was not uploaded within {longest:.0f} s", order.tries) from why
     finally:

@@ -126,7 +126,7 @@ def test_a_pod_that_asks_for_a_node_port_is_named() -> None:
 def test_a_port_of_node_port_local_comes_before_a_node_port() -> None:
     facts, networks = cluster(
         HeldPort("shop/db:8080/tcp/IPv4", 61001),
-        PortLocalPod("shop", "db", "u", (("app", "db"),), ("10.1.0.6",), (), ""),
+        PortLocalPod("shop", "db", "u", (("app", "db"),), ("10.1.0.6",), ()),
         PortLocalService("shop", "db", (("app", "db"),), (("TCP", 8080),), ("IPv4",)),
     )
     found = connection("198.51.100.7", port=40000)

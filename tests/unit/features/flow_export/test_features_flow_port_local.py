@@ -42,7 +42,7 @@ def test_a_port_of_node_port_local_is_of_all_services_that_give_it(
     services: tuple[str, ...], name: str, uid: str
 ) -> None:
     facts = Facts()
-    facts.put(PortLocalPod("shop", "web", "u", (("app", "web"), ("x", "y")), ("10.1.0.5",), (), ""))
+    facts.put(PortLocalPod("shop", "web", "u", (("app", "web"), ("x", "y")), ("10.1.0.5",), ()))
     for one in services:
         facts.put(PortLocalService("shop", one, (("app", "web"),), (("TCP", 8080),), ("IPv4",)))
         facts.put(Service("shop", one, ("10.96.0.7",), (("TCP", 80),), uid=f"u-{one}"))

@@ -13,6 +13,7 @@ from antrea.apis import core
 from antrea.apis.annotation import L7_EXPORT
 from antrea.apis.flow import FlowRecord
 from antrea.engine import Engine, Facts
+from antrea.errors import Invalid
 from antrea.facts.ovs import OvsPort
 from antrea.features.flow_export.connection import ConnectionStore
 from antrea.features.framework.agent_feature import Families, RealisedPipeline
@@ -211,7 +212,7 @@ def test_text_of_strangers_stays_text_is_bounded_and_has_room_in_a_record(text: 
         event(url="\ud800"), b"[" * 100_000, b'{"x":' * 100_000],
 )  # fmt: skip
 def test_what_is_no_event_is_malformed(line: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(Invalid, match=r"."):
         parsed(line)
 
 

@@ -16,7 +16,13 @@ from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.features.node_port_local.agent import FEATURE
-from antrea.features.node_port_local.mapping import PortMapping, read, text_of
+from antrea.features.node_port_local.mapping import (
+    MAX_TEXT,
+    PortMapping,
+    mappings_of,
+    sorted_mappings,
+    text_of,
+)
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import (
     HeldPort,
@@ -179,14 +185,33 @@ def test_rules_are_there_while_it_is_enabled_alone() -> None:
 
 def test_the_annotation_is_upstreams_text() -> None:
     mappings = [PortMapping(80, "192.0.2.1", 61002, "tcp", "IPv4"), PortMapping(80, "2001:db8::1", 61000, "udp", "IPv6")]  # fmt: skip
-    text = text_of(mappings)
+    text = text_of(sorted_mappings(mappings))
     assert text == (
         '[{"podPort":80,"nodeIP":"2001:db8::1","nodePort":61000,"protocol":"udp","ipFamily":"IPv6"},'
         '{"podPort":80,"nodeIP":"192.0.2.1","nodePort":61002,"protocol":"tcp","ipFamily":"IPv4"}]'
     )
-    assert read(text) == tuple(reversed(mappings))
+    assert mappings_of(text) == tuple(reversed(mappings))
     assert text_of(()) == ""
-    assert read("not JSON") == read('{"podPort":1}') == read("") == ()
+    assert mappings_of("not JSON") == mappings_of('{"podPort":1}') == mappings_of("") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"podPort":1,"nodeIP":"a","nodePort":2,"protocol":"tcp","x":' + "[" * 3000 + "]" * 3000 + "}]",
+        '["\ud800"]',
+        '[{"podPort":0,"nodeIP":"a","nodePort":2,"protocol":"tcp"}]',
+        '[{"podPort":1,"nodeIP":"a","nodePort":65536,"protocol":"tcp"}]',
+        "[" + " " * MAX_TEXT + "]",
+    ],
+    ids=["nested", "surrogate", "no port", "no node port", "long"],
+)
+def test_an_annotation_that_a_tenant_wrote_is_a_value_of_its_row_and_is_replaced(text: str) -> None:
+    """It was text in the row and decoded in a task of the agent, which 3,000 brackets in an unknown field ended."""
+    found = pod(annotations={"nodeportlocal.antrea.io": text})
+    assert (found.mappings, found.annotated) == ((), True)
+    _, engine = world(found)
+    assert [one.value for one in standing(engine, PodAnnotation)] == [""]
 
 
 def test_the_annotation_is_written_when_all_is_decided_and_the_pod_does_not_have_it() -> None:
@@ -213,14 +238,14 @@ def test_an_external_address_of_the_node_is_the_one_that_is_named() -> None:
     facts, engine = world(row_of(service(ipFamilies=["IPv4"])), pod(), held("a:8080/tcp/IPv4", 61000))
     facts.put(msgspec.structs.replace(PEER, external_ips=("203.0.113.5",)))
     (entry,) = standing(engine, PodAnnotation)
-    assert [one.node_ip for one in read(entry.value)] == ["203.0.113.5"]
+    assert [one.node_ip for one in mappings_of(entry.value)] == ["203.0.113.5"]
 
 
 def test_a_host_port_is_named_and_needs_no_other() -> None:
     ports = [{"containerPort": 8080, "protocol": "TCP", "hostPort": 8888}]
     facts, engine = world(row_of(service(ipFamilies=["IPv4"])), pod(ports=ports))
     (entry,) = standing(engine, PodAnnotation)
-    assert read(entry.value) == (PortMapping(8080, "192.0.2.1", 8888, "tcp", "IPv4"),)
+    assert mappings_of(entry.value) == (PortMapping(8080, "192.0.2.1", 8888, "tcp", "IPv4"),)
     assert requests(facts, engine) == []
 
 
@@ -244,6 +269,6 @@ def test_who_lacks_a_port_is_told_once_and_keeps_those_that_it_has() -> None:
         "shop", "a", "u-a", "none is free", True,
     )  # fmt: skip
     (entry,) = standing(engine, PodAnnotation)
-    assert [one.ip_family for one in read(entry.value)] == ["IPv4"]
+    assert [one.ip_family for one in mappings_of(entry.value)] == ["IPv4"]
     facts.put(held("a:8080/tcp/IPv6", 61000))
     assert [one for one in engine.plan().acts if isinstance(one, RecordPortMessage)] == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from antrea.outside.gossip.channel import BOTH, DATA, DATAGRAM, HELLO, WELCOME, Channels, OutgoingMessage
 from antrea.outside.gossip.crypto import derived
-from antrea.outside.gossip.message import Ping, Standing, Update, decode, encode
+from antrea.outside.gossip.message import Ping, Standing, Update, decode_message, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -268,5 +268,5 @@ def messages() -> Iterator[Ping]:
 
 
 def test_gossip_messages_read_back_as_written_and_fit_few_bytes() -> None:
-    assert [decode(encode(message)) for message in messages()] == list(messages())
+    assert [decode_message(encode(message)) for message in messages()] == list(messages())
     assert len(encode(Ping(1, 0, (Update("node-1", 3, Standing.ALIVE),)))) < 24

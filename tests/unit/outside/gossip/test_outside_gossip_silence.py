@@ -6,7 +6,7 @@ import pytest
 from gossip_world import World
 
 from antrea.errors import Invalid
-from antrea.outside.gossip.message import Silence, decode, encode
+from antrea.outside.gossip.message import Silence, decode_message, encode
 from antrea.outside.gossip.silence import AGAIN_SECONDS
 from antrea.outside.gossip.swim import ROOM
 
@@ -85,4 +85,4 @@ def test_who_is_no_member_any_more_is_forgotten() -> None:
 def test_a_report_that_is_too_long_is_not_read() -> None:
     for networks in (("x" * 65,), tuple(str(number) for number in range(65))):
         with pytest.raises(Invalid, match="gossip"):
-            decode(encode(Silence(networks)))
+            decode_message(encode(Silence(networks)))

@@ -1,0 +1,100 @@
+"""Readers of files and messages take what no decoder takes: deep nesting and octets that are no UTF-8 are a damaged input, not a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.agent.external_node import journal
+from antrea.agent.l7_network_policy.files import EngineFiles
+from antrea.agent.network_policy.confirmation import Deadlines
+from antrea.agent.proxy import kept_affinity
+from antrea.agent.service_external_ip import answered_file
+from antrea.engine import Facts
+from antrea.errors import Invalid
+from antrea.features.framework.conversion_annotation import ANNOTATION, carried
+from antrea.features.l7_flow_export.event import parsed
+from antrea.flow_aggregator.aggregation import united
+from antrea.outside.controlplane import state_cache
+from antrea.outside.disk.state_file import sealed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEEP = b"[" * 3000 + b"]" * 3000
+DEEP_FIELD = b'{"x":' + DEEP + b"}"
+UNREADABLE = [
+    DEEP_FIELD, DEEP, b"[" + DEEP_FIELD + b"]", b'{"x":"\xff"}', b'"\xff"', b'"\\ud800"', b"",
+    b"\x91" * 3000, b"\x91\x81\xa1x" + b"\x91" * 3000, b"\xc1",
+]  # fmt: skip
+"""The last three are for MessagePack."""
+each = pytest.mark.parametrize("data", UNREADABLE, ids=lambda data: repr(data[:8]))
+
+
+@each
+def test_the_journal_of_interfaces_is_set_aside(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "journal"
+    file.write_bytes(b"".join(sealed(journal.KIND, [data])))
+    assert journal.InterfaceJournal(file).names() == ()
+    assert file.with_name("journal.damaged").exists()
+
+
+@each
+def test_the_description_of_a_tenant_is_none(tmp_path: Path, data: bytes) -> None:
+    files = EngineFiles(tmp_path)
+    files.active.mkdir()
+    (files.active / "tenant-7.rules").write_text("")
+    (files.active / "tenant-7.json").write_bytes(data)
+    assert files.loaded()[7].rule == ""
+
+
+@each
+def test_deadlines_of_policies_begin_anew(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "deadlines"
+    file.write_bytes(data)
+    assert Deadlines(Facts(), file)._ends == {}
+
+
+@each
+def test_kept_affinity_is_set_aside(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "affinity"
+    file.write_bytes(b"".join(sealed(kept_affinity.KIND, [data])))
+    assert kept_affinity.KeptAffinity(Facts(), None, tmp_path, file).clients == 0  # type: ignore[arg-type]
+
+
+@each
+def test_answered_addresses_are_set_aside(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / answered_file.NAME).write_bytes(b"".join(sealed(answered_file.KIND, [data])))
+    assert answered_file.AnsweredFile(tmp_path).read() == []
+
+
+@each
+def test_the_state_of_the_controller_is_set_aside(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "state"
+    record = len(data).to_bytes(4, "big") + data
+    file.write_bytes(b"".join(sealed(state_cache.FORMAT, [record])))
+    assert state_cache.StateCacheFile(file, ()).read().rows == []
+
+
+@each
+def test_an_event_of_the_engine_is_invalid(data: bytes) -> None:
+    if data == DEEP_FIELD or data.startswith(b'{"x":'):
+        data = b'{"event_type":' + data[5:]
+    with pytest.raises(Invalid):
+        parsed(data)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"x":' + "[" * 3000 + "]" * 3000 + "}", '{"subnetInfo":"\ud800"}', "[" * 3000]
+)
+def test_an_annotation_with_fields_of_another_version_is_invalid(text: str) -> None:
+    with pytest.raises(Invalid, match="metadata"):
+        carried({ANNOTATION: text})
+
+
+@pytest.mark.parametrize(
+    "other", ['{"2":' + "[" * 3000 + "]" * 3000 + "}", '{"2":"\ud800"}', "[" * 3000, "{"]
+)
+def test_requests_that_are_no_json_are_left_out(other: str) -> None:
+    assert united('{"1":{}}', other) == '{"1":{}}'
