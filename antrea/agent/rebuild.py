@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.outside.http.handlers import SharedListener
+from antrea.outside.listener.listening_socket import SharedListener
 from antrea.outside.reload.supervisor import PROOF_SECONDS
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from antrea.errors import AntreaError
 from antrea.features.framework.admission import wanted_gates
 from antrea.features.framework.config_validation import accept_controller
 from antrea.features.framework.gate import statuses
-from antrea.outside.http.handlers import SharedListener
 from antrea.outside.http.loopback_token import TOKEN_FILE
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.environment import own_config_map, own_namespace
 from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.listener.listening_socket import SharedListener
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.configuration import Configuration

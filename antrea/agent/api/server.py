@@ -36,8 +36,9 @@ from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
 from antrea.outside.apiserver.trust import follow_trust
-from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of, warn
+from antrea.outside.http.handlers import HEALTH, health, json_answer, loglevel, metrics_of, warn
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
 from antrea.outside.support_bundle.server import SupportBundles
 from antrea.outside.tls.server_context import load_pair, server_tls

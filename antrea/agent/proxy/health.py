@@ -18,7 +18,8 @@ from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import HealthCheck, Service, ServiceEndpoint
 from antrea.features.proxy.health_check import listening_addresses, local_endpoints
 from antrea.openflow.flow import Flow
-from antrea.outside.http.probe_server import Answer, listening, serve, timestamp
+from antrea.outside.http.probe_server import Answer, serve, timestamp
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class HealthServers:
         ip, _, port = self._config.antrea_proxy.service_health_check_server_bind_address.rpartition(":")
         while True:
             try:
-                at = listening(ip.strip("[]"), int(port))
+                at = listen(int(port), ip.strip("[]"))
             except Unavailable as no:
                 self._tell(f"The health of AntreaProxy cannot be asked for: {no}", None)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -134,7 +135,7 @@ class HealthServers:
             await asyncio.sleep(0)  # they have their turn, and close their sockets
         for ip, check in sorted(wanted - set(self._open), key=str):
             try:
-                at = listening(ip, check.port)
+                at = listen(check.port, ip)
             except Unavailable as no:
                 self._tell(f"Health checks of Service {check.key} cannot be answered: {no}", check)
             else:

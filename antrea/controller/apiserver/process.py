@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from antrea.engine import Facts
-    from antrea.outside.http.handlers import SharedListener
+    from antrea.outside.listener.listening_socket import SharedListener
 
 log = klog.logger(__name__)
 

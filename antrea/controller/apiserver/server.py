@@ -36,10 +36,11 @@ from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
 from antrea.outside.apiserver.trust import follow_trust
-from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel
+from antrea.outside.http.handlers import HEALTH, health, json_answer, loglevel
 from antrea.outside.http.liveness_probe import LivenessProbe
 from antrea.outside.http.loopback_token import write_token
 from antrea.outside.kube.client import Kube
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
 from antrea.outside.support_bundle.server import FOLDER, SupportBundles
 from antrea.outside.tls.server_context import self_signed, server_tls

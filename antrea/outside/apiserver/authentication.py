@@ -22,9 +22,10 @@ from aiohttp import web
 from antrea.decoding import decode_base64, decode_json
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.apiserver.expiring import Expiring
-from antrea.outside.apiserver.failure_limit import FailureLimit, network
+from antrea.outside.apiserver.failure_limit import FailureLimit
 from antrea.outside.apiserver.issued_token import IssuedTokens
 from antrea.outside.apiserver.status import ApiError
+from antrea.outside.listener.source import network
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:

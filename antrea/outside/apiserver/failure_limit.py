@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from antrea.outside.listener.source import network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,16 +47,3 @@ class FailureLimit:
         self._spent.move_to_end(key)
         if len(self._spent) > MOST_ADDRESSES:
             self._spent.popitem(last=False)
-
-
-def network(address: str) -> str:
-    """What one host has whole: its IPv4 address, or a /64; what is no address stays as it is."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)

@@ -19,8 +19,8 @@ from antrea.outside.apiserver import discovery, negotiation
 from antrea.outside.apiserver.attributes import attributes
 from antrea.outside.apiserver.authentication import ANONYMOUS, FRONT_ADDRESS, PROVED, USER
 from antrea.outside.apiserver.impersonation import impersonated
-from antrea.outside.apiserver.listener import Limits, Listener
 from antrea.outside.apiserver.status import ApiError
+from antrea.outside.listener.listener import Limits, Listener
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:

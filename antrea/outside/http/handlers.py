@@ -1,4 +1,4 @@
-"""Parts of a program's own HTTPS API: socket, health checks, metrics, log level.
+"""Parts of a program's own HTTPS API: health checks, metrics, log level.
 
 The server itself, who may ask it and what, is antrea.outside.apiserver.server.
 """
@@ -6,14 +6,13 @@ The server itself, who may ask it and what, is antrea.outside.apiserver.server.
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from antrea.errors import Invalid, Unavailable
+from antrea.errors import Invalid
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import measured
 
@@ -21,40 +20,6 @@ HEALTH = ("healthz", "livez", "readyz")
 Check = Callable[[], str]
 """Returns why it fails; an empty text is success."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def listen(port: int, address: str = "") -> socket.socket:
-    """A socket on one address of IPv4, or on all of both families, or of IPv4 where there is no IPv6. Raises Unavailable."""
-    try:
-        if address:
-            return socket.create_server((address, port))
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        return socket.create_server(("0.0.0.0", port))  # noqa: S104 (kubelet's probes and antctl come from outside)
-    except OSError as why:
-        raise Unavailable(f"port {port}: {why.strerror}") from why
-
-
-class SharedListener:
-    """Listens on one port for servers that come one after the other: who connects in between waits for the next one."""
-
-    def __init__(self) -> None:
-        self._listening: tuple[int, socket.socket] | None = None
-        """With the port that was asked for."""
-
-    def listen(self, port: int, address: str = "") -> socket.socket:
-        """A listening socket for one of them, to close at will. Raises Unavailable."""
-        if self._listening is None or self._listening[0] != port:
-            fresh = listen(port, address)
-            self.close()
-            self._listening = port, fresh
-        return self._listening[1].dup()
-
-    def close(self) -> None:
-        """Close the sockets."""
-        if self._listening is not None:
-            self._listening[1].close()
-            self._listening = None
 
 
 def _never() -> bool:

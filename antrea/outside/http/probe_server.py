@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
-from antrea.errors import Unavailable
-from antrea.outside.apiserver.listener import Limits, Listener
-from antrea.outside.http.handlers import listen
+from antrea.outside.listener.listener import Limits, Listener
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping
 
 LIMITS = Limits(connections=100, new=100, first_request_seconds=5.0, idle_seconds=5.0)
@@ -30,17 +28,6 @@ class Answer(NamedTuple):
     status: int
     body: str
     headers: Mapping[str, str] = {}
-
-
-def listening(ip: str, port: int) -> socket.socket:
-    """A socket at one address, or at all of both families if it is empty. Raises Unavailable."""
-    try:
-        if not ip:
-            return listen(port)
-        family = socket.AF_INET6 if ":" in ip else socket.AF_INET
-        return socket.create_server((ip, port), family=family)
-    except OSError as why:
-        raise Unavailable(f"port {port} of {ip}: {why.strerror}") from why
 
 
 async def serve(at: socket.socket, answer: Callable[[str], Answer]) -> None:

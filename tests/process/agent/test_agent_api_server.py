@@ -31,7 +31,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.service import ServiceEndpoint, ServicePort
 from antrea.features.framework.config_validation import accept_agent
 from antrea.lab.certificates import authority, issue
-from antrea.outside.http.handlers import listen
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:

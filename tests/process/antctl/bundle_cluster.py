@@ -24,7 +24,7 @@ from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
-from antrea.outside.http.handlers import listen
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.support_bundle.plan import Order
 from antrea.outside.support_bundle.server import SupportBundles
 from antrea.outside.tls.server_context import self_signed, server_tls

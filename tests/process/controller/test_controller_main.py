@@ -26,7 +26,7 @@ from antrea.controller.main import Places, main, run, start_frame
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.features.framework.config_validation import accept_controller
-from antrea.outside.http.handlers import SharedListener, listen
+from antrea.outside.listener.listening_socket import SharedListener, listen
 from antrea.outside.reload.configuration import Configuration
 from antrea.outside.tls.server_context import Certificate, self_signed
 

@@ -17,8 +17,9 @@ from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
-from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
+from antrea.outside.http.handlers import HEALTH, health, json_answer, loglevel, metrics_of
 from antrea.outside.http.loopback_token import write_token
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
 from antrea.outside.tls.server_context import self_signed, server_tls  # fmt: skip

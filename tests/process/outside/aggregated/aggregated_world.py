@@ -26,9 +26,9 @@ from antrea.features.registry.openapi_names import definition_name
 from antrea.outside.apiserver import openapi
 from antrea.outside.apiserver.authentication import Authentication, Trust
 from antrea.outside.apiserver.authorization import Authorization
-from antrea.outside.apiserver.listener import Limits
 from antrea.outside.apiserver.objects import Objects, Question
 from antrea.outside.apiserver.server import Server
+from antrea.outside.listener.listener import Limits
 from antrea.outside.tls.server_context import Certificate, load_pair, server_tls
 
 if TYPE_CHECKING:

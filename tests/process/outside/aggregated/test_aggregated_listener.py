@@ -9,7 +9,7 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
-from antrea.outside.apiserver.listener import Limits, Listener
+from antrea.outside.listener.listener import Limits, Listener
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from certificates import made
 from antrea.apis.controlplane import NetworkPolicy
 from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Refused, Unavailable
-from antrea.outside.apiserver.listener import Limits
+from antrea.outside.listener.listener import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from antrea.errors import Refused
 from antrea.outside.apiserver.authentication import FRONT_ADDRESS
 from antrea.outside.apiserver.failure_limit import BURST, PER_SECOND, FailureLimit
 from antrea.outside.apiserver.issued_token import IssuedTokens
-from antrea.outside.apiserver.listener import Limits
+from antrea.outside.listener.listener import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

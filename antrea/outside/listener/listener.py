@@ -1,8 +1,9 @@
-"""Accepts TLS connections of a bounded number, and drops those that do not get to their first request in time.
+"""Accepts connections of a bounded number, with or without TLS, and drops those that do not get to their first request in time.
 
-Who has not asked anything yet, or has not proved who he is, costs others nothing: of too many such connections the one goes that
-has been idle for longest. One that is ready to be asked over may wait as long as any idle one: clients keep spare connections. A connection's TLS buffers are small, because
-thousands of watches are open and idle (asyncio's own take 256 KiB each).
+Clients that have sent no request yet, or have not proved their identity, take nothing from others: of too many such connections one of
+the source with the most is dropped, the one that has been idle for longest. A connection without a first byte, and with TLS without a
+complete first record, costs a socket alone. A connection's TLS buffers are small, because thousands of watches are open and idle (asyncio's
+own take 256 KiB each). Connections that are ready for requests may wait as long as idle ones: clients keep spare connections.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ import asyncio
 import contextlib
 import resource
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from antrea.errors import words
+from antrea.outside.listener.connection_pool import ConnectionPool, first_idle
+from antrea.outside.listener.first_bytes import wait_for_byte, wait_for_client_hello
 from antrea.outside.log import klog
 from antrea.outside.tls import buffer as tls_buffer
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+
+    from antrea.outside.listener.connection_pool import Peer
 
 log = klog.logger(__name__)
 
@@ -29,11 +35,11 @@ WRITE_BUFFER = 32 << 10
 BACKLOG = 1024
 LOOK_SECONDS = 0.01
 OUT_OF_FILES_SECONDS = 0.1
-Peer = tuple[Any, ...]
+TOO_MANY, TOO_SLOW = "too many connections at a time", "no request in time"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much strangers can take."""
+    """How much clients without a proof of identity can take."""
 
     connections: int = 20_000
     new: int = 1000
@@ -67,7 +73,7 @@ class _Connection:
 
 
 class Listener:
-    """Serves `protocol` on a listening socket with this TLS, or in the clear; `asked` is called for each connection that has a request."""
+    """Serves `protocol` on a listening socket with this TLS, or in the clear; the protocol calls `asked` for each request, then `proved` or `answered`."""
 
     def __init__(
         self,
@@ -75,14 +81,17 @@ class Listener:
         tls: ssl.SSLContext | None,
         protocol: Callable[[], asyncio.Protocol],
         limits: Limits,
+        rejected: Callable[[str, str], None] = lambda address, why: None,
     ) -> None:
+        """`rejected` is given the address of a client and why its connection ended before a request."""
         self._limits = limits
         self._listening = listening
-        self._tls = tls
+        self.tls = tls
+        """For connections that begin from now on."""
         self._protocol = protocol
-        self._new: dict[Peer, _Connection] = {}
-        self._strangers: dict[Peer, _Connection] = {}
-        """Those that are idle for longest come first."""
+        self._rejected = rejected
+        self._new = ConnectionPool(limits.new)
+        self._strangers = ConnectionPool(limits.strangers)
         self._busy: set[Peer] = set()
         """Those whose request is being answered."""
         self._holders: dict[Peer, str] = {}
@@ -100,16 +109,16 @@ class Listener:
 
     def asked(self, peer: Peer) -> None:
         """A whole request has come over this connection; `proved` or `answered` is called with its outcome."""
-        if connection := self._new.pop(peer, None):
-            self._strangers[peer] = connection
-            if len(self._strangers) > self._limits.strangers:
-                self._drop_stranger(besides=peer)
+        if self._new.discard(peer):
+            self._strangers.add(peer)
+            if self._strangers.exceeds:
+                self._drop(self._strangers.next_to_drop(self._busy, besides=peer), TOO_MANY)
         if peer in self._all:
             self._busy.add(peer)
 
     def proved(self, peer: Peer, holder: str = "") -> None:
         """Who asks over this connection has proved who he is; as `holder`, unless empty, he may have a bounded number of them."""
-        self._strangers.pop(peer, None)
+        self._strangers.discard(peer)
         if peer not in self._all or holder == self._holders.get(peer, ""):
             return
         self._release(peer)
@@ -118,13 +127,13 @@ class Listener:
             held = self._held.setdefault(holder, {})
             held[peer] = None
             if len(held) > self._limits.of_one:
-                self._drop_one_of([one for one in held if one != peer])
+                self._drop(first_idle([one for one in held if one != peer], self._busy), TOO_MANY)
 
     def answered(self, peer: Peer) -> None:
         """The connection is idle now."""
         self._busy.discard(peer)
-        if connection := self._strangers.pop(peer, None):
-            self._strangers[peer] = connection
+        if self._strangers.discard(peer):
+            self._strangers.add(peer)
         elif (holder := self._holders.get(peer)) is not None:
             held = self._held[holder]
             del held[peer]
@@ -147,8 +156,8 @@ class Listener:
             loop.remove_reader(self._listening)
             self._listening.close()
             await self._settled()
-            for connection in list(self._new.values()):
-                connection.abort()
+            for peer in self._new:
+                self._all[peer].abort()
 
     def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -183,39 +192,29 @@ class Listener:
             connection.abort()
 
     def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
-        if len(self._new) >= self._limits.new:
-            self._drop_oldest()
-        if len(self._all) >= self._limits.connections:
+        if self._new.is_full or len(self._all) >= self._limits.connections:
             self._drop_oldest()
         if len(self._all) >= self._limits.connections:
             self.dropped += 1
+            self._rejected(_address(peer), TOO_MANY)
             plain.close()
             return
         connection = _Connection(plain, now + self._limits.first_request_seconds)
-        self._new[peer] = self._all[peer] = connection
+        self._all[peer] = connection
+        self._new.add(peer)
         connection.task = asyncio.ensure_future(self._serve(connection, plain, peer))
         # also if it is cancelled before it began
         connection.task.add_done_callback(lambda _: self._ended(connection, peer))
 
     def _drop_oldest(self) -> None:
-        peer = next(iter(self._new), None)
-        if peer is not None:
-            self._drop(peer)
-        else:
-            self._drop_stranger()
+        self._drop(self._new.next_to_drop() or self._strangers.next_to_drop(self._busy), TOO_MANY)
 
-    def _drop_stranger(self, besides: Peer | None = None) -> None:
-        self._drop_one_of([peer for peer in self._strangers if peer != besides])
-
-    def _drop_one_of(self, others: list[Peer]) -> None:
-        """One that is idle, or else the one that has been asking for longest."""
-        peer = next((one for one in others if one not in self._busy), others[0] if others else None)
-        if peer is not None:
-            self._drop(peer)
-
-    def _drop(self, peer: Peer) -> None:
+    def _drop(self, peer: Peer | None, why: str) -> None:
         """Its place is free at once, whenever the connection itself is gone."""
+        if peer is None:
+            return
         self.dropped += 1
+        self._rejected(_address(peer), why)
         connection = self._all[peer]
         self._forget(peer, connection)
         connection.abort()
@@ -229,12 +228,14 @@ class Listener:
 
         try:
             _tuned(plain)
-            await _readable(loop, plain)
-            seconds = self._limits.first_request_seconds if self._tls else None
-            await loop.connect_accepted_socket(inside, plain, ssl=self._tls, ssl_handshake_timeout=seconds)
+            tls = self.tls
+            await (wait_for_client_hello if tls else wait_for_byte)(loop, plain)
+            seconds = self._limits.first_request_seconds if tls else None
+            await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
         except OSError as why:
             # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
-            log.v(4).info("A connection ended before its first request", err=str(why) or type(why).__name__)
+            self._rejected(_address(peer), words(why))
+            log.v(4).info("A connection ended before its first request", err=words(why))
 
     def _ended(self, connection: _Connection, peer: Peer) -> None:
         if connection.plain is not None:
@@ -244,8 +245,9 @@ class Listener:
 
     def _forget(self, peer: Peer, connection: _Connection) -> None:
         if self._all.get(peer) is connection:
-            for known in (self._new, self._strangers, self._all):
-                known.pop(peer, None)
+            del self._all[peer]
+            for pool in (self._new, self._strangers):
+                pool.discard(peer)
             self._busy.discard(peer)
             self._release(peer)
 
@@ -262,9 +264,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(1.0, self._limits.first_request_seconds))
-            for peer, connection in list(self._new.items()):
-                if connection.deadline <= loop.time():
-                    self._drop(peer)
+            for peer in self._new:
+                if self._all[peer].deadline <= loop.time():
+                    self._drop(peer, TOO_SLOW)
 
 
 class _Inside(asyncio.Protocol):
@@ -302,20 +304,9 @@ class _Inside(asyncio.Protocol):
         self._lost()
 
 
-async def _readable(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
-    """Return when the client has sent its first byte: until then it costs a socket, and not 100 KiB of TLS."""
-    spoken = loop.create_future()
-
-    def heard() -> None:
-        loop.remove_reader(plain)
-        spoken.set_result(None)
-
-    loop.add_reader(plain, heard)
-    try:
-        await spoken
-    finally:
-        if plain.fileno() >= 0:
-            loop.remove_reader(plain)
+def _address(peer: Peer) -> str:
+    """The client's address, without the interface of a link-local one."""
+    return str(peer[0]).partition("%")[0] if peer else ""
 
 
 def _tuned(plain: socket.socket) -> None:
