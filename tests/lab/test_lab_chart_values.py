@@ -132,6 +132,7 @@ def test_each_value_of_upstreams_chart_works_or_is_refused_or_is_without_effect(
         assert path in done.stderr, done.stderr
     else:
         assert (done.stdout == default_objects()) == path.startswith(WITHOUT_EFFECT), path
+        assert refused(done.stdout) == []
 
 
 @cache
