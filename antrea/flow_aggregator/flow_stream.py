@@ -20,7 +20,8 @@ from antrea.flow_protobuf.record import write_joined
 from antrea.flow_protobuf.schema import GET_FLOWS, GetFlowsRequest, GetFlowsResponse
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.grpc.framing import PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE
-from antrea.outside.grpc.server import CallRefused, ServerConnection
+from antrea.outside.grpc.server import REST_SECONDS, CallRefused, ServerConnection
+from antrea.outside.listener.listener import Limits
 from antrea.outside.session.server import SessionServer
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
     from antrea.flow_aggregator.flow_buffer import FlowBuffer
-    from antrea.outside.apiserver.authentication import Authentication
+    from antrea.outside.apiserver.authentication import Authentication, User
     from antrea.outside.apiserver.authorization import Authorization
     from antrea.outside.grpc.server import Call
+    from antrea.outside.session.server import Session
 
 BATCH: Final = 500
 """Records that are looked at before others have their turn, and of one message."""
@@ -39,6 +41,17 @@ PAUSE: Final = 0.1
 """Seconds for which records are gathered into one message."""
 RIGHTS_SECONDS: Final = 60.0
 """After which it is asked anew what the user of a stream may see."""
+WINDOW: Final = 64 << 10
+"""Bytes of a request."""
+REQUEST_SECONDS: Final = 10.0
+"""For the request of a call whose headers have come."""
+UNPROVED_REST_SECONDS: Final = 10.0
+"""For the next call of a connection that has had no call with a good token."""
+ANYBODY: Final = "anybody"
+"""The user of streams that need no token."""
+LIMITS: Final = Limits(
+    connections=1024, new=256, strangers=256, of_one=64, idle_seconds=30.0, last_seconds=0.0
+)
 STATUSES: Final = {401: UNAUTHENTICATED, 403: PERMISSION_DENIED}
 
 
@@ -49,7 +62,7 @@ class FlowStreams(SessionServer):
         self, buffer: FlowBuffer[FlowRecord], judges: tuple[Authentication, Authorization] | None
     ) -> None:
         """`judges` None: everybody sees all records."""
-        super().__init__()
+        super().__init__(LIMITS)
         self._buffer, self._judges = buffer, judges
         self._certified = asyncio.Event()
 
@@ -64,14 +77,27 @@ class FlowStreams(SessionServer):
         await self._certified.wait()
         await self.serve_streams("", port, ready)
 
-    async def serve_session(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str
-    ) -> None:
+    async def serve_session(self, session: Session) -> None:
         """The calls of one client."""
-        await ServerConnection(reader, writer, peer, {GET_FLOWS: self._get_flows}).run()
+
+        async def get_flows(call: Call) -> None:
+            # before anything of the message is waited for
+            session.mark_request()
+            session.prove((await self._user(call)).name if self._judges else ANYBODY)
+            connection.rest_seconds = REST_SECONDS
+            await self._get_flows(call)
+
+        methods = {GET_FLOWS: get_flows}
+        connection = ServerConnection(session, methods, window=WINDOW, rest_seconds=UNPROVED_REST_SECONDS)
+        await connection.run()
 
     async def _get_flows(self, call: Call) -> None:
-        asked, filters = _request(await call.receive() or b"")
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                message = await call.receive()
+        except TimeoutError:
+            raise Invalid("GetFlowsRequest", f"it did not come within {REQUEST_SECONDS:.0f} s") from None
+        asked, filters = _request(message or b"")
         number, left, lost, judged = 0, asked.max_count, 0, -math.inf
         while True:
             if time.monotonic() - judged >= RIGHTS_SECONDS:
@@ -98,12 +124,18 @@ class FlowStreams(SessionServer):
         if self._judges is None:
             return None
         names = sorted({name for one in filters for name in one.namespaces})
-        authentication, authorization = self._judges
         try:
-            user = await authentication.bearer_user(call.headers.get("authorization", ""), call.peer)
-            return await streamed_namespaces(user, "/flows", authorization, names)
+            return await streamed_namespaces(await self._user(call), "/flows", self._judges[1], names)
         except ApiError as no:
             raise CallRefused(STATUSES.get(no.status.code, UNAVAILABLE), no.status.message) from no
+
+    async def _user(self, call: Call) -> User:
+        """Raises CallRefused: the call has no token of a user."""
+        assert self._judges is not None  # noqa: S101 (asked for judged streams alone)
+        try:
+            return await self._judges[0].bearer_user(call.headers.get("authorization", ""), call.peer)
+        except ApiError as error:
+            raise CallRefused(STATUSES.get(error.status.code, UNAVAILABLE), error.status.message) from error
 
 
 def _request(message: bytes) -> tuple[Any, list[FlowFilter]]:

@@ -12,11 +12,11 @@ from antrea.outside.grpc.server import ServerConnection
 from antrea.outside.session.server import SessionServer
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from antrea.apis.flow import FlowRecord
     from antrea.outside.grpc.server import Call
+    from antrea.outside.session.server import Session
 
 
 class GrpcCollector(SessionServer):
@@ -27,11 +27,9 @@ class GrpcCollector(SessionServer):
         self._take = take
         self.received = 0
 
-    async def serve_session(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str
-    ) -> None:
+    async def serve_session(self, session: Session) -> None:
         """The calls of one agent."""
-        await ServerConnection(reader, writer, peer, {EXPORT: self._export}).run()
+        await ServerConnection(session, {EXPORT: self._export}).run()
 
     async def _export(self, call: Call) -> None:
         while (message := await call.receive()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ from antrea.outside.grpc.framing import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
+    from antrea.outside.session.server import Session
 
 CHUNK: Final = 65536
 MOST_CALLS: Final = 8
@@ -55,7 +58,7 @@ class Call:
     def __init__(self, connection: ServerConnection, stream: int, headers: Mapping[str, str]) -> None:
         self._connection, self.stream, self.headers = connection, stream, headers
         self.peer = connection.peer
-        self._splitter = MessageSplitter()
+        self._splitter = MessageSplitter(connection.window)
         self._messages: deque[tuple[bytes, int]] = deque()
         self._news = asyncio.Event()
         self.is_complete = False
@@ -99,16 +102,23 @@ class ServerConnection:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        peer: str,
+        session: Session,
         methods: Mapping[str, Callable[[Call], Awaitable[None]]],
+        *,
+        window: int = WINDOW,
+        rest_seconds: float = REST_SECONDS,
     ) -> None:
-        """`methods` answer calls of a path: they send what there is to send, and raise CallRefused or Invalid."""
-        self._reader, self._writer, self.peer, self._methods = reader, writer, peer, methods
+        """`methods` answer calls of a path: they send what there is to send, and raise CallRefused or Invalid.
+
+        `window` bounds the bytes of a call that may be on their way, and of a message; `rest_seconds` is for a connection without a call.
+        """
+        self._reader, self._writer, self.peer = session.reader, session.writer, session.address
+        self._methods, self.window, self.rest_seconds = methods, window, rest_seconds
         self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
         self._resets = 0
+        self._called = 0.0
+        """When the last call ended."""
         self._room = asyncio.Event()
 
     async def run(self) -> None:
@@ -132,19 +142,23 @@ class ServerConnection:
             client=False,
             initial_values={
                 SettingCodes.MAX_CONCURRENT_STREAMS: MOST_CALLS,
-                SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
+                SettingCodes.INITIAL_WINDOW_SIZE: self.window,
                 SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
             },
         )
         http.initiate_connection()
-        http.increment_flow_control_window(WINDOW)
+        http.increment_flow_control_window(self.window)
         await self.flush()
 
     async def _read(self) -> bytes:
-        if self._calls:
-            return await self._reader.read(CHUNK)
-        async with asyncio.timeout(REST_SECONDS):
-            return await self._reader.read(CHUNK)
+        """Raises TimeoutError: there is no call, and there was none for `rest_seconds`."""
+        while True:
+            try:
+                async with asyncio.timeout(self.rest_seconds):
+                    return await self._reader.read(CHUNK)
+            except TimeoutError:
+                if not self._calls and time.monotonic() - self._called >= self.rest_seconds:
+                    raise
 
     def _events(self, octets: bytes) -> list[Event]:
         try:
@@ -199,7 +213,11 @@ class ServerConnection:
         call = Call(self, stream, headers)
         task = asyncio.create_task(self._answer(call), name="gRPC call")
         self._calls[stream] = (call, task)
-        task.add_done_callback(lambda _: self._calls.pop(stream, None))
+        task.add_done_callback(lambda _: self._end_call(stream))
+
+    def _end_call(self, stream: int) -> None:
+        del self._calls[stream]
+        self._called = time.monotonic()
 
     def _reset(self, stream: int) -> None:
         self._resets += 1

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from antrea.errors import Invalid, Unavailable
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import HEADER
+from antrea.outside.listener.listening_socket import bound_socket
 from antrea.outside.log import klog
-from antrea.outside.session.server import MOST_SESSIONS, SessionServer, bound_socket
+from antrea.outside.session.server import Session, SessionServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ REST_SECONDS: Final = 1800.0
 """After which a silent session over TCP ends: agents send what they have every few seconds."""
 REST_OF_MESSAGE: Final = 30.0
 """Seconds for the rest of a message."""
+MAX_SENDERS: Final = 4096
+"""Senders of datagrams whose templates are kept."""
 
 
 class Collector(SessionServer):
@@ -43,11 +46,9 @@ class Collector(SessionServer):
         else:
             await self.serve_streams(host, port, ready)
 
-    async def serve_session(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str
-    ) -> None:
+    async def serve_session(self, session: Session) -> None:
         """Messages, one after the other; nothing is answered."""
-        decoder = Decoder()
+        decoder, reader = Decoder(), session.reader
         while True:
             async with asyncio.timeout(REST_SECONDS):
                 head = await reader.readexactly(HEADER.size)
@@ -56,7 +57,8 @@ class Collector(SessionServer):
                 raise Invalid("IPFIX message", f"a length of {length} bytes is shorter than its header")
             async with asyncio.timeout(REST_OF_MESSAGE):
                 body = await reader.readexactly(length - HEADER.size)
-            self._read(decoder, head + body, peer)
+            self._read(decoder, head + body, session.address)
+            session.mark_request()
 
     async def _serve_datagrams(self, host: str, port: int, ready: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -64,6 +66,7 @@ class Collector(SessionServer):
             bound = bound_socket(host, port, socket.SOCK_DGRAM)
         except OSError as why:
             raise Unavailable(f"port {port} for records of connections: {why}") from why
+        bound.setblocking(False)
         transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), sock=bound)
         try:
             ready(transport.get_extra_info("sockname")[1])
@@ -89,7 +92,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         decoder = self._decoders.pop(addr, None) or Decoder()
         # the sender that was heard of last comes last: of too many, who is silent for longest goes
         self._decoders[addr] = decoder
-        if len(self._decoders) > MOST_SESSIONS:
+        if len(self._decoders) > MAX_SENDERS:
             del self._decoders[next(iter(self._decoders))]
         try:
             self._collector._read(decoder, data, str(addr[0]).partition("%")[0])
