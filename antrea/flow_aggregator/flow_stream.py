@@ -62,7 +62,7 @@ class FlowStreams(SessionServer):
         self, buffer: FlowBuffer[FlowRecord], judges: tuple[Authentication, Authorization] | None
     ) -> None:
         """`judges` None: everybody sees all records."""
-        super().__init__(LIMITS)
+        super().__init__("flow streams", LIMITS)
         self._buffer, self._judges = buffer, judges
         self._certified = asyncio.Event()
 

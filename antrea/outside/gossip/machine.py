@@ -53,23 +53,24 @@ class Machine:
         self.swim.peers(now, names)
         self.silence.keep_only(self.swim.rows)
 
-    def packet(self, now: float, data: bytes, origin: Origin | None = None) -> None:
-        """A datagram, or a frame of the TCP connection `origin`."""
+    def packet(self, now: float, data: bytes, origin: Origin | None = None) -> bool:
+        """Take a datagram, or a frame of the TCP connection `origin`; return whether it proves that its sender has a key, and now."""
         heard = self.channels.open(data)
         self._put(heard.sender, heard.send, origin)
         if heard.text is None:
-            return
+            return False
         try:
             message = decode_message(heard.text)
         except Invalid:
             self.channels.dropped["unreadable"] += 1
-            return
+            return True
         if isinstance(message, Silence):
             if heard.sender in self.swim.rows:
                 self.silence.hear(heard.sender, message.networks)
-            return
+            return True
         self.swim.received(now, heard.sender, message, origin)
         self._seal(now)
+        return True
 
     def tick(self, now: float) -> None:
         """Every 20 to 50 ms."""

@@ -7,15 +7,23 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+from antrea.outside.listener.listener import Limits
+from antrea.outside.session.server import SessionServer
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from antrea.outside.session.server import Session
 
 LENGTH = 4
 LONGEST = 1 << 20
 """Bytes of a packet: a table of 20,000 members with names of usual length."""
 IDLE_SECONDS = 10.0
 CONNECT_SECONDS = 2.0
-INCOMING_MOST = 64
+INCOMING = Limits(
+    connections=256, new=32, first_request_seconds=IDLE_SECONDS, idle_seconds=IDLE_SECONDS, last_seconds=0.0
+)
+"""Connections that peers opened; one is a peer's once a packet of it was opened by a key of both."""
 OUTGOING_MOST = 64
 PENDING_MOST = 8
 """Packets that wait for one connection."""
@@ -49,36 +57,33 @@ class Stream:
         self._writer.transport.abort()
 
 
-class Streams:
+class Streams(SessionServer):
     """Connections with peers: those that they open, and one to each that we have something for."""
 
     def __init__(
         self,
-        receive: Callable[[bytes, Stream], None],
+        receive: Callable[[bytes, Stream], bool],
         connect: Callable[[str], tuple[str, int]],
         reached: Callable[[str, bool], None],
     ) -> None:
-        """`connect` names a peer's address and port; raises KeyError. `reached`: its kernel took a connection, or refused it (True)."""
+        """`receive` returns whether a packet proves its sender; `connect` names a peer's address and port, and raises KeyError.
+
+        `reached`: its kernel took a connection, or refused it (True).
+        """
+        super().__init__("gossip", INCOMING)
         self._receive = receive
         self._connect = connect
         self._reached = reached
-        self._incoming: deque[Stream] = deque()
         self._outgoing: dict[str, Stream | deque[bytes]] = {}
         """To each peer, or what waits until it is there."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._openings: set[asyncio.Task[None]] = set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One that a peer opened, until it ends; the oldest goes when there are too many."""
-        stream = Stream(reader, writer)
-        self._incoming.append(stream)
-        if len(self._incoming) > INCOMING_MOST:
-            self._incoming[0].close()
-        try:
-            async for data in stream.packets():
-                self._receive(data, stream)
-        finally:
-            self._incoming.remove(stream)
-            stream.close()
+    async def serve_session(self, session: Session) -> None:
+        """One that a peer opened, until it ends."""
+        stream = Stream(session.reader, session.writer)
+        async for data in stream.packets():
+            if self._receive(data, stream):
+                session.prove()
 
     def send(self, peer: str, data: bytes) -> None:
         """By the connection to `peer`, which is opened if there is none."""
@@ -90,8 +95,8 @@ class Streams:
         elif len(self._outgoing) < OUTGOING_MOST:
             self._outgoing[peer] = deque([data], maxlen=PENDING_MOST)
             task = asyncio.create_task(self._open(peer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._openings.add(task)
+            task.add_done_callback(self._openings.discard)
 
     async def _open(self, peer: str) -> None:
         stream = None
@@ -115,9 +120,8 @@ class Streams:
                 stream.close()
 
     async def close(self) -> None:
-        """All of them."""
-        for stream in self._incoming:
-            stream.close()
-        for task in self._tasks:
+        """Close all of them."""
+        for task in self._openings:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._openings, return_exceptions=True)
+        await self.end_sessions()

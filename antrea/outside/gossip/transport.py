@@ -14,6 +14,7 @@ from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.outside.gossip.machine import Machine
 from antrea.outside.gossip.stream import Streams
+from antrea.outside.listener.listening_socket import BACKLOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,8 +83,10 @@ class Gossip:
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as last:
             last.callback(self._socket.close)
-            server = await self._listen()
-            last.callback(server.close)
+            listening = self._listen()
+            tasks = await last.enter_async_context(asyncio.TaskGroup())
+            streams = tasks.create_task(self._streams.serve_at(listening), name="gossip over TCP")
+            last.callback(streams.cancel)
             last.push_async_callback(self._streams.close)
             loop.add_reader(self._socket, self._readable)
             last.callback(loop.remove_reader, self._socket)
@@ -92,17 +95,17 @@ class Gossip:
                 self._changed(self, self._flush())
                 await asyncio.sleep(TICK_SECONDS)
 
-    async def _listen(self) -> asyncio.Server:
+    def _listen(self) -> socket.socket:
         try:
             for one in (self._socket, listening := socket.socket(self._family, socket.SOCK_STREAM)):
                 _free_bind(one, self._family)
                 one.bind((self.address, self.port))
-            listening.setblocking(False)
+            listening.listen(BACKLOG)
         except OSError as why:
             self._socket.close()
             listening.close()
             raise Unavailable(f"gossip at {self.address} port {self.port}: {why.strerror}") from why
-        return await asyncio.start_server(self._streams.serve, sock=listening)
+        return listening
 
     def _readable(self) -> None:
         for _ in range(AT_ONCE):
@@ -115,10 +118,11 @@ class Gossip:
                 continue
             self._packet(data, None)
 
-    def _packet(self, data: bytes, origin: Origin | None) -> None:
+    def _packet(self, data: bytes, origin: Origin | None) -> bool:
         self.received += 1
-        self.machine.packet(now(), data, origin)
+        is_proof = self.machine.packet(now(), data, origin)
         self._changed(self, self._flush())
+        return is_proof
 
     def _flush(self) -> list[Change]:
         packets, changes = self.machine.take()

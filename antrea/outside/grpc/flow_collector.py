@@ -23,7 +23,7 @@ class GrpcCollector(SessionServer):
     """Gives each record to `take`."""
 
     def __init__(self, take: Callable[[FlowRecord], None]) -> None:
-        super().__init__()
+        super().__init__("gRPC records")
         self._take = take
         self.received = 0
 

@@ -35,7 +35,7 @@ class Collector(SessionServer):
     """Gives each record to `take`."""
 
     def __init__(self, take: Callable[[FlowRecord], None]) -> None:
-        super().__init__()
+        super().__init__("IPFIX records")
         self._take = take
         self.received = 0
 

@@ -17,23 +17,23 @@ MAX_RECORD: Final = 1 << 14
 
 async def wait_for_byte(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
     """Return when the client has sent a byte, or has ended the connection."""
-    spoken = loop.create_future()
+    sent = loop.create_future()
 
     def readable() -> None:
         loop.remove_reader(plain)
-        if not spoken.done():
-            spoken.set_result(None)
+        if not sent.done():
+            sent.set_result(None)
 
     loop.add_reader(plain, readable)
     try:
-        await spoken
+        await sent
     finally:
         if plain.fileno() >= 0:
             loop.remove_reader(plain)
 
 
 async def wait_for_client_hello(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
-    """Return when the first record of TLS is complete. Raises OSError: the client ended before, or speaks no TLS."""
+    """Return when the first record of TLS is complete. Raises OSError: the client ended before, or does not use TLS."""
     size = RECORD_HEADER
     while True:
         # the kernel wakes us once so many bytes are there: a client that sends byte by byte costs no turns
@@ -43,7 +43,7 @@ async def wait_for_client_hello(loop: asyncio.AbstractEventLoop, plain: socket.s
         if len(head) < size:
             raise ConnectionError("the client ended the connection before its TLS handshake")
         if head[0] != HANDSHAKE or head[1] != VERSION:
-            raise ConnectionError("the client does not speak TLS")
+            raise ConnectionError("the client does not use TLS")
         length = RECORD_HEADER + int.from_bytes(head[3:RECORD_HEADER])
         if length <= size:
             break

@@ -32,7 +32,6 @@ log = klog.logger(__name__)
 
 TLS_BUFFER = 8 << 10
 WRITE_BUFFER = 32 << 10
-BACKLOG = 1024
 LOOK_SECONDS = 0.01
 OUT_OF_FILES_SECONDS = 0.1
 TOO_MANY, TOO_SLOW = "too many connections at a time", "no request in time"
@@ -145,7 +144,6 @@ class Listener:
         _many_files()
         loop = asyncio.get_running_loop()
         self._listening.setblocking(False)
-        self._listening.listen(BACKLOG)
         sweeping = asyncio.ensure_future(self._sweep())
         # sock_accept would lose a connection if it is cancelled as it takes it
         loop.add_reader(self._listening, self._accept)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from antrea.errors import Invalid
@@ -13,12 +15,17 @@ from antrea.outside.listener.source import network
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 log = klog.logger(__name__)
 
 LIMITS: Final = Limits(connections=4096, new=1000, strangers=4096, idle_seconds=10.0, last_seconds=0.0)
-"""Sessions begin to send at once. Without certificates nobody can prove an identity, and every session is one of a stranger."""
+"""Sessions begin to send at once. Without certificates no session can prove an identity."""
+LOG_SECONDS: Final = 60.0
+"""Between two lines of the log about one source."""
+MAX_LOGGED: Final = 1024
+"""Sources whose last line is remembered."""
 READ_BUFFER: Final = 16 << 10
 """Bytes of a session that wait to be read; twice as many at most."""
 
@@ -51,8 +58,9 @@ class Session:
 class SessionServer:
     """A listener; `serve_session` is the protocol of a session."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
-        self._limits = limits
+    def __init__(self, name: str, limits: Limits = LIMITS) -> None:
+        """`name` is shown in the log."""
+        self._name, self._limits = name, limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._tls: ssl.SSLContext | None = None
         self._listener: Listener | None = None
@@ -62,7 +70,8 @@ class SessionServer:
         """Messages that were malformed."""
         self.rejected = 0
         """Connections that were no session: no certificate of ours, no TLS, too slow, too many at a time."""
-        self._last_rejected = ("", "")
+        self._logged: OrderedDict[str, float] = OrderedDict()
+        """When a line of the log was about a source; the one that was logged longest ago comes first."""
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -82,11 +91,14 @@ class SessionServer:
     async def serve_streams(self, host: str, port: int, ready: Callable[[int], None]) -> None:
         """Serve until cancelled; `ready` is given the port. Raises Unavailable if it is taken."""
         listening = listen(port, host)
-        listener = Listener(listening, self._tls, self._protocol, self._limits, self._reject)
-        self._listener = listener
         ready(listening.getsockname()[1])
+        await self.serve_at(listening)
+
+    async def serve_at(self, listening: socket.socket) -> None:
+        """Serve on this socket until cancelled."""
+        self._listener = Listener(listening, self._tls, self._protocol, self._limits, self._reject)
         try:
-            await listener.run()
+            await self._listener.run()
         finally:
             await self.end_sessions()
 
@@ -101,10 +113,19 @@ class SessionServer:
 
     def _reject(self, address: str, why: str) -> None:
         self.rejected += 1
-        # a peer that tries again and again is one line
-        if (address, why) != self._last_rejected:
-            log.warning("Rejected a session of records", peer=address, err=why)
-        self._last_rejected = (address, why)
+        if self._is_logged(address):
+            log.warning("Rejected a session", server=self._name, peer=address, err=why)
+
+    def _is_logged(self, address: str) -> bool:
+        """Whether there may be a line about this source now: one each LOG_SECONDS, however often it tries."""
+        source, now = network(address), time.monotonic()
+        if now - self._logged.get(source, -LOG_SECONDS) < LOG_SECONDS:
+            return False
+        self._logged.pop(source, None)
+        self._logged[source] = now
+        if len(self._logged) > MAX_LOGGED:
+            self._logged.popitem(last=False)
+        return True
 
     def _protocol(self) -> asyncio.Protocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=READ_BUFFER), self._begin)
@@ -112,7 +133,7 @@ class SessionServer:
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._listener is not None  # noqa: S101 (it has accepted the connection)
         task = asyncio.create_task(
-            self._session(Session(reader, writer, self._listener)), name="session of records"
+            self._session(Session(reader, writer, self._listener)), name=f"session of {self._name}"
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -123,7 +144,10 @@ class SessionServer:
             await self.serve_session(session)
         except Invalid as error:
             self.refused += 1
-            log.warning("Ended a session of records", peer=session.address, err=str(error))
+            if self._is_logged(session.address):
+                log.warning(
+                    "Ended a malformed session", server=self._name, peer=session.address, err=str(error)
+                )
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass
         finally:

@@ -17,7 +17,7 @@ from antrea.engine import Facts
 from antrea.facts.member import AgentNode, GossipMember, Quorum, SilenceReport
 from antrea.outside.gossip import feed
 from antrea.outside.gossip.feed import GossipFeed
-from antrea.outside.gossip.stream import INCOMING_MOST
+from antrea.outside.gossip.stream import INCOMING
 from antrea.outside.gossip.suspicion import Timing
 from antrea.outside.gossip.transport import now
 
@@ -208,13 +208,13 @@ async def test_gossip_feed_stands_garbage_and_silence_on_both_sockets() -> None:
         udp = last.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         for size in (0, 1, 16, 17, 33, 60, 1232, 9000):
             udp.sendto(bytes([0x13]) * size, place)
-        silent = [last.enter_context(socket.create_connection(place)) for _ in range(INCOMING_MOST + 10)]
+        silent = [last.enter_context(socket.create_connection(place)) for _ in range(2 * INCOMING.new)]
         silent[-1].sendall(b"\xff" * 100)
         silent[-2].sendall((60).to_bytes(4, "big") + b"\x11" * 60)
         gossip = agents.feeds["node-1"].gossip
         assert gossip
         streams = gossip._streams
-        await until(lambda: 0 < len(streams._incoming) <= INCOMING_MOST)
+        await until(lambda: streams.rejected >= INCOMING.new)
         await asyncio.sleep(3)
         assert agents.living("node-1") == {"node-2"}
         assert agents.feeds["node-1"].deaths == 0
