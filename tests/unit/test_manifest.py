@@ -187,6 +187,11 @@ def test_the_manifests_programs_end_before_they_take_all_memory_of_their_node() 
     }  # fmt: skip
 
 
+def test_the_chart_limits_the_memory_of_the_flow_aggregator() -> None:
+    values = yaml.safe_load((ROOT / "build/charts/antrea/values.yaml").read_text())
+    assert values["flowAggregator"]["resources"]["limits"] == {"memory": "2Gi"}
+
+
 def test_the_controller_of_the_manifest_has_no_power_over_its_node() -> None:
     pod = OBJECTS["Deployment", "antrea-controller"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
