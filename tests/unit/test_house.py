@@ -28,6 +28,21 @@ PERSONIFIED = re.compile(
     re.IGNORECASE,
 )
 
+TAKES_CONNECTIONS = re.compile(
+    r"\b(start_server|create_server|start_unix_server|create_unix_server|TCPSite|SockSite|UnixSite|HTTPServer|socketserver"
+    r"|ThreadingHTTPServer|sock_accept|connect_accepted_socket)\b|\.accept\(\)|\.listen\(([0-9]+|[A-Z_]+)?\)"
+)
+OTHER_LISTENERS = {
+    "antrea/agent/cni/server.py": "a Unix socket that only root opens",
+    "antrea/agent/l7_network_policy/verdict_log.py": "a Unix socket in a folder of root",
+    "antrea/outside/request_engine/session.py": "a Unix socket in a folder of root",
+    "antrea/outside/gossip/transport.py": "makes a socket that outside/gossip/stream.py passes to a SessionServer",
+    "antrea/agent/node_port_local/port_socket.py": "keeps a port from other programs and takes nothing from it",
+    "antrea/antctl/proxy/server.py": "runs on a user's machine, and all its clients have that user's rights",
+    "antrea/antctl/check/workload.py": "a test Pod",
+}
+"""Modules that take connections in another way, and why they may."""
+
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -151,6 +166,14 @@ def test_house_a_module_that_is_run_is_never_one_of_the_working_directory() -> N
         if started.search(line) and '"pytest"' not in line and "`python -m" not in line
     ]
     assert found == []
+
+
+def test_house_connections_are_taken_by_the_bounded_listener_alone() -> None:
+    taking = {named(path) for path in PRODUCT if TAKES_CONNECTIONS.search(path.read_text())}
+    found = {name for name in taking if not name.startswith(("antrea/outside/listener/", "antrea/lab/"))}
+    assert found == OTHER_LISTENERS.keys(), (
+        "serve with antrea.outside.listener.listener.Listener, or with SessionServer"
+    )
 
 
 def test_house_names_of_classes_are_no_metaphors() -> None:
