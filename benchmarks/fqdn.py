@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
+from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler
+from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.apis import controlplane as cp

@@ -52,6 +52,8 @@ class FqdnAnswer(Answer, frozen=True):
     fqdn_name: str
     ip_address: str
     expiration_time: str
+    server: str = ""
+    """Where it is not trusted: the address counts for rules that drop or reject alone."""
 
 
 class TraceAnswer(Answer, frozen=True):

@@ -129,6 +129,8 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """DNS server that resolves names in policies, instead of the kube-dns Service: host[:port]."""
     fqdn_cache_min_ttl: Count = msgspec.field(default=0, name="fqdnCacheMinTTL")
     """Seconds that an answer for a name in a policy is kept at least."""
+    fqdn_trusted_dns_servers: tuple[Cidr, ...] = msgspec.field(default=(), name="fqdnTrustedDNSServers")
+    """Our own key: networks of DNS servers whose answers count for names in policies, beside kube-dns, dnsServerOverride, the Node's resolvers and the Node itself; 0.0.0.0/0 and ::/0: every server."""
     tls_cipher_suites: str = ""
     """Cipher suites of the agent's API up to TLS 1.2, comma-separated IANA names; empty: the library's."""
     tls_min_version: TlsVersion = ""

@@ -38,6 +38,8 @@ class AskedPacket(Printed, frozen=True):
     """Domain names of the destination, for rules on names."""
     names_of: str = ""
     """The Node whose agent has these names, or none; empty: it was not asked."""
+    own_names: tuple[str, ...] = ()
+    """Those that servers gave to the sender which are not trusted: for rules that drop or reject alone."""
 
 
 class AtEndpoint(Printed, frozen=True):
@@ -132,7 +134,8 @@ def packet_of(
 def answer(world: World, packet: Packet) -> Answer:
     """What becomes of it and why."""
     there = packet.destination
-    asked = AskedPacket(*_end(packet.source), *_end(there), packet.what, there.names, there.names_of)
+    own = dict(packet.own_names).get(there.ip, ())
+    asked = AskedPacket(*_end(packet.source), *_end(there), packet.what, there.names, there.names_of, own)
     if (balance := balanced(world, packet)) is not None:
         return _balanced(world, packet, asked, balance)
     found = judged(world, packet)

@@ -55,6 +55,8 @@ class Packet(msgspec.Struct, frozen=True):
     """What the connection is for; None: not given."""
     names: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Domain names of addresses that Endpoints of a Service may have, as `End.names`."""
+    own_names: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Domain names by address that servers gave to the sender which are not trusted: they count for rules that drop or reject."""
 
     @property
     def what(self) -> str:

@@ -156,7 +156,7 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             ways_there = (
                 _service_ways(world, home, rule, packet)
                 if services
-                else _native_ways(world, home, rule, own, other, direction)
+                else _native_ways(world, home, rule, own, _named_by_itself(packet, rule, other), direction)
             )
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
             known = bool(packet.destination.names_of)
@@ -175,7 +175,13 @@ def _on_machine(
         ref, lacks = msgspec.structs.replace(ref, action="Drop"), [*lacks, L7_ON_MACHINES]
     left = msgspec.structs.replace(rule, ports=numbered, l7_protocols=())
     is_empty = rule.to_services or (rule.ports and not numbered and not rule.protocols)
-    there = () if is_empty else _native_ways(world, home, left, own, _other(packet, direction), direction)
+    there = (
+        ()
+        if is_empty
+        else _native_ways(
+            world, home, left, own, _named_by_itself(packet, left, _other(packet, direction)), direction
+        )
+    )
     known = bool(packet.destination.names_of)
     lacks += unbuilt(world, left, names_are_known=known)
     return weigh(ref, packet, own, native_traffic(left), there)._replace(unbuilt=tuple(lacks))
@@ -287,6 +293,12 @@ def _native_ways(
         yield from everybody(world, other)
     for peer in peers:
         yield from ways(world.peers(home, peer, own), other)
+
+
+def _named_by_itself(packet: Packet, rule: crd.Rule, other: End) -> End:
+    """The other end, with the names for rules that drop or reject alone."""
+    own = dict(packet.own_names).get(other.ip, ()) if rule.action in ("Drop", "Reject") else ()
+    return msgspec.structs.replace(other, names=(*other.names, *own)) if own else other
 
 
 def _other(packet: Packet, direction: str) -> End:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from node_host import EVERYBODY, FAMILIES, FRIEND, HOME, PORT, STRANGER, Host, peer, policy, rule
 
-from antrea.agent.network_policy.fqdn import HELD_SECONDS, FqdnController
+from antrea.agent.network_policy.fqdn import HELD_SECONDS, FqdnController, untrusted
 from antrea.agent.node_policy.answer import NodeAnswers, node_scope
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
 from antrea.config.agent import AgentConfig
 from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
-from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue
+from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, UntrustedNodeAnswer
 from antrea.features.node_policy.match import name_set
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class NodeNames:
 
     def __init__(self, host: Host, keep: Path) -> None:
         self.host, self.keep = host, keep
+        self.trusted = tuple(FRIEND.values())
+        """Servers that are trusted beside those of the cluster and of the Node."""
 
     @contextlib.asynccontextmanager
     async def running(
@@ -113,7 +115,8 @@ class NodeNames:
             async def settled(row: FqdnAddress) -> None:
                 await engine.settled(type(row), row.key)
 
-            self.names = FqdnController(host.facts, node_scope(AgentConfig(), self.keep), settled)
+            config = AgentConfig(fqdn_trusted_dns_servers=self.trusted)
+            self.names = FqdnController(host.facts, node_scope(host.facts, config, self.keep), settled)
             answers = NodeAnswers(host.facts, self.names)
             host.facts.synced(SentPolicy)
             work = [asyncio.create_task(one.run()) for one in (self.names, answers)]
@@ -255,6 +258,32 @@ async def test_an_answer_with_another_transaction_id_reaches_the_client_and_what
             found = {(row.fqdn_name, row.ip_address) for row in names.answers()}
             assert found == {("t7.example.com", f"{PREFIX[family]}{number}") for number in (7, 99)}
             assert not names.dropped
+
+
+@FAMILIES
+async def test_answers_of_a_server_that_is_not_trusted_count_for_no_rule_and_the_agent_says_so(
+    node: NodeNames, family: str
+) -> None:
+    """They open no address of the Node, and close none, since a process could close any."""
+    node.trusted = ()
+    with node.host.netns.serving(node.host.beside, SERVER):
+        async with node.running(*RULES) as names:
+            assert await node.resolves(family, "udp", "n7.example.com") == {"ConnectionRefusedError"}
+            assert len(names.cache) == 0
+            assert f"{FRIEND[family]} by a process of node" in untrusted([names])
+            assert node.host.facts.all(UntrustedNodeAnswer) == []
+
+
+@FAMILIES
+async def test_a_rule_that_denies_names_is_told_of_answers_of_a_server_that_is_not_trusted(
+    node: NodeNames, family: str
+) -> None:
+    node.trusted = ()
+    with node.host.netns.serving(node.host.beside, SERVER):
+        async with node.running(rule("Out", NAMED, "Reject")):
+            assert await node.resolves(family, "udp", "n7.example.com") == {"connected"}
+            (row,) = node.host.facts.all(UntrustedNodeAnswer)
+            assert row == UntrustedNodeAnswer("*.example.com", FRIEND[family])
 
 
 @FAMILIES

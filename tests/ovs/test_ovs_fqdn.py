@@ -16,8 +16,9 @@ from counted_traffic import receive
 from policy_oracle import LOCAL, ports
 
 from antrea.agent.network_policy import fqdn
-from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
+from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, untrusted
 from antrea.agent.network_policy.metrics import name_metrics
+from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.engine import Engine, Facts
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
 
 POD = LOCAL[0]
 RESOLVER = ("198.51.100.53", "2001:db8:53::53")
+"""Trusted, by the agent's configuration: it asks none itself."""
+STRANGER = ("198.51.100.66", "2001:db8:53::66")
+"""A server that nobody trusts."""
+OTHER = LOCAL[1]
+"""A second Pod that the rules are for."""
 ALLOWED = ("203.0.113.7", "2001:db8::7")
+FRESH, CLOSED = ("203.0.113.20", "2001:db8::20"), ("203.0.113.21", "2001:db8::21")
+"""Addresses to which no other test connects."""
 NEARBY = ("203.0.113.99", "2001:db8::99")
 NAMES = cp.NetworkPolicyPeer(fqdns=("*.example.com",))
 RULES = (
@@ -117,7 +125,8 @@ async def node(
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    rows = (interface(POD.name, POD.number, *POD.ips), *applied("all", POD.told), policy)
+    pods = (interface(one.name, one.number, *one.ips) for one in (POD, OTHER))
+    rows = (*pods, *applied("all", POD.told, OTHER.told), policy)
     for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
         facts.put(row)
     socket = ovs.process.directory / "br-int.mgmt"
@@ -130,7 +139,8 @@ async def node(
         await engine.settled(FqdnAddress, row.key)
 
     cached = Revalidation(socket, patience=60)
-    names = FqdnController(facts, pod_scope(facts, CONFIG, keep), settled, revalidation=cached)
+    config = msgspec.structs.replace(CONFIG, fqdn_trusted_dns_servers=RESOLVER)
+    names = FqdnController(facts, pod_scope(facts, config, keep), settled, revalidation=cached)
     handle = packet_in_handler(names, lambda found: packets.resume(found))  # noqa: PLW0108 (a test replaces it)
     packets.deliver(PacketIn.DNS, handle)
     running = [asyncio.create_task(one.run()) for one in (engine, packets, names, cached)]
@@ -145,17 +155,19 @@ async def node(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def ask(ovs: OvsBridge, version: int, sport: int) -> None:
-    """The Pod asks the resolver, so that the connection of the answer is known."""
+def ask(ovs: OvsBridge, version: int, sport: int, server: tuple[str, str] = RESOLVER) -> None:
+    """The Pod asks a resolver, so that the connection of the answer is known."""
     name = next(name for name, number in ports().items() if number == POD.number)
     receive(
-        ovs, name, (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac), (POD.ips[version], RESOLVER[version]), src=sport, dst=53
+        ovs, name, (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac), (POD.ips[version], server[version]), src=sport, dst=53
     )  # fmt: skip
 
 
-def send(ovs: OvsBridge, version: int, name: str, address: str, sport: int) -> None:
+def send(
+    ovs: OvsBridge, version: int, name: str, address: str, sport: int, server: tuple[str, str] = RESOLVER
+) -> None:
     gateway = next(name for name, number in ports().items() if number == GATEWAY.ofport)
-    frame = answer(name, address, to=POD.ips[version], source=RESOLVER[version], dport=sport)
+    frame = answer(name, address, to=POD.ips[version], source=server[version], dport=sport)
     ovs.appctl("netdev-dummy/receive", gateway, frame)
 
 
@@ -238,11 +250,11 @@ def forwarded(ovs: OvsBridge) -> int:
     return int(found.group(1))
 
 
-def connect(ovs: OvsBridge, version: int, address: str) -> None:
-    """The Pod sends a packet to an address."""
-    name = next(name for name, number in ports().items() if number == POD.number)
-    macs = (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac)
-    receive(ovs, name, macs, (POD.ips[version], address), src=5000, dst=80)
+def connect(ovs: OvsBridge, version: int, address: str, pod: Any = POD) -> None:
+    """A Pod sends a packet to an address."""
+    name = next(name for name, number in ports().items() if number == pod.number)
+    macs = (f"0a:00:00:00:00:{pod.number:02x}", GATEWAY.mac)
+    receive(ovs, name, macs, (pod.ips[version], address), src=5000, dst=80)
 
 
 @contextlib.contextmanager
@@ -323,3 +335,54 @@ async def test_an_answer_that_audited_rules_alone_wait_for_is_not_held_and_is_no
         assert not names.dropped
     await asyncio.to_thread(send, bridge, version, "www.example.com.", ALLOWED[version], 4010)
     assert delivered(bridge) == before + 2
+
+
+DENIED = native("p", "all", rule("Out", NAMES, action="Drop", priority=0))
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_an_answer_of_a_server_that_is_not_trusted_opens_no_address(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    """It reaches the Pod, the agent says so, and the same answer of one that is opens the address for all Pods."""
+    async with node(bridge, tmp_path / "names") as (engine, names, _):
+        before = delivered(bridge)
+        await asyncio.to_thread(ask, bridge, version, 4030, STRANGER)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", FRESH[version], 4030, STRANGER)
+        await until(lambda: delivered(bridge) == before + 1)
+        assert names.answers() == []
+        assert engine.facts.all(FqdnAddress) == []
+        left = forwarded(bridge)
+        for pod in (POD, OTHER):
+            await asyncio.to_thread(connect, bridge, version, FRESH[version], pod)
+        assert forwarded(bridge) == left
+        assert f"{STRANGER[version]} by a/{POD.name}" in untrusted([names])
+        assert "antrea_agent_fqdn_answer_ignored_count 1" in name_metrics([names])
+        await asyncio.to_thread(ask, bridge, version, 4031)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", FRESH[version], 4031)
+        await until(lambda: delivered(bridge) == before + 2)
+        left = forwarded(bridge)
+        for pod in (POD, OTHER):
+            await asyncio.to_thread(connect, bridge, version, FRESH[version], pod)
+        assert forwarded(bridge) == left + 2
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_an_answer_of_a_server_that_is_not_trusted_closes_an_address_to_the_pod_that_asked_alone(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    async with node(bridge, tmp_path / "names", DENIED) as (_, names, _):
+        before = delivered(bridge)
+        await asyncio.to_thread(ask, bridge, version, 4040, STRANGER)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", CLOSED[version], 4040, STRANGER)
+        await until(lambda: delivered(bridge) == before + 1)
+        assert [(row.fqdn_name, row.server) for row in names.own_answers(f"a/{POD.name}")] == [
+            ("api.example.com", STRANGER[version])
+        ]
+        left = forwarded(bridge)
+        await asyncio.to_thread(connect, bridge, version, CLOSED[version])
+        assert forwarded(bridge) == left
+        await asyncio.to_thread(connect, bridge, version, CLOSED[version], OTHER)
+        assert forwarded(bridge) == left + 1
+        await asyncio.to_thread(connect, bridge, version, FRESH[version])
+        assert forwarded(bridge) == left + 2

@@ -35,6 +35,7 @@ OURS_ALONE = {
     "antrea_agent_unenforced_rule_count": "counts rules that the Node cannot enforce",
     "antrea_agent_audited_rule_count": "upstream audits no rules",
     "antrea_agent_fqdn_answer_dropped_count": "counts DNS answers that were not let through, by reason",
+    "antrea_agent_fqdn_answer_ignored_count": "counts DNS answers of servers that are not trusted; upstream trusts all",
     "antrea_agent_fqdn_cache_fill_ratio": "warns before a limit on names is reached; upstream counts what it evicted after",
 }
 """Metrics that upstream has not, and why."""

@@ -1,7 +1,7 @@
 """Rules on domain names: DNS responses are held until their addresses are enforced, and names are kept up to date.
 
-Policies on Pods and those on the Node have a `FqdnController` each: an address that a server of a Pod's choice has given to a name
-must not open the Node's rules on that name.
+Policies on Pods and those on the Node have a `FqdnController` each. Answers of servers that are trusted count for all of them;
+those of others open nothing, and close addresses to the Pod alone that got them.
 
 parity: pkg/agent/controller/networkpolicy/fqdn.go
 """
@@ -15,21 +15,20 @@ import sys
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.agent.network_policy.name_scope import families
 from antrea.apis.agent_api import FqdnAnswer
-from antrea.config.shape import host_and_port
 from antrea.decoding import decode_msgpack
 from antrea.errors import AntreaError, Invalid, Unavailable
-from antrea.facts.family import is_ipv6
-from antrea.facts.node import ThisNode
-from antrea.facts.service import Service
+from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.dns_stream import DnsStreams
-from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.fqdn_cache import NEARLY_FULL, FqdnCache
+from antrea.features.network_policy.agent.own_answer import OwnAnswers
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.openflow.fields import TARGET_OF_PORT
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.outside.disk.atomic_file import exchange
 from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
@@ -38,11 +37,11 @@ from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
-    from antrea.config.agent import AgentConfig
+    from antrea.agent.network_policy.name_scope import NameScope
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.dns_answer import DnsAnswer
+    from antrea.features.network_policy.agent.fqdn import FqdnAddress
     from antrea.features.network_policy.agent.fqdn_cache import Fill
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
@@ -57,13 +56,16 @@ HELD_SECONDS = 2.0
 """How long an answer waits for its addresses to be enforced; then it is dropped, and the client asks again."""
 MOST_HELD = 1000
 """Answers that wait at the same time; more are dropped."""
+MAX_HELD_OF_POD = 250
+"""Those to one Pod."""
 MOST_QUESTIONS = 16
 """Of the agent, under way at the same time."""
 RETRY_SECONDS = 5.0
 """Until a name is asked for again that no server answered."""
+MAX_NAMED = 3
+"""Pods that a message names."""
 EVERY_SECONDS, SHARE = 0.2, 20
 """Least time between two writes of the file, and how many times what the last one took."""
-KUBE_DNS = "kube-system/kube-dns"
 READER = "antrea.features.network_policy.agent.dns_answer"
 FORMAT = b"antrea fqdn cache 1\n"
 _UDP_HEADER = 8
@@ -74,26 +76,8 @@ class Kept(msgspec.Struct, array_like=True):
 
     patterns: tuple[str, ...]
     names: dict[str, tuple[str, ...]]
-
-
-class NameScope(NamedTuple):
-    """Whose names a cache keeps."""
-
-    patterns: type[FqdnPattern]
-    """Rows of what rules name."""
-    addresses: type[FqdnAddress]
-    """Rows that are written."""
-    keep: Path
-    """File of the addresses."""
-    servers: Callable[[], list[tuple[str, int]]]
-    """Those that the agent asks, in their order."""
-    name: str = "pods"
-    """By which its addresses are asked for: `pods` or `node`."""
-
-
-def pod_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
-    """Names in policies on Pods."""
-    return NameScope(FqdnPattern, FqdnAddress, keep, partial(cluster_servers, facts, config))
+    users: dict[str, tuple[str, ...]] = {}
+    """Pods that have resolved each name."""
 
 
 class FqdnController:
@@ -118,9 +102,12 @@ class FqdnController:
         self._met: set[str] = set()
         """Keys of rows that all packets meet."""
         self.cache = FqdnCache(min_ttl=min_ttl, row=scope.addresses)
+        self.own = OwnAnswers(scope.own)
+        """Answers of servers that are not trusted."""
         self._streams = DnsStreams()
         self._tasks: asyncio.TaskGroup | None = None
-        self._held = 0
+        self._held: Counter[str] = Counter()
+        """Answers that wait, by Pod."""
         self._asking: set[str] = set()
         self._questions = asyncio.Semaphore(MOST_QUESTIONS)
         self._unanswered: dict[str, float] = {}
@@ -128,40 +115,53 @@ class FqdnController:
         self._written = b""
         self.dropped: Counter[str] = Counter()
         """Answers, by the reason."""
+        self.ignored = 0
+        """Answers on names in rules, of servers that are not trusted."""
         self._reported: frozenset[str] = frozenset()
         """Limits that are nearly reached, of which the log has it."""
         self._read()
 
-    def handle(self, frame: bytes, verdict: Verdict) -> None:
-        """One DNS answer; `verdict` is called once, with whether the client may have it."""
-        if self._tasks is None or self._held >= MOST_HELD:
+    def handle(self, frame: bytes, verdict: Verdict, pod: str = "") -> None:
+        """One DNS answer to a Pod; `verdict` is called once, with whether the client may have it."""
+        is_full = self._held.total() >= MOST_HELD or self._held[pod] >= MAX_HELD_OF_POD
+        if self._tasks is None or is_full:
             self._drop("too many at once", verdict)
             return
         try:
-            rows = [row for answer in self._answers(packet(frame)) for row in self._learned(answer)]
+            rows = self._read_frame(frame, pod)
         except Invalid as no:
             log.v(2).info("A DNS answer cannot be read", err=str(no))
             self._drop("unreadable", verdict)
             return
         if rows:
-            self._held += 1
-            self._tasks.create_task(self._hold(rows, verdict), name="DNS answer")
+            self._held[pod] += 1
+            self._tasks.create_task(self._hold(rows, verdict, pod), name="DNS answer")
         else:
             verdict(True)
 
-    def note(self, frame: bytes) -> None:
+    def note(self, frame: bytes, pod: str = "") -> None:
         """One DNS answer that its client has already, or will have whatever becomes of this."""
         try:
-            for answer in self._answers(packet(frame)):
-                self._learned(answer)
+            self._read_frame(frame, pod)
         except Invalid as no:
             log.v(2).info("A DNS answer cannot be read", err=str(no))
+
+    def pod_of(self, found: PacketIn) -> str:
+        """The Pod that a packet is on its way to."""
+        pods = self._facts.by(PodInterface, "ofport", found.value(TARGET_OF_PORT))
+        return pods[0].pod if pods else ""
+
+    def _read_frame(self, frame: bytes, pod: str) -> list[FqdnAddress]:
+        """Take in the answers of a frame. Return the rows that follow. Raises Invalid."""
+        read = packet(frame)
+        learn = self._learned if self._scope.trusts(read.source) else partial(self._ignored, read.source)
+        return [row for answer in self._answers(read) for row in learn(answer, pod)]
 
     def _drop(self, why: str, verdict: Verdict) -> None:
         self.dropped[why] += 1
         verdict(False)
 
-    async def _hold(self, rows: list[FqdnAddress], verdict: Verdict) -> None:
+    async def _hold(self, rows: list[FqdnAddress], verdict: Verdict, pod: str) -> None:
         try:
             async with asyncio.timeout(HELD_SECONDS):
                 await self._enforced(rows)
@@ -173,7 +173,9 @@ class FqdnController:
         else:
             verdict(True)
         finally:
-            self._held -= 1
+            self._held[pod] -= 1
+            if not self._held[pod]:
+                del self._held[pod]
 
     async def _enforced(self, rows: list[FqdnAddress]) -> None:
         """Return once packets meet the rows. Raises as `settled`."""
@@ -209,11 +211,38 @@ class FqdnController:
 
         return [answer for one in messages if (answer := dns_answer(one)) is not None]
 
-    def _learned(self, answer: DnsAnswer) -> list[FqdnAddress]:
-        self.cache.learn(answer.name, answer.addresses, time.monotonic())
+    def _learned(self, answer: DnsAnswer, pod: str) -> list[FqdnAddress]:
+        self.cache.learn(answer.name, answer.addresses, time.monotonic(), pod)
         rows = self.cache.wanted(answer)
         self._write_rows()
         return rows
+
+    def _ignored(self, server: str, answer: DnsAnswer, pod: str) -> list[FqdnAddress]:
+        """An answer of a server that is not trusted: it counts for the Pod's rules that drop or reject."""
+        if not self.cache.matching(answer.name):
+            return []
+        self.ignored += 1
+        if pod not in self.own.pods():
+            log.info(
+                "A DNS server that is not trusted answers on names in rules: no rule allows its addresses",
+                scope=self.scope, pod=pod, server=server,
+            )  # fmt: skip
+        rows = self.own.learn(pod, server, answer, self._denied_by(answer.name), time.monotonic())
+        self._write_own_rows()
+        return [row for row in rows if isinstance(row, self._scope.addresses)]
+
+    def _denied_by(self, name: str) -> tuple[str, ...]:
+        """Patterns of rules that drop or reject, which a name matches."""
+        rows = (self._facts.get(self._scope.patterns, pattern) for pattern in self.cache.matching(name))
+        return tuple(row.pattern for row in rows if row is not None and row.denies)
+
+    def _write_own_rows(self) -> None:
+        for row, present in self.own.changes().items():
+            if present:
+                self._facts.put(row, urgent=True)
+            else:
+                self._facts.drop(type(row), row.key)
+                self._met.discard(str(row.key))
 
     def _write_rows(self) -> None:
         for row, present in self.cache.changes().items():
@@ -247,6 +276,8 @@ class FqdnController:
                         self._unanswered.setdefault(name, 0)
                     self._unanswered = {k: at for k, at in self._unanswered.items() if k in patterns}
                     self._write_rows()
+                    self.own.set_patterns(self._denied_by)
+                    self._write_own_rows()
                     self._changed.set()
                 await changed.wait()
 
@@ -261,6 +292,8 @@ class FqdnController:
                     self._asking.add(name)
                     tasks.create_task(self._ask(name), name="question")
             self._write_rows()
+            self.own.expire(now)
+            self._write_own_rows()
             self._report_fill()
             await asyncio.sleep(1)
 
@@ -275,7 +308,7 @@ class FqdnController:
             if one.limit not in self._reported:
                 log.warning(
                     "Names in rules nearly reach their limit: beyond it, those used least recently match no rule",
-                    scope=self.scope, limit=one.limit, pattern=one.pattern, names=one.names, most=one.most,
+                    scope=self.scope, limit=one.limit, pattern=one.pattern, used=one.used, most=one.most, what=one.what,
                 )  # fmt: skip
         self._reported = frozenset(one.limit for one in found)
 
@@ -300,7 +333,7 @@ class FqdnController:
         trouble: AntreaError = Unavailable(f"{name}: no DNS server is known: set dnsServerOverride")
         for server in self._scope.servers():
             try:
-                said = [answer_in(await ask(name, v6=v6, server=server)) for v6 in self._families()]
+                said = [answer_in(await ask(name, v6=v6, server=server)) for v6 in families(self._facts)]
             except Unavailable as no:
                 trouble = no
             else:
@@ -313,9 +346,6 @@ class FqdnController:
         elif name in self.cache.patterns:
             self._unanswered[name] = at
 
-    def _families(self) -> list[bool]:
-        return _families(self._facts)
-
     @property
     def scope(self) -> str:
         """Whose names it has: `pods` or `node`."""
@@ -325,6 +355,14 @@ class FqdnController:
         """What `antctl get fqdncache` shows."""
         now = time.monotonic()
         return [FqdnAnswer(row.name, row.address, stamp_in(row.expires - now)) for row in self.cache.rows()]
+
+    def own_answers(self, pod: str) -> list[FqdnAnswer]:
+        """Answers to one Pod, or to the Node, of servers that are not trusted."""
+        now = time.monotonic()
+        return [
+            FqdnAnswer(row.name, row.address, stamp_in(row.expires - now), row.server)
+            for row in self.own.of_pod(pod)
+        ]
 
     def _read(self) -> None:
         try:
@@ -340,7 +378,7 @@ class FqdnController:
                 error=why, path=self._keep, aside=set_aside(self._keep),
             )  # fmt: skip
             return
-        self.cache.restore(kept.patterns, kept.names, time.monotonic())
+        self.cache.restore(kept.patterns, kept.names, kept.users, time.monotonic())
         self._write_rows()
 
     async def _write(self) -> None:
@@ -348,7 +386,7 @@ class FqdnController:
             await self._changed.wait()
             self._changed.clear()
             began = time.monotonic()
-            data = msgspec.msgpack.encode(Kept(self.cache.patterns, self.cache.names()))
+            data = msgspec.msgpack.encode(Kept(self.cache.patterns, self.cache.names(), self.cache.users()))
             if data != self._written:
                 try:
                     await asyncio.to_thread(exchange, self._keep, sealed(FORMAT, (data,)))
@@ -363,7 +401,7 @@ class FqdnController:
 def nearly_full(caches: Sequence[FqdnController]) -> str:
     """Limits of caches of which little is left, in words; empty: none."""
     found = (
-        f"of {one.pattern or 'all'} in rules on {cache.scope} {one.names} of {one.most}"
+        f"of {one.pattern or 'all'} in rules on {cache.scope} {one.used} of {one.most} {one.what}"
         for cache in caches
         for one in cache.nearly_full()
     )
@@ -375,6 +413,23 @@ def nearly_full(caches: Sequence[FqdnController]) -> str:
     )
 
 
+def untrusted(caches: Sequence[FqdnController]) -> str:
+    """Pods that ask DNS servers which are not trusted, in words; empty: none."""
+    found = [
+        (pod or f"a process of {cache.scope}", cache.own.of_pod(pod))
+        for cache in caches
+        for pod in cache.own.pods()
+    ]
+    if not found:
+        return ""
+    text = ", ".join(f"{answers[-1].server} by {who}" for who, answers in found[:MAX_NAMED])
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return (
+        f"DNS servers that are not trusted are asked for names in rules: {text}{more}; no rule allows the addresses that they give:"
+        " have Pods ask the cluster's DNS, or name the servers in fqdnTrustedDNSServers"
+    )
+
+
 def packet_in_handler(
     names: FqdnController, resume: Callable[[PacketIn], None]
 ) -> Callable[[PacketIn], None]:
@@ -382,24 +437,8 @@ def packet_in_handler(
 
     def handle(found: PacketIn) -> None:
         if not found.held:
-            names.note(found.frame)
+            names.note(found.frame, names.pod_of(found))
             return
-        names.handle(found.frame, lambda goes_on: resume(found) if goes_on else None)
+        names.handle(found.frame, lambda goes_on: resume(found) if goes_on else None, names.pod_of(found))
 
     return handle
-
-
-def cluster_servers(facts: Facts, config: AgentConfig) -> list[tuple[str, int]]:
-    """Address and port of `dnsServerOverride`, else of the cluster's DNS Service."""
-    if config.dns_server_override:
-        return [host_and_port(config.dns_server_override, 53)]
-    service = facts.get(Service, KUBE_DNS)
-    if service is None:
-        return []
-    families = _families(facts)
-    return [(ip, 53) for ip in service.ips if ip not in service.external_ips and is_ipv6(ip) in families]
-
-
-def _families(facts: Facts) -> list[bool]:
-    node = facts.get(ThisNode)
-    return sorted(node.families) if node else [False]

@@ -57,7 +57,7 @@ NAMES_EVICTED = Metric(
     "counter",
     "ALPHA",
     "Number of domain names which the Antrea Agent stopped tracking to honor its FQDN tracking limits, partitioned by the limit "
-    "which was reached (selector_limit and total_limit). A rule stops matching an evicted domain name until a Pod which it "
+    "which was reached (selector_limit, pod_limit and total_limit). A rule stops matching an evicted domain name until a Pod which it "
     "selects resolves that name again.",
 )
 NAMES_FILL = Metric(
@@ -73,6 +73,12 @@ ANSWERS_DROPPED = Metric(
     "ALPHA",
     "Number of DNS answers that the Antrea Agent did not let through. The reason is used as a label.",
 )
+ANSWERS_IGNORED = Metric(
+    "antrea_agent_fqdn_answer_ignored_count",
+    "counter",
+    "ALPHA",
+    "Number of DNS answers on names in rules of which no rule allows the addresses, because their servers are not trusted.",
+)
 
 
 def name_metrics(caches: Sequence[FqdnController]) -> str:
@@ -86,6 +92,7 @@ def name_metrics(caches: Sequence[FqdnController]) -> str:
         + NAMES_FILL.text(_fills(caches))
         + NAMES_EVICTED.text(_by_reason(evicted))
         + ANSWERS_DROPPED.text(_by_reason(dropped))
+        + ANSWERS_IGNORED.text([Sample(sum(one.ignored for one in caches))])
     )
 
 

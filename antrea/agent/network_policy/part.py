@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.agent.network_policy.confirmation import Deadlines
 from antrea.agent.network_policy.connection_flush import ConnectionFlusher
-from antrea.agent.network_policy.fqdn import FqdnController, nearly_full, packet_in_handler, pod_scope
+from antrea.agent.network_policy.fqdn import (
+    FqdnController,
+    nearly_full,
+    packet_in_handler,
+    untrusted,
+)
 from antrea.agent.network_policy.metrics import name_metrics, policy_metrics
+from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.network_policy.policies import (
     address_groups,
@@ -50,6 +56,7 @@ NAMES = "fqdn-cache"
 
 
 FQDN_CONDITION = "FqdnCacheNearlyFull"
+UNTRUSTED_CONDITION = "FqdnServersUntrusted"
 
 
 class PolicyPart(Part):
@@ -105,14 +112,17 @@ class PolicyPart(Part):
             "/networkpolicies": lambda query: network_policies(received(facts), query),
             "/addressgroups": lambda query: address_groups(received(facts), query),
             "/appliedtogroups": lambda query: applied_to_groups(received(facts), query),
-            "/fqdncache": lambda query: fqdn_cache(self._answers(query.get("scope", "")), query),
+            "/fqdncache": lambda query: fqdn_cache(self._answers(query), query),
         }
 
     def metrics(self) -> str:
         return policy_metrics(self._agent.facts) + self.audit.text() + name_metrics(self.names)
 
     def conditions(self) -> Mapping[str, Check]:
-        return {FQDN_CONDITION: lambda: nearly_full(self.names)}
+        return {
+            FQDN_CONDITION: lambda: nearly_full(self.names),
+            UNTRUSTED_CONDITION: lambda: untrusted(self.names),
+        }
 
     def agent_info(self) -> Mapping[str, Any]:
         return {"network_policy_controller_info": counts(self._agent.facts)}
@@ -123,17 +133,20 @@ class PolicyPart(Part):
             "networkpolicies": found.policies,
             "addressgroups": found.address_groups,
             "appliedtogroups": found.applied_to_groups,
-            "fqdncache": fqdn_cache(self._answers(), {}),
+            "fqdncache": fqdn_cache(self._answers({}), {}),
         }
 
     async def settled(self, row: FqdnAddress) -> None:
         """Return once what follows from an address of a name is enforced. Raises as `Engine.settled`."""
         await self._agent.engine().settled(type(row), row.key)
 
-    def _answers(self, scope: str = "") -> list[FqdnAnswer]:
-        """Of all caches, or of the one for `pods` or `node`, each once."""
-        caches = [cache for cache in self.names if scope in ("", cache.scope)]
-        return list(dict.fromkeys(answer for cache in caches for answer in cache.answers()))
+    def _answers(self, query: Mapping[str, str]) -> list[FqdnAnswer]:
+        """Of all caches, or of the one for `scope` pods or node, each once; with `pod`, its own of other servers too."""
+        caches = [cache for cache in self.names if query.get("scope", "") in ("", cache.scope)]
+        rows = dict.fromkeys(answer for cache in caches for answer in cache.answers())
+        if "pod" in query:
+            rows |= dict.fromkeys(one for cache in caches for one in cache.own_answers(query["pod"]))
+        return list(rows)
 
     async def _look(self, act: InspectConnections) -> None:
         await self._cutting.look(self._agent.engine(), act)

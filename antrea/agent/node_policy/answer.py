@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.agent.network_policy.fqdn import NameScope
+from antrea.agent.network_policy.dns_trust import TrustedServers
+from antrea.agent.network_policy.name_scope import NameScope, node_resolvers
 from antrea.config.shape import host_and_port
 from antrea.errors import Refused
 from antrea.features.node_policy.fqdn import (
@@ -14,6 +15,7 @@ from antrea.features.node_policy.fqdn import (
     AnswerQueue,
     NodeFqdnAddress,
     NodeFqdnPattern,
+    UntrustedNodeAnswer,
 )
 from antrea.features.node_policy.rule import NodeRule
 from antrea.openflow.packet import IPV4, IPV6
@@ -37,17 +39,23 @@ RETRY_SECONDS = 5.0
 """Until the queue is asked for again that another process has, such as an agent that is ending."""
 
 
-def node_scope(config: AgentConfig, keep: Path) -> NameScope:
+def node_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
     """Names in policies on the Node; the agent asks the servers that the Node asks."""
 
     def servers() -> list[tuple[str, int]]:
         if config.dns_server_override:
             return [host_and_port(config.dns_server_override, 53)]
-        from antrea.outside.name_server import configured_servers  # noqa: PLC0415 (3.4 MiB)
+        return node_resolvers()
 
-        return configured_servers()
-
-    return NameScope(NodeFqdnPattern, NodeFqdnAddress, keep, servers, "node")
+    return NameScope(
+        NodeFqdnPattern,
+        NodeFqdnAddress,
+        keep,
+        servers,
+        TrustedServers(facts, config, node_resolvers).trusts,
+        lambda pattern, found: UntrustedNodeAnswer(pattern, found.server),
+        "node",
+    )
 
 
 def framed(octets: bytes) -> bytes:

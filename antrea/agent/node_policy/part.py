@@ -33,7 +33,7 @@ class NodePolicyPart(Part):
         self._facts = agent.facts
         self._audit = policies.audit
         self._packets = PacketLog(LOG_GROUP, LOG_OCTETS, self._handle)
-        scope = node_scope(agent.config, agent.run_dir / NAMES)
+        scope = node_scope(agent.facts, agent.config, agent.run_dir / NAMES)
         self._names = FqdnController(
             agent.facts, scope, policies.settled, min_ttl=agent.config.fqdn_cache_min_ttl
         )

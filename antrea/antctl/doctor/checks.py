@@ -330,6 +330,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "load-balancer-mode": (load_balancer_mode, ("conditions",)),
     "invalid-packets": (invalid_packets, ("conditions",)),
     "fqdn-cache": (fqdn_cache, ("conditions",)),
+    "fqdn-servers": (configured("FqdnServersUntrusted", "warning"), ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),
 }

@@ -10,6 +10,7 @@ from antrea.antctl.explain.switch import SECONDS, ask_agent
 from antrea.antctl.failure import Failure
 from antrea.apis.shown import one_line
 from antrea.explain.address import ip
+from antrea.explain.packet import pod_name
 
 if TYPE_CHECKING:
     from antrea.antctl.explain.source import Source
@@ -33,18 +34,25 @@ def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool)
         return packet, ""
     kubernetes = kubernetes._replace(seconds=kubernetes.seconds or SECONDS)
     try:
-        query = {"scope": PODS if sender.pod else NODE}
+        query = {"scope": PODS, "pod": pod_name(sender.pod)} if sender.pod else {"scope": NODE}
         rows = ask_agent(kubernetes, node, "/fqdncache", query, insecure=insecure) or ()
         known: dict[str, set[str]] = {}
+        untrusted: dict[str, set[str]] = {}
         for one in rows:
-            known.setdefault(ip(one["ipAddress"]), set()).add(str(one["fqdnName"]))
-    except (Failure, ValueError, LookupError, TypeError) as why:
+            names_by_ip = untrusted if one.get("server") else known
+            names_by_ip.setdefault(ip(one["ipAddress"]), set()).add(str(one["fqdnName"]))
+    except (Failure, ValueError, LookupError, TypeError, AttributeError) as why:
         lack = why.message if isinstance(why, Failure) else f"its answer cannot be read: {why}"
         return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
     names = {address: tuple(sorted(found)) for address, found in known.items()}
-    own = names.get(packet.destination.ip, ())
-    there = msgspec.structs.replace(packet.destination, names=own, names_of=node)
-    return msgspec.structs.replace(packet, destination=there, names=tuple(names.items())), ""
+    there = msgspec.structs.replace(
+        packet.destination, names=names.get(packet.destination.ip, ()), names_of=node
+    )
+    own = tuple((address, tuple(sorted(found))) for address, found in untrusted.items())
+    named_packet = msgspec.structs.replace(
+        packet, destination=there, names=tuple(names.items()), own_names=own
+    )
+    return named_packet, ""
 
 
 def _has_names(source: Source) -> bool:

@@ -31,6 +31,12 @@ def _lines(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iter
     if packet.names_of:
         names = ", ".join(map(one_line, packet.names)) or "none"
         yield f"Names: {names}, by DNS answers that the agent of Node {packet.names_of} has."
+    if packet.own_names:
+        names = ", ".join(map(one_line, packet.own_names))
+        yield (
+            f"Names of DNS servers that are not trusted: {names}; for rules that drop or reject alone"
+            " (fqdnTrustedDNSServers)."
+        )
     if found.audit is not None:
         yield f"Audit: {found.audit.verdict} if audited policies were enforced: {found.audit.sentence}"
     yield ""

@@ -40,6 +40,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "LoadBalancerModeUnavailable",
             "InvalidPacketsDropped",
             "FqdnCacheNearlyFull",
+            "FqdnServersUntrusted",
             "PodsUnreachable",
             "ServicesUnserved",
         ],

@@ -7,12 +7,13 @@ Names of Pods are apart: a Pod chooses whom it asks, and could have any address 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
-from antrea.features.network_policy.agent.fqdn import DNS_PORT, FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.fqdn import DENYING, DNS_PORT, FqdnAddress, FqdnPattern
 from antrea.features.node_policy.match import ADDRESS_TYPES, name_set
 from antrea.features.node_policy.rule import NodeRule
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
@@ -38,6 +39,23 @@ class NodeFqdnAddress(FqdnAddress, frozen=True):
     """An address of names that match a pattern; the cache of answers to the Node writes it."""
 
 
+class UntrustedNodeAnswer(Fact, frozen=True):
+    """A server that is not trusted gave an address to a name which rules on this Node drop or reject; the cache writes it.
+
+    The address is in no set: such a server could close any address to the Node.
+    """
+
+    pattern: str
+    server: str
+    indexes: ClassVar[Mapping[str, Callable[[UntrustedNodeAnswer], Iterable[Hashable]]]] = {
+        "pattern": lambda row: (row.pattern,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.pattern} {self.server}"
+
+
 class AnswerQueue(Fact, frozen=True):
     """Whether the agent gets the answers; there is none until that is known."""
 
@@ -51,7 +69,8 @@ class AnswerQueue(Fact, frozen=True):
 
 def node_patterns(facts: Facts, pattern: str) -> Iterator[NodeFqdnPattern]:
     """What the cache of answers to the Node keeps addresses for."""
-    yield NodeFqdnPattern(pattern)
+    rules = facts.by(NodeRule, "fqdn", pattern)
+    yield NodeFqdnPattern(pattern, any(rule.action in DENYING for rule in rules))
 
 
 def name_sets(_: Facts, row: NodeFqdnPattern) -> Iterator[NftSet]:

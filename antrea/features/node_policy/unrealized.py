@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.apis.shown import one_line
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.network_policy.agent.fqdn import DENYING
 from antrea.features.network_policy.agent.node_target import GATE, GATE_OFF, of_node
 from antrea.features.network_policy.agent.received import SentAddressMember
 from antrea.features.network_policy.hole import EXCESS
@@ -15,6 +17,7 @@ from antrea.features.node_policy.fqdn import (
     NAME_SETS,
     AnswerQueue,
     NodeFqdnAddress,
+    UntrustedNodeAnswer,
 )
 from antrea.features.node_policy.rule import NodePeerPort, NodeRule
 from antrea.features.node_policy.unit import BASE, ELEMENTS, GUARD, PORT_ELEMENTS, PORT_SETS, RULES, SETS
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "no address of kube-apiserver is known yet, and without the Node could be cut off from it"
 UNREAD = "DNS answers to this Node are not read, so that its rules on names have the addresses alone that the agent asks for"
-
+UNCLOSED = "a DNS server that is not trusted (fqdnTrustedDNSServers) gave this Node addresses, which the rule does not deny"
 NOT_YET = "the agent has not begun to"
 
 
@@ -55,7 +58,7 @@ def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]
     names = _names(facts)
     for rule in facts.by(NodeRule, "policy", policy.key):
         peers = (*map(groups.get, rule.peer.address_groups), *map(names.get, rule.fqdns))
-        lacks = (rules.get(rule.key), *peers, _unread(facts) if rule.fqdns else "")
+        lacks = (rules.get(rule.key), *peers, _unread(facts) if rule.fqdns else "", _unclosed(facts, rule))
         if why := base or (EXCESS if rule.exceeds else next(filter(None, lacks), "")):
             yield rule.rule.name, why
 
@@ -67,6 +70,16 @@ def _names(facts: Facts) -> dict[str, str]:
         if (address := facts.get(NodeFqdnAddress, row.row)) is not None:
             found[address.pattern] = row.why
     return found
+
+
+def _unclosed(facts: Facts, rule: NodeRule) -> str:
+    """Which DNS server gave this Node addresses that the rule should deny, and does not; empty: none."""
+    if rule.action not in DENYING:
+        return ""
+    for pattern in rule.fqdns:
+        for row in facts.by(UntrustedNodeAnswer, "pattern", pattern):
+            return f"{UNCLOSED}: {row.server} on {one_line(pattern)}"
+    return ""
 
 
 def _unread(facts: Facts) -> str:

@@ -16,8 +16,9 @@ import dns.rrset
 import pytest
 from free_port import free_port
 
-from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full, pod_scope
+from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full
 from antrea.agent.network_policy.metrics import name_metrics
+from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.agent.node_policy.answer import node_scope
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
@@ -261,7 +262,7 @@ async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
     config = AgentConfig(dns_server_override=f"127.0.0.1:{server.port}")
     node = Node(server, tmp_path / "unused")
     node.facts = facts
-    node.names = FqdnController(facts, node_scope(config, tmp_path / "names"), _settled, retry=0.2)
+    node.names = FqdnController(facts, node_scope(facts, config, tmp_path / "names"), _settled, retry=0.2)
     node._engine = Engine(facts, (), {})
 
     def addresses() -> set[str]:

@@ -155,6 +155,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"conditions": {"TrafficControlOverlapped": "a"}}, [("traffic-control", "warning", "kubectl get trafficcontrols,acnp,annp -A")]),
         ({"conditions": {"L7EngineDown": "not running"}}, [("l7-engine", "error", "kubectl -n kube-system logs antrea-agent-x -c antrea-l7-engine")]),
         ({"conditions": {"FqdnCacheNearlyFull": "nearly"}}, [("fqdn-cache", "warning", "kubectl -n kube-system exec antrea-agent-x -c antrea-agent -- antctl get fqdncache")]),
+        ({"conditions": {"FqdnServersUntrusted": "asked"}}, [("fqdn-servers", "warning", EDIT)]),
         ({"conditions": {"StrictARPMissing": "every Node answers"}}, [("strict-arp", "error", STRICT_ARP)]),
         ({"conditions": {"ExternalIPsUnheard": "no neighbour answers"}}, [("external-ips", "error", "ip neigh; ip -s link")]),
         ({"conditions": {"LoadBalancerModeUnavailable": "nft refuses"}}, [("load-balancer-mode", "warning", "modprobe -a nft_dup_ipv4 nft_dup_ipv6")]),

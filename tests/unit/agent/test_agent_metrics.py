@@ -88,6 +88,7 @@ OF_SERVICES = {
 
 OF_NAMES = {
     "antrea_agent_fqdn_answer_dropped_count": [],
+    "antrea_agent_fqdn_answer_ignored_count": [({}, 0)],
     "antrea_agent_fqdn_cache_eviction_count": [],
     "antrea_agent_fqdn_cache_fill_ratio": [({"limit": "selector_limit"}, 0), ({"limit": "total_limit"}, 0)],
     "antrea_agent_fqdn_cache_size": [({}, 0)],

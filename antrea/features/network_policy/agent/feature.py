@@ -37,6 +37,7 @@ from antrea.features.network_policy.agent.connection_flush import (
     flushed_connection_flows,
     inspect_connections,
 )
+from antrea.features.network_policy.agent.dns_server import DNS_ENDPOINT_WATCH, DnsEndpoint
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
 from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
 from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
@@ -245,10 +246,10 @@ FEATURE = msgspec.structs.replace(
         NODE_PORTS,
         CLOSED_NODE_PORTS,
     ),
-    watched=(SERVICE_WATCH,),
+    watched=(SERVICE_WATCH, DNS_ENDPOINT_WATCH),
     sweep_after=(*KINDS, Service),
     replay_after=(*KINDS, Service),
-    kept={Service: named_services},
+    kept={Service: named_services, DnsEndpoint: lambda facts: facts.all(DnsEndpoint)},
     lacking=lacking_services,
     runs_on=("k8sNode",),
 )

@@ -30,7 +30,7 @@ from antrea.openflow.fields import (
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group, GroupType
-from antrea.openflow.match import PROTOCOLS, conj_id, ct_state, dst, tp_src
+from antrea.openflow.match import PROTOCOLS, conj_id, ct_state, dst, in_port, src, tp_src
 from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
 from antrea.openflow.priority import Priority
 from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_METRIC, OUTPUT
@@ -48,6 +48,8 @@ DNS_CONJUNCTION = RESERVED
 """Number of the conjunction that holds DNS answers back."""
 CLAUSES = 2
 """Those of that conjunction: a DNS answer, to a Pod that rules on names are for."""
+DENYING = ("Drop", "Reject")
+"""Actions of rules for which a Pod's own answers count, whichever server they are of."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
@@ -55,6 +57,8 @@ class FqdnPattern(Fact, frozen=True):
     """A domain name, or a wildcard, that rules of this Node have as a peer; derived."""
 
     pattern: str
+    denies: bool = False
+    """Whether any of these rules drops or rejects."""
 
     @property
     def key(self) -> str:
@@ -66,10 +70,12 @@ class FqdnAddress(Fact, frozen=True):
 
     pattern: str
     address: str
+    pod: str = ""
+    """namespace/name of the Pod that alone has it, from a server that is not trusted: it counts for rules that drop or reject."""
 
     @property
     def key(self) -> str:
-        return f"{self.pattern} {self.address}"
+        return f"{self.pattern} {self.address} {self.pod}" if self.pod else f"{self.pattern} {self.address}"
 
 
 # units
@@ -77,21 +83,34 @@ class FqdnAddress(Fact, frozen=True):
 
 def fqdn_patterns(facts: Facts, pattern: str) -> Iterator[FqdnPattern]:
     """What the cache of DNS answers keeps addresses for."""
-    yield FqdnPattern(pattern)
+    yield FqdnPattern(pattern, any(rule.action in DENYING for rule in facts.by(PolicyRule, "fqdn", pattern)))
 
 
 def fqdn_flows(facts: Facts, row: FqdnAddress) -> Iterator[Flow]:
     """The address in the conjunctions of the rules on names that match."""
     if is_ipv6(row.address) not in families(facts):
         return
+    senders = list(_senders(facts, row))
     yield from merge(
-        part(facts, rule, found, OUT.peer, dst(row.address))
+        part(facts, rule, found, OUT.peer, *sender, dst(row.address))
         for rule in facts.by(PolicyRule, "fqdn", row.pattern)
-        if has_place(facts, rule)
+        if has_place(facts, rule) and (not row.pod or rule.action in DENYING)
         for found in conjunctions(facts, rule)
         # names have no ports: with named ones they take part where the numbers are the rule's own
         if not rule.named or found.services == resolved(rule.services, ())
+        for sender in senders
     )
+
+
+def _senders(facts: Facts, row: FqdnAddress) -> Iterator[tuple[Match, ...]]:
+    """What packets have beside the address: those of one Pod alone, where it is its own."""
+    if not row.pod:
+        yield ()
+    for pod in facts.by(PodInterface, "pod", row.pod) if row.pod else ():
+        if pod.uplink:
+            yield (in_port(pod.ofport),)
+        else:
+            yield from ((src(ip),) for ip in pod.ips if is_ipv6(ip) == is_ipv6(row.address))
 
 
 def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:

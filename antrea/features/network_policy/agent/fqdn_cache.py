@@ -1,6 +1,7 @@
 """Addresses that DNS answers gave to the names which rules match, until they expire.
 
 Times are seconds of one clock, which the caller reads.
+Names that one Pod has brought in count for that Pod: where a limit is exceeded, the Pod with the most loses its own.
 parity: pkg/agent/controller/networkpolicy/fqdn.go, fqdn_cache.go (limits; names that were used least recently go first)
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
+from antrea.features.network_policy.agent.name_share import AGENT, NameShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,11 +29,17 @@ MOST_PER_WILDCARD = 1024
 """Names that one wildcard matches."""
 MOST_ADDRESSES = 256
 """Of one name; those that expire first go first."""
-LONGEST_TTL = 7 * 86_400
-"""Seconds that an address is kept at most without a new answer."""
+MAX_ADDRESSES = 20_000
+"""Of all names together; an address counts once for each pattern that its name matches."""
+MAX_PER_WILDCARD = 5_000
+"""Addresses of the names that one wildcard matches."""
+MAX_PER_POD = 10_000
+"""Addresses of the names that one Pod has resolved."""
+MAX_TTL = 3600
+"""Seconds that an address is kept at most without a new answer, whatever a server says; `fqdnCacheMinTTL` may be more."""
 SPARE = 64
 """Entries of the heap that may be out of date, beside one for each name."""
-SELECTOR_LIMIT, TOTAL_LIMIT = "selector_limit", "total_limit"
+SELECTOR_LIMIT, TOTAL_LIMIT, POD_LIMIT = "selector_limit", "total_limit", "pod_limit"
 """Why a name went."""
 NEARLY_FULL = 0.8
 """Share of a limit from which on it is reported."""
@@ -46,12 +54,14 @@ class Fill(NamedTuple):
     """SELECTOR_LIMIT or TOTAL_LIMIT."""
     pattern: str
     """The wildcard whose names these are; empty: those of all patterns."""
-    names: int
+    used: int
     most: int
+    what: str = "names"
+    """names or addresses."""
 
     @property
     def share(self) -> float:
-        return self.names / self.most
+        return self.used / self.most
 
 
 class CachedAddress(NamedTuple):
@@ -84,18 +94,24 @@ class FqdnCache:
         min_ttl: float = 0,
         names: int = MOST_NAMES,
         per_wildcard: int = MOST_PER_WILDCARD,
+        addresses: tuple[int, int, int] = (MAX_ADDRESSES, MAX_PER_WILDCARD, MAX_PER_POD),
         row: type[FqdnAddress] = FqdnAddress,
     ) -> None:
-        """`min_ttl` is the least number of seconds that an address is kept, `row` the kind of what is yielded."""
+        """Limits on names are `names` and `per_wildcard`; those on `addresses` are of all, of a wildcard and of a Pod.
+
+        `min_ttl` is the least number of seconds that an address is kept, `row` the kind of what is yielded.
+        """
         self._row = row
         self.min_ttl = min_ttl
         self.evicted: Counter[str] = Counter()
         """How many names went since there were too many, by the limit."""
-        self._most, self._per_wildcard = names, per_wildcard
+        in_all, of_wildcard, self._per_pod = addresses
+        self._all = NameShare(names, in_all)
+        self._of_wildcard = (per_wildcard, of_wildcard)
         self._exact: frozenset[str] = frozenset()
         self._regexes: dict[str, re.Pattern[str]] = {}
         self._names: OrderedDict[str, _Name] = OrderedDict()
-        self._wildcards: dict[str, OrderedDict[str, None]] = {}
+        self._wildcards: dict[str, NameShare] = {}
         self._counts: Counter[FqdnAddress] = Counter()
         self._changed: dict[FqdnAddress, None] = {}
         self._due: list[tuple[float, str]] = []
@@ -116,14 +132,16 @@ class FqdnCache:
         """The addresses of each name."""
         return {name: tuple(known.expires) for name, known in self._names.items()}
 
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """The Pods that have resolved each name, as far as they are remembered."""
+        found = ((name, tuple(sorted(self._all.users(name) - {AGENT}))) for name in self._names)
+        return {name: users for name, users in found if users}
+
     def fills(self) -> list[Fill]:
         """Of all names together, and of the wildcard with the most."""
-        largest = max(self._wildcards, key=lambda one: len(self._wildcards[one]), default="")
-        count = len(self._wildcards.get(largest, ()))
-        return [
-            Fill(TOTAL_LIMIT, "", len(self._names), self._most),
-            Fill(SELECTOR_LIMIT, largest, count, self._per_wildcard),
-        ]
+        fills = [(_fill(SELECTOR_LIMIT, pattern, share)) for pattern, share in self._wildcards.items()]
+        none = Fill(SELECTOR_LIMIT, "", 0, self._of_wildcard[0])
+        return [_fill(TOTAL_LIMIT, "", self._all), max(fills, key=lambda one: one.share, default=none)]
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -161,14 +179,16 @@ class FqdnCache:
         wild = (pattern for pattern, regex in self._regexes.items() if regex.match(name))
         return (*((name,) if name in self._exact else ()), *wild)
 
-    def learn(self, name: str, addresses: Iterable[tuple[str, int]], now: float) -> None:
-        """Take in the answer that a Pod got for `name`: addresses and seconds. Others of that name stay until they expire."""
+    def learn(self, name: str, addresses: Iterable[tuple[str, int]], now: float, pod: str = AGENT) -> None:
+        """Take in the answer that `pod` got for `name`: addresses and seconds. Others of that name stay until they expire."""
         if self.matching(name):
             known = self._names.setdefault(name, _Name(now))
             known.used, known.given_up = now, frozenset()
-            self._touch(name, known)
+            self._names.move_to_end(name)
             self._place(name, known, self._merged(known.expires, addresses, now))
-            self._make_room(known)
+            if name in self._names:
+                self._use(name, known, pod)
+                self._make_room(known, pod)
 
     def answered(self, name: str, addresses: Iterable[tuple[str, int]], now: float) -> None:
         """Take in the answer to a question of the agent: what has expired and is not in it goes."""
@@ -178,12 +198,22 @@ class FqdnCache:
             return
         left = {address: until for address, until in known.expires.items() if until > now}
         self._place(name, known, self._merged(left, addresses, now))
+        if name in self._names:
+            self._make_room(known, AGENT)
 
-    def restore(self, patterns: Iterable[str], names: Mapping[str, Iterable[str]], now: float) -> None:
+    def restore(
+        self,
+        patterns: Iterable[str],
+        names: Mapping[str, Iterable[str]],
+        users: Mapping[str, Iterable[str]],
+        now: float,
+    ) -> None:
         """Take over what an earlier process had: all of it is due at once."""
         self.set_patterns(patterns)
         for name, addresses in names.items():
-            self.learn(name, ((address, 0) for address in addresses), now)
+            kept = [(address, 0) for address in addresses]
+            for pod in users.get(name) or (AGENT,):
+                self.learn(name, kept, now, pod)
 
     def due(self, now: float) -> Iterator[str]:
         """Names of which an address has expired; `answered` or `retry` has them come again."""
@@ -211,7 +241,7 @@ class FqdnCache:
     ) -> dict[str, float]:
         merged = dict(before)
         for address, seconds in addresses:
-            merged[address] = max(now + max(min(seconds, LONGEST_TTL), self.min_ttl), merged.get(address, 0))
+            merged[address] = max(now + max(min(seconds, MAX_TTL), self.min_ttl), merged.get(address, 0))
         latest = sorted(merged, key=merged.__getitem__)[-MOST_ADDRESSES:]
         return {address: merged[address] for address in latest}
 
@@ -219,25 +249,42 @@ class FqdnCache:
         """Set the addresses of a name, and its patterns anew; without either it is forgotten."""
         matching = self.matching(name) if expires else ()
         patterns = tuple(one for one in matching if one not in known.given_up)
-        before = {self._row(pattern, one) for pattern in known.patterns for one in known.expires}
-        after = {self._row(pattern, one) for pattern in patterns for one in expires}
-        for row in sorted(after - before, key=_key):
-            self._count(row, 1)
-        for row in sorted(before - after, key=_key):
-            self._count(row, -1)
-        for pattern in known.patterns:
-            if pattern not in patterns and (names := self._wildcards.get(pattern)) is not None:
-                names.pop(name, None)
-                if not names:
-                    del self._wildcards[pattern]
         for pattern in patterns:
-            if pattern != name:
-                self._wildcards.setdefault(pattern, OrderedDict())[name] = None
+            old = known.expires if pattern in known.patterns else {}
+            for address in sorted(expires.keys() - old.keys()):
+                self._count(self._row(pattern, address), 1)
+        for pattern in known.patterns:
+            new = expires if pattern in patterns else {}
+            for address in sorted(known.expires.keys() - new.keys()):
+                self._count(self._row(pattern, address), -1)
+        self._place_in_shares(name, known.patterns, patterns, len(expires))
         known.patterns, known.expires = patterns, expires
         if patterns:
             self._schedule(name, known)
         else:
             self._names.pop(name, None)
+
+    def _place_in_shares(
+        self, name: str, before: tuple[str, ...], patterns: tuple[str, ...], addresses: int
+    ) -> None:
+        """Count the addresses of a name for its wildcards, for the Pods that use it, and in all."""
+        for pattern in before:
+            if pattern not in patterns and (share := self._wildcards.get(pattern)) is not None:
+                share.forget(name)
+                if not share:
+                    del self._wildcards[pattern]
+        if not patterns:
+            self._all.forget(name)
+            return
+        self._all.set_size(name, addresses * len(patterns))
+        for pattern in patterns:
+            if pattern != name:
+                if (share := self._wildcards.get(pattern)) is None:
+                    share = self._wildcards[pattern] = NameShare(*self._of_wildcard)
+                share.set_size(name, addresses)
+                if pattern not in before:
+                    for user in self._all.users(name):
+                        share.use(name, user)
 
     def _count(self, row: FqdnAddress, by: int) -> None:
         before = self._counts[row]
@@ -245,34 +292,46 @@ class FqdnCache:
         if not before or not before + by:
             self._changed[row] = None
 
-    def _touch(self, name: str, known: _Name) -> None:
-        self._names.move_to_end(name)
-        for pattern in known.patterns:
-            if pattern in self._wildcards:
-                self._wildcards[pattern].move_to_end(name)
+    def _use(self, name: str, known: _Name, pod: str) -> None:
+        """Names without a wildcard are the agent's as well, which asks for them."""
+        for user in dict.fromkeys((AGENT, pod) if name in self._exact else (pod,)):
+            for share in (self._all, *filter(None, map(self._wildcards.get, known.patterns))):
+                share.use(name, user)
 
-    def _make_room(self, known: _Name) -> None:
-        """The patterns with too many names give theirs up; names stay for others, which belong to other users' rules."""
+    def _make_room(self, known: _Name, pod: str) -> None:
+        """The Pod with the most gives up what it used least recently; names stay for other Pods, and for other users' rules."""
+        while pod != AGENT and self._all.count(pod) > self._per_pod:
+            self._release(next(iter(self._all.used(pod))), pod, POD_LIMIT)
         for pattern in known.patterns:
-            names = self._wildcards.get(pattern)
-            if names is not None and len(names) > self._per_wildcard:
-                self._give_up(pattern, SELECTOR_LIMIT)
-        while len(self._names) > self._most:
-            largest = max(self._wildcards, key=lambda one: len(self._wildcards[one]), default="")
-            if len(self._wildcards.get(largest, ())) > 1:
-                self._give_up(largest, TOTAL_LIMIT)
-            else:
-                name = next(iter(self._names))
-                self.evicted[TOTAL_LIMIT] += 1
-                self._place(name, self._names[name], {})
+            while (share := self._wildcards.get(pattern)) is not None and share.is_exceeded:
+                user = share.largest_user()
+                self._give_up(next(iter(share.used(user))), user, (pattern,), SELECTOR_LIMIT)
+        while self._all.is_exceeded:
+            user = self._all.largest_user()
+            self._release(self._least_used(user), user, TOTAL_LIMIT)
 
-    def _give_up(self, pattern: str, limit: str) -> None:
-        """The name of a wildcard that was used least recently counts for it no more."""
-        name = next(iter(self._wildcards[pattern]))
+    def _least_used(self, user: str) -> str:
+        """The name that a Pod used least recently of those of the wildcard with the most of its names."""
+        used = [share.used(user) for share in self._wildcards.values()]
+        largest = max(used, key=len, default=self._all.used(user))
+        return next(iter(largest if len(largest) > 1 else self._all.used(user)))
+
+    def _release(self, name: str, user: str, limit: str) -> None:
+        """A Pod gives up a name for all patterns."""
+        if self._all.release(name, user):
+            self.evicted[limit] += 1
+            self._place(name, self._names[name], {})
+        else:
+            self._give_up(name, user, self._names[name].patterns, limit)
+
+    def _give_up(self, name: str, user: str, patterns: Iterable[str], limit: str) -> None:
+        """A Pod gives up a name for wildcards; for those that no other Pod uses it by, it counts no more."""
         known = self._names[name]
-        known.given_up |= {pattern}
-        self.evicted[limit] += 1
-        self._place(name, known, known.expires)
+        gone = [one for one in patterns if (s := self._wildcards.get(one)) and s.release(name, user)]
+        if gone:
+            known.given_up |= set(gone)
+            self.evicted[limit] += 1
+            self._place(name, known, known.expires)
 
     def _schedule(self, name: str, known: _Name) -> None:
         at = min(known.expires.values(), default=None)
@@ -287,5 +346,8 @@ class FqdnCache:
             heapify(self._due)
 
 
-def _key(row: FqdnAddress) -> str:
-    return row.key
+def _fill(limit: str, pattern: str, share: NameShare) -> Fill:
+    """Of names or addresses, whichever is nearer to its limit."""
+    names = Fill(limit, pattern, len(share), share.max_names)
+    addresses = Fill(limit, pattern, share.addresses, share.max_addresses, "addresses")
+    return max(names, addresses, key=lambda one: one.share)

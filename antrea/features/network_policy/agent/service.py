@@ -15,6 +15,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service, ServicePort
 from antrea.features.network_policy.agent.conjunction import merge, part
+from antrea.features.network_policy.agent.dns_server import KUBE_DNS
 from antrea.features.network_policy.agent.priority import OUT, has_place
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule, own_conjunctions
@@ -57,9 +58,9 @@ def group_matches(facts: Facts, service: Service) -> Iterator[tuple[Match, ...]]
 
 
 def named_services(facts: Facts) -> list[Service]:
-    """Those that policies of this Node name, as far as they are there."""
+    """Those that policies of this Node name, as far as they are there, and the cluster's DNS, which rules on names trust."""
     policies = facts.by(SentPolicy, "services", True)
-    names = sorted({name for policy in policies for name in policy.services})
+    names = sorted({KUBE_DNS, *(name for policy in policies for name in policy.services)})
     return [row for name in names if (row := facts.get(Service, name)) is not None]
 
 

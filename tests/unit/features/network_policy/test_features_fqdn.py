@@ -66,6 +66,37 @@ def test_addresses_of_both_patterns_are_peers_of_the_rule() -> None:
     assert made(*POD, DENY, *rows) == wanted
 
 
+def test_an_address_of_a_pods_own_server_counts_for_rules_that_deny_and_for_that_pod_alone() -> None:
+    own = FqdnAddress("api.example.com", "198.51.100.7", WEB.pod)
+    other = (interface("db", 8, "10.10.0.8"), *applied("g", member("db")))
+    (found,) = [line for line in made(*POD, *other, DENY, own) if "198.51.100.7" in line]
+    assert found == peer_of("198.51.100.7", "ip,nw_src=10.10.0.7,nw_dst")
+    for action in ("Allow", "Pass"):
+        opens = native("p", "g", rule("Out", NAMES, action=action))
+        assert not [line for line in made(*POD, *other, opens, own) if "198.51.100.7" in line]
+    stranger = FqdnAddress("api.example.com", "198.51.100.7", "shop/none")
+    assert made(*POD, DENY, stranger) == made(*POD, DENY)
+
+
+def test_a_pattern_says_whether_any_rule_with_it_denies() -> None:
+    facts, engine = engine_of(V4, *POD, native("p", "g", rule("Out", NAMES, action="Allow")))
+    engine.plan()
+    assert {row.denies for row in facts.all(FqdnPattern)} == {False}
+    facts.put(
+        native(
+            "q",
+            "g",
+            rule("Out", cp.NetworkPolicyPeer(fqdns=("*.cdn.example",)), action="Reject"),
+            priority=6.0,
+        )
+    )
+    engine.plan()
+    assert {row.pattern: row.denies for row in facts.all(FqdnPattern)} == {
+        "api.example.com": False,
+        "*.cdn.example": True,
+    }
+
+
 def test_an_address_of_a_family_that_pods_do_not_have_is_no_flow() -> None:
     assert made(*POD, DENY, FqdnAddress("api.example.com", "2001:db8::7")) == lines(RULE, HELD)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.fqdn_cache import (
     MOST_ADDRESSES,
+    POD_LIMIT,
     SELECTOR_LIMIT,
     SPARE,
     TOTAL_LIMIT,
@@ -162,7 +163,7 @@ def test_how_much_of_the_limits_is_used_is_said_by_the_fullest_wildcard() -> Non
         Fill(SELECTOR_LIMIT, "*.a.test", 2, 4),
     ]
     assert [one.share for one in found.fills()] == [0.4, 0.5]
-    assert [(one.names, one.pattern) for one in cache().fills()] == [(0, ""), (0, "")]
+    assert [(one.used, one.pattern) for one in cache().fills()] == [(0, ""), (0, "")]
 
 
 def test_one_name_has_a_limited_number_of_addresses() -> None:
@@ -171,6 +172,76 @@ def test_one_name_has_a_limited_number_of_addresses() -> None:
         found.learn("a.example", [(f"10.0.{number // 256}.{number % 256}", 300)], number)
     assert len(found.names()["a.example"]) == MOST_ADDRESSES
     assert f"10.0.{(3 * MOST_ADDRESSES - 1) // 256}.255" in found.names()["a.example"]
+
+
+def addresses(count: int, network: int = 0) -> list[tuple[str, int]]:
+    return [(f"10.{network}.{number // 256}.{number % 256}", 300) for number in range(count)]
+
+
+def test_a_pod_that_floods_a_wildcard_loses_its_own_names_and_those_of_other_pods_stay() -> None:
+    found = cache("*", per_wildcard=8)
+    for pod in ("shop/web", "shop/db"):
+        for number in range(2):
+            found.learn(f"{number}.{pod}", [(A, 300)], 0, pod)
+    for number in range(100):
+        found.learn(f"{number}.flood", [(B, 300)], 1, "evil/x")
+    left = [name for name in found.names() if not name.endswith(".flood")]
+    assert left == ["0.shop/web", "1.shop/web", "0.shop/db", "1.shop/db"]
+    assert len(found) == 8
+    assert found.evicted == Counter({SELECTOR_LIMIT: 96})
+
+
+def test_a_flood_of_one_pod_over_many_wildcards_costs_no_other_pod_a_name() -> None:
+    found = cache("*.a", "*.b", "*.c", "*.shop", names=8)
+    for number in range(4):
+        found.learn(f"{number}.shop", [(A, 300)], 0, "shop/web")
+    for number in range(99):
+        found.learn(f"{number}.{'abc'[number % 3]}", [(B, 300)], 1, "evil/x")
+    assert [name for name in found.names() if name.endswith(".shop")] == [f"{n}.shop" for n in range(4)]
+    assert (len(found), found.evicted) == (8, Counter({TOTAL_LIMIT: 95}))
+
+
+def test_addresses_are_limited_in_all_for_a_wildcard_and_for_a_pod_and_the_sender_loses_its_own() -> None:
+    found = cache("*.a", "*.b", addresses=(100, 60, 40))
+    found.learn("shop.a", addresses(20), 0, "shop/web")
+    for number in range(9):
+        found.learn(f"{number}.a", addresses(10, number), 1, "evil/x")
+    assert sum(map(len, found.names().values())) == 60
+    assert found.evicted == Counter({POD_LIMIT: 5})
+    for number in range(9):
+        found.learn(f"{number}.a", addresses(15, number), 1, "evil/y")
+    assert len(found.names()["shop.a"]) == 20
+    assert sum(len(known) for name, known in found.names().items() if name.endswith(".a")) <= 60
+    for number in range(20):
+        found.learn(f"{number}.b", addresses(10, number), 2, f"evil/{number}")
+    assert sum(map(len, found.names().values())) <= 100
+    assert len(found.names()["shop.a"]) == 20
+
+
+def test_a_name_that_another_pod_uses_too_stays_when_the_one_that_brought_it_in_is_over_its_limit() -> None:
+    found = cache("*", per_wildcard=3)
+    found.learn("shared.test", [(A, 300)], 0, "evil/x")
+    found.learn("shared.test", [(A, 300)], 0, "shop/web")
+    for number in range(9):
+        found.learn(f"{number}.flood", [(B, 300)], 1, "evil/x")
+    assert set(found.names()) == {"shared.test", "7.flood", "8.flood"}
+
+
+def test_a_name_that_the_agent_asks_for_stays_whatever_pods_resolve() -> None:
+    found = cache("api.example", "*", names=3)
+    found.answered("api.example", [(A, 300)], 0)
+    for number in range(9):
+        found.learn(f"{number}.flood", [(B, 300)], 1, f"evil/{number}")
+    assert "api.example" in found.names()
+
+
+def test_no_address_is_kept_longer_than_an_hour_without_a_new_answer() -> None:
+    found = cache("a.example")
+    found.learn("a.example", [(A, 7 * 86_400)], 0)
+    assert [one.expires for one in found.rows()] == [3600]
+    longer = cache("a.example", min_ttl=7200)
+    longer.learn("a.example", [(A, 7 * 86_400)], 0)
+    assert [one.expires for one in longer.rows()] == [7200]
 
 
 def test_answers_with_ever_shorter_times_leave_no_growing_schedule() -> None:
@@ -183,23 +254,27 @@ def test_answers_with_ever_shorter_times_leave_no_growing_schedule() -> None:
 
 def test_what_an_earlier_agent_had_counts_and_is_due_at_once() -> None:
     found = FqdnCache()
-    found.restore(["*.example"], {"a.example": (A, B), "b.test": (A,)}, 100)
+    found.restore(["*.example"], {"a.example": (A, B), "b.test": (A,)}, {"a.example": ("shop/web",)}, 100)
     assert found.changes() == {row("*.example", A): True, row("*.example", B): True}
     assert list(found.due(101)) == ["a.example"]
+    assert found.users() == {"a.example": ("shop/web",)}
 
 
 NAMES = st.sampled_from(["a.example", "b.example", "c.test", "x.a.example"])
 ADDRESSES = st.lists(st.tuples(st.sampled_from([A, B, "2001:db8::1"]), st.integers(0, 50)), max_size=3)
 PATTERNS = st.lists(st.sampled_from(["*", "*.example", "a.example", "c.test", "*.a.*"]), unique=True)
 STEPS = st.lists(
-    st.one_of(st.tuples(NAMES, ADDRESSES, st.booleans()), PATTERNS, st.integers(1, 40)), max_size=40
+    st.one_of(
+        st.tuples(NAMES, ADDRESSES, st.sampled_from(["", "a/x", "b/y", None])), PATTERNS, st.integers(1, 40)
+    ),
+    max_size=40,
 )
 
 
 @settings(deadline=None)
 @given(STEPS)
 def test_changes_add_up_to_the_addresses_of_patterns(steps: list[object]) -> None:
-    found, now, rows = FqdnCache(names=3, per_wildcard=2), 0.0, set[FqdnAddress]()
+    found, now, rows = FqdnCache(names=3, per_wildcard=2, addresses=(9, 4, 6)), 0.0, set[FqdnAddress]()
     for step in steps:
         match step:
             case int():
@@ -208,8 +283,10 @@ def test_changes_add_up_to_the_addresses_of_patterns(steps: list[object]) -> Non
                     found.answered(name, [], now)
             case list():
                 found.set_patterns(step)
-            case (str(name), list(addresses), asked):
-                (found.learn if asked else found.answered)(name, addresses, now)
+            case (str(name), list(addresses), None):
+                found.answered(name, addresses, now)
+            case (str(name), list(addresses), str(pod)):
+                found.learn(name, addresses, now, pod)
         for one, present in found.changes().items():
             assert (one in rows) is not present
             rows ^= {one}
@@ -219,8 +296,10 @@ def test_changes_add_up_to_the_addresses_of_patterns(steps: list[object]) -> Non
             assert {one.address for one in counted[name]} == set(known)
             assert {one for one in wanted(found, name) if one.pattern == name} <= rows
         assert len(found) <= 3
-        if isinstance(step, tuple) and step[2] and step[0] in found:
-            assert wanted(found, step[0]) <= rows
+        assert len(rows) <= 9
+        for pattern in found.patterns:
+            of = {one for one in rows if one.pattern == pattern}
+            assert "*" not in pattern or len(of) <= 4
 
 
 def wanted(found: FqdnCache, name: str) -> set[FqdnAddress]:
