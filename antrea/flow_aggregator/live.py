@@ -35,7 +35,8 @@ KEPT: Final = 4096
 """Records that a follower may be behind."""
 MOST_ROWS: Final = 200
 """Records of one event, the newest."""
-MOST_FOLLOWERS: Final = 16
+MAX_FOLLOWERS: Final = 64
+MAX_FOLLOWERS_OF_USER: Final = 8
 PAUSE: Final = 0.25
 """Seconds between looks for what has come."""
 SILENCE: Final = 15.0
@@ -53,7 +54,8 @@ class LiveRecords:
     def __init__(self) -> None:
         self._ring: FlowBuffer[tuple[FlowRecord, bool]] = FlowBuffer(KEPT)
         self._run = secrets.token_hex(4)
-        self._followers = 0
+        self._followers: dict[str, list[asyncio.Event]] = {}
+        """What ends the streams of each user, the oldest first."""
 
     def add(self, record: FlowRecord, *, is_half: bool = False) -> None:
         """Show it to those who follow; it is not changed from now on.
@@ -78,26 +80,49 @@ class LiveRecords:
         return found[-MOST_ROWS:], gone + max(len(found) - MOST_ROWS, 0)
 
     async def follow(
-        self, request: web.Request, asked: Mapping[str, str], namespaces: Sequence[str] | None
+        self, request: web.Request, user: str, asked: Mapping[str, str], namespaces: Sequence[str] | None
     ) -> web.StreamResponse:
         """Until the client leaves, or for LONGEST seconds. Raises Invalid naming a parameter, Unavailable: too many follow."""
         passes = matcher(asked, namespaces)
-        if self._followers >= MOST_FOLLOWERS:
-            raise Unavailable(f"{MOST_FOLLOWERS} clients follow records already: try again later")
-        self._followers += 1
+        ended = self._begin(user)
         try:
-            return await self._send(request, passes, halves=namespaces is None)
+            return await self._send(request, passes, ended, halves=namespaces is None)
         finally:
-            self._followers -= 1
+            self._end(user, ended)
 
-    async def _send(self, request: web.Request, passes: Test, *, halves: bool) -> web.StreamResponse:
+    def _begin(self, user: str) -> asyncio.Event:
+        """Return what ends this stream; a user with more streams makes room if there are too many. Raises Unavailable."""
+        own = len(self._followers.get(user, ()))
+        if own >= MAX_FOLLOWERS_OF_USER:
+            raise Unavailable(f"you follow records {own} times already: close a page, or try again later")
+        if sum(map(len, self._followers.values())) >= MAX_FOLLOWERS:
+            most = max(self._followers, key=lambda one: len(self._followers[one]))
+            if len(self._followers[most]) <= own + 1:
+                raise Unavailable(f"{MAX_FOLLOWERS} clients follow records already: try again later")
+            oldest = self._followers[most][0]
+            oldest.set()
+            self._end(most, oldest)
+        ended = asyncio.Event()
+        self._followers.setdefault(user, []).append(ended)
+        return ended
+
+    def _end(self, user: str, ended: asyncio.Event) -> None:
+        rest = [one for one in self._followers.get(user, ()) if one is not ended]
+        if rest:
+            self._followers[user] = rest
+        else:
+            self._followers.pop(user, None)
+
+    async def _send(
+        self, request: web.Request, passes: Test, ended: asyncio.Event, *, halves: bool
+    ) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await response.prepare(request)
         clock = asyncio.get_running_loop().time
         place, end, spoke = self.place_of(request.headers.get("Last-Event-ID", "")), clock() + LONGEST, 0.0
-        while (now := clock()) < end:
+        while (now := clock()) < end and not ended.is_set():
             rows, missed = self.after(place, passes, halves=halves)
             place = self._ring.end
             if rows or missed or not spoke:

@@ -1,6 +1,6 @@
 """Answers of antctl for a user of the web page: it runs as a process of its own, with that user's token and no other right.
 
-What it may take is bounded (time, memory, size of the answer, one at a time), so that it cannot hold up records.
+What it may take is bounded (time, memory, size of the answer, one of each user and AT_A_TIME of all), so that it cannot hold up records.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import yaml
 
 from antrea.errors import Invalid, Unavailable
+from antrea.flow_aggregator.user_share import UserShare
 from antrea.outside.apiserver.status import ApiError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from antrea.outside.kube.access import Access
 
 SECONDS: Final = 30.0
-"""For one answer, and for the turn."""
+"""For one answer, and to wait for a place."""
+AT_A_TIME: Final = 2
+"""Commands of all users."""
 MEMORY: Final = 1 << 30
 """Bytes of the address space."""
 MOST_ANSWER: Final = 8 << 20
@@ -51,25 +54,27 @@ class PrintedText(NamedTuple):
 
 
 class UserAntctl:
-    """One command at a time."""
+    """One command of a user at a time; `user` has asked for it."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._share = UserShare(AT_A_TIME)
 
-    async def explained(self, access: Access, asked: Mapping[str, str]) -> Any:
+    async def explained(self, user: str, access: Access, asked: Mapping[str, str]) -> Any:
         """The answer of `antctl explain` about a packet of a connection. Raises Invalid, ApiError, Unavailable."""
         words = [f"--{key}={_matching(asked, key, _END)}" for key in ("from", "to")]
         port = _matching(asked, "port", _PORT)
         done = await self._antctl(
-            access, ("explain", *words, f"--port={port}", "--no-switches", "-o", "json"), {}
+            user, access, ("explain", *words, f"--port={port}", "--no-switches", "-o", "json"), {}
         )
         return json.loads(done.out)
 
-    async def recommended(self, access: Access, namespace: str, seen: Mapping[str, Any]) -> dict[str, Any]:
+    async def recommended(
+        self, user: str, access: Access, namespace: str, seen: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Policies for a Namespace, of `seen`, the answer of the map by endpoint. Raises Invalid, ApiError, Unavailable."""
         name = _matching({"namespace": namespace}, "namespace", _NAMESPACE)
         words = ("policy", "recommend", f"--namespace={name}", "--flows={flows}", "-o", "yaml")
-        done = await self._antctl(access, words, {"flows": json.dumps(seen).encode()})
+        done = await self._antctl(user, access, words, {"flows": json.dumps(seen).encode()})
         text = done.out.decode()
         return {
             "yaml": text,
@@ -79,7 +84,7 @@ class UserAntctl:
         }
 
     async def replayed(
-        self, access: Access, namespace: str, policies: bytes, seen: Mapping[str, Any]
+        self, user: str, access: Access, namespace: str, policies: bytes, seen: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Connections of `seen` that these policies would judge otherwise. Raises Invalid, ApiError, Unavailable."""
         if len(policies) > MOST_POLICIES:
@@ -88,19 +93,16 @@ class UserAntctl:
         if namespace:
             words.append(f"--namespace={_matching({'namespace': namespace}, 'namespace', _NAMESPACE)}")
         given = {"flows": json.dumps(seen).encode(), "policies": policies}
-        done = await self._antctl(access, words, given)
+        done = await self._antctl(user, access, words, given)
         lacks = [*_after("not taken into account: ", done.lines), *_after("not judged: ", done.lines)]
         summary = "".join(done.lines[-1:])
         return {"rows": json.loads(done.out or b"[]"), "summary": summary, "lacks": lacks}
 
-    async def _antctl(self, access: Access, words: Sequence[str], given: Mapping[str, bytes]) -> PrintedText:
+    async def _antctl(
+        self, user: str, access: Access, words: Sequence[str], given: Mapping[str, bytes]
+    ) -> PrintedText:
         """`{name}` in a word is the path of what is `given` by that name."""
-        try:
-            async with asyncio.timeout(SECONDS):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise Unavailable("another user waits for the same: try again") from None
-        try:
+        async with self._share.place(user, SECONDS):
             with contextlib.ExitStack() as held:
                 files = {name: held.enter_context(_memory(content)) for name, content in given.items()}
                 kubeconfig = held.enter_context(_memory(_kubeconfig(access)))
@@ -112,11 +114,9 @@ class UserAntctl:
                 ]
                 code = await _run(command, (kubeconfig, *files.values()), out, errors)
                 printed = PrintedText(_content(out), _content(errors).decode(errors="replace").splitlines())
-            if code not in ANSWERED:
-                raise ApiError(422, _reason(printed.lines, paths))
-            return printed
-        finally:
-            self._turn.release()
+        if code not in ANSWERED:
+            raise ApiError(422, _reason(printed.lines, paths))
+        return printed
 
 
 async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int) -> int:

@@ -9,6 +9,7 @@ from antrea.flow_aggregator.node_states import node_states
 from antrea.flow_aggregator.query import QUERIES, answer
 from antrea.flow_aggregator.user_antctl import MOST_POLICIES, UserAntctl
 from antrea.flow_aggregator.visibility import question_of
+from antrea.outside.apiserver.authentication import USER
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.http.handlers import json_answer
 
@@ -82,17 +83,21 @@ class UserQuestions:
         return await answer(store, name, parameters, question.namespaces)
 
     async def _follow(self, request: web.Request, question: Question) -> web.StreamResponse:
-        return await self._live.follow(request, question.parameters, question.namespaces)
+        return await self._live.follow(request, request[USER].name, question.parameters, question.namespaces)
 
     async def _explain(self, request: web.Request, question: Question) -> web.StreamResponse:
-        return json_answer(await self._antctl.explained(self._access(request), question.parameters))
+        return json_answer(
+            await self._antctl.explained(request[USER].name, self._access(request), question.parameters)
+        )
 
     async def _nodes(self, request: web.Request, _: Question) -> web.StreamResponse:
         return json_answer(await node_states(self._access(request)))
 
     async def _recommend(self, request: web.Request, question: Question) -> web.StreamResponse:
         access, namespace = self._access(request), question.parameters.get("namespace", "")
-        found = await self._antctl.recommended(access, namespace, await self._links(question))
+        found = await self._antctl.recommended(
+            request[USER].name, access, namespace, await self._links(question)
+        )
         return json_answer({**found, "partial": question.namespaces is not None})
 
     async def _replay(self, request: web.Request, question: Question) -> web.StreamResponse:
@@ -101,7 +106,9 @@ class UserQuestions:
             policies += more
         namespace = question.parameters.get("namespace", "")
         return json_answer(
-            await self._antctl.replayed(access, namespace, policies, await self._links(question))
+            await self._antctl.replayed(
+                request[USER].name, access, namespace, policies, await self._links(question)
+            )
         )
 
     async def _links(self, question: Question) -> dict[str, Any]:

@@ -203,13 +203,26 @@ async def test_who_may_not_see_is_refused_before_a_stream(
             assert (answer.status, words in await answer.text()) == (code, True)
 
 
-async def test_one_more_than_may_follow_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_FOLLOWERS", 1)
-    async with serving(tmp_path) as (url, _), following(url, "root") as first:
-        await first.rows()
-        headers = {"Authorization": "Bearer root"}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{url}/flows/live", headers=headers, ssl=False) as answer,
-        ):
-            assert answer.status == 503
+async def test_a_user_has_a_bounded_number_of_streams_and_others_have_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MAX_FOLLOWERS_OF_USER", 3)
+    monkeypatch.setattr(live, "MAX_FOLLOWERS", 3)
+    async with contextlib.AsyncExitStack() as held:
+        url, _ = await held.enter_async_context(serving(tmp_path))
+        roots = [await held.enter_async_context(following(url, "root")) for _ in range(3)]
+        await roots[0].rows()
+        session = await held.enter_async_context(aiohttp.ClientSession())
+
+        async def refusal(token: str) -> str:
+            headers = {"Authorization": f"Bearer {token}"}
+            async with session.get(f"{url}/flows/live?namespaces=shop", headers=headers, ssl=False) as answer:
+                assert answer.status == 503
+                return await answer.text()
+
+        assert "you follow records 3 times already" in await refusal("root")
+        # another user takes the place of the oldest of them, but no more than root has then
+        await (await held.enter_async_context(following(url, "ann", "?namespaces=shop"))).rows()
+        with pytest.raises(AssertionError, match="the stream has ended"):
+            await roots[0].rows()
+        assert "3 clients follow records already" in await refusal("ann")
