@@ -36,7 +36,7 @@ MAX_PER_WILDCARD = 5_000
 MAX_PER_POD = 10_000
 """Addresses of the names that one Pod has resolved."""
 MAX_TTL = 3600
-"""Seconds that an address is kept at most without a new answer, whatever a server says; `fqdnCacheMinTTL` may be more."""
+"""Seconds that an address is kept at most without a new answer, also with a longer time to live; `fqdnCacheMinTTL` may be more."""
 SPARE = 64
 """Entries of the heap that may be out of date, beside one for each name."""
 SELECTOR_LIMIT, TOTAL_LIMIT, POD_LIMIT = "selector_limit", "total_limit", "pod_limit"

@@ -70,7 +70,7 @@ class NameShare:
         used.move_to_end(name)
 
     def release(self, name: str, user: str) -> bool:
-        """Forget that a Pod uses a name. Return whether nobody uses it now."""
+        """Forget that a Pod uses a name. Return whether it has no user left."""
         users = self._users.get(name, set())
         if user in users:
             users.discard(user)
