@@ -37,6 +37,15 @@ class FlowEndReason(IntEnum):
     END_OF_FLOW = 3
 
 
+class BiflowDirection(IntEnum):
+    """By what the source and the destination of a record are chosen (IANA's element 239, RFC 5103)."""
+
+    ARBITRARY = 0
+    """Which end has opened the connection is not known: its first packets were not seen."""
+    INITIATOR = 1
+    """The source has opened the connection."""
+
+
 class RuleAction(IntEnum):
     """What a rule did with a connection."""
 
@@ -149,6 +158,7 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     original_exporter_ipv4: str = ""
     original_exporter_ipv6: str = ""
     flow_direction: int = 0
+    biflow_direction: int = int(BiflowDirection.INITIATOR)
 
     @property
     def is_ipv6(self) -> bool:

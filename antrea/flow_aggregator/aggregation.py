@@ -15,6 +15,7 @@ import msgspec
 from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.decoding import decode_json
 from antrea.errors import Invalid
+from antrea.flow_aggregator.orientation import is_arbitrary, turned, turned_key
 from antrea.flow_aggregator.side_counts import ADD_SIDE, add_newest, reset_deltas
 from antrea.flow_aggregator.throughput import SIDES, age, last_end, rates, set_rates
 
@@ -134,6 +135,7 @@ class Aggregation:
 
     def add(self, record: FlowRecord, now: float) -> None:
         """Take in a Node's record."""
+        record = self._directed(record)
         key = key_of(record)
         one = self._flows.get(key)
         if one is None:
@@ -148,6 +150,20 @@ class Aggregation:
         one.inactive_at = now + self._inactive
         self._push(one)
 
+    def _directed(self, record: FlowRecord) -> FlowRecord:
+        """The record in the direction that is known of its connection; what has waited in the other one is turned."""
+        other = self._flows.get(turned_key(key_of(record)))
+        if other is None:
+            return record
+        if is_arbitrary(record):
+            record = turned(record)
+            record.biflow_direction = other.record.biflow_direction
+        elif is_arbitrary(other.record):
+            del self._flows[other.key]
+            other.key, other.record = turned_key(other.key), turned(other.record)
+            self._flows[other.key] = other
+        return record
+
     def _update(self, one: JoinedFlow, record: FlowRecord, now: float) -> None:
         sides: tuple[str, ...] = SIDES
         if needs_both(record):
@@ -161,6 +177,8 @@ class Aggregation:
             join(one.record, record)
             one.is_complete = True
             one.active_at = now
+        if not is_arbitrary(record):
+            one.record.biflow_direction = record.biflow_direction
         add_counts(one.record, record, sides)
         if record.http_vals:
             is_other = one.record.app_protocol_name != record.app_protocol_name  # as TLS after CONNECT

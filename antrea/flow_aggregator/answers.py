@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Invalid
-from antrea.ipfix.template import aggregated_elements
+from antrea.ipfix.template import Contents, aggregated_elements
 from antrea.outside.log.metrics import Metric, Sample
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _ASKED = {
     "dstport": "destination_transport_port",
     "proto": "protocol_identifier",
 }
+_CONTENTS = Contents(direction=True)
 MOST = 20_000
 """Records of one answer."""
 
@@ -91,7 +92,7 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
     found = []
     for record in records:
         if all(getattr(record, field) == value for field, value in wanted):
-            elements = aggregated_elements(ipv6=record.is_ipv6)
+            elements = aggregated_elements(ipv6=record.is_ipv6, contents=_CONTENTS)
             found.append(
                 {one.name: getattr(record, one.field) for one in elements}
                 | {"appProtocolName": record.app_protocol_name, "httpVals": record.http_vals}

@@ -34,7 +34,7 @@ CA_FILE: Final = Path("/etc/flow-aggregator-certs/ca.crt")
 _NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
-WRITTEN: Final = {name: kind for name, kind in COLUMNS.items() if name in _NAMES}
+WRITTEN: Final = {name: kind.partition(" ")[0] for name, kind in COLUMNS.items() if name in _NAMES}
 """Columns that a record has a value for, and their types."""
 values_of = attrgetter(*(_NAMES[name] for name in WRITTEN))
 _ENCODER: Final = msgspec.json.Encoder()

@@ -213,7 +213,7 @@ class IpfixOutput:
 
     def __init__(self, config: FlowCollector, cluster: str, *, proxied: bool, requests: bool) -> None:
         self._config, self._proxied = config, proxied
-        self._contents = Contents(requests, config.include_k8s_names, config.include_k8s_uids)
+        self._contents = Contents(requests, config.include_k8s_names, config.include_k8s_uids, direction=True)
         self._domain = config.observation_domain_id or domain_of(cluster)
         self._session: CollectorSession | None = None
 

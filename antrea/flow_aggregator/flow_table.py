@@ -20,6 +20,8 @@ MOST_HOURS: Final = 31 * 24
 _TYPES: Final = {
     "time": "DateTime", "8": "UInt8", "16": "UInt16", "64": "UInt64", "text": "String",
     "name": "LowCardinality(String)",
+    # rows of before it was there are of connections whose source opened them
+    "opener": "UInt8 DEFAULT 1",
 }  # fmt: skip
 _COLUMNS: Final = """
 flowStartSeconds:time flowEndSeconds:time flowEndSecondsFromSourceNode:time flowEndSecondsFromDestinationNode:time
@@ -36,7 +38,7 @@ egressNetworkPolicyRuleAction:8 egressNetworkPolicyType:8
 tcpState:name flowType:8 sourcePodLabels:text destinationPodLabels:text
 throughput:64 reverseThroughput:64 throughputFromSourceNode:64 throughputFromDestinationNode:64
 reverseThroughputFromSourceNode:64 reverseThroughputFromDestinationNode:64
-clusterUUID:name egressName:name egressIP:text egressNodeName:name appProtocolName:name httpVals:text
+clusterUUID:name egressName:name egressIP:text egressNodeName:name appProtocolName:name httpVals:text biflowDirection:opener
 """
 COLUMNS: Final[Mapping[str, str]] = {
     name: _TYPES[kind] for name, _, kind in (word.partition(":") for word in _COLUMNS.split())

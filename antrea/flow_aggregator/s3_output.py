@@ -39,12 +39,14 @@ _LABELS: Final = ("sourcePodLabels", "destinationPodLabels")
 _INSERTED: Final = "timeInserted"
 _LAST: Final = ("egressName", "egressIP", "egressNodeName")
 _L7: Final = ("appProtocolName", "httpVals")
+_OURS: Final = ("biflowDirection",)
+"""Columns of the table that files do not have."""
 
 
 def _columns(last: Sequence[str]) -> tuple[str, ...]:
     found: list[str] = []
     for name in TABLE_COLUMNS:
-        if name not in (*_LAST, *_L7):
+        if name not in (*_LAST, *_L7, *_OURS):
             found += (name, "destinationServiceIP") if name == "destinationClusterIP" else (name,)
     return (*found, _INSERTED, *last)
 

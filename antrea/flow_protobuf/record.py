@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, NANOS, FlowRecord
+from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, NANOS, BiflowDirection, FlowRecord
 
 SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
@@ -69,6 +69,8 @@ def write(record: FlowRecord, into: Any, *, domain: int, now: int) -> None:
         into.app.http_vals = record.http_vals.encode(errors="replace")
     if record.proxy_snat_ip:
         into.proxy_snat_ip, into.proxy_snat_port = _packed(record.proxy_snat_ip), record.proxy_snat_port
+    if record.biflow_direction == BiflowDirection.ARBITRARY:
+        into.is_direction_unknown = True
 
 
 def write_joined(record: FlowRecord, into: Any, *, now: int) -> None:
@@ -160,6 +162,8 @@ def read(flow: Any) -> FlowRecord:
     for name in _ADDRESSES:
         if value := getattr(k8s, name):
             setattr(record, name, _address(value))
+    if flow.is_direction_unknown:
+        record.biflow_direction = int(BiflowDirection.ARBITRARY)
     if len(flow.app.http_vals) <= LONGEST_REQUESTS and flow.app.http_vals:
         record.app_protocol_name = _text(flow.app.protocol_name)
         record.http_vals = flow.app.http_vals.decode(errors="replace")

@@ -74,6 +74,8 @@ MESSAGES: Final = {
         "id:1:string ipfix:2:IPFIX start_ts:3:Timestamp end_ts:4:Timestamp end_reason:5:int32 ip:6:IP"
         " transport:7:Transport k8s:8:Kubernetes stats:9:Stats reverse_stats:10:Stats app:11:App"
         " flow_direction:12:int32 aggregation:13:Aggregation proxy_snat_ip:14:bytes proxy_snat_port:15:uint32"
+        # ours, which upstream skips: it is there if the source is not known to have opened the connection
+        " is_direction_unknown:1000:bool"
     ),
     "ExportRequest": "flows:1:Flow*",
     "ExportResponse": "",

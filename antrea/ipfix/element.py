@@ -80,7 +80,7 @@ ELEMENTS: Final = (
         sourceTransportPort:7:u16 destinationTransportPort:11:u16 protocolIdentifier:4:u8
         packetTotalCount:86:u64 octetTotalCount:85:u64 packetDeltaCount:2:u64 octetDeltaCount:1:u64
         sourceIPv4Address:8:ipv4 destinationIPv4Address:12:ipv4
-        sourceIPv6Address:27:ipv6 destinationIPv6Address:28:ipv6 flowDirection:61:u8
+        sourceIPv6Address:27:ipv6 destinationIPv6Address:28:ipv6 flowDirection:61:u8 biflowDirection:239:u8
         originalExporterIPv4Address:403:ipv4 originalExporterIPv6Address:404:ipv6
         originalObservationDomainId:405:u32""",
     ),

@@ -155,7 +155,7 @@ class Template:
         values: list[Any] = []
         for read in self._runs:
             at = read(body, at, values)
-        values += (0, "")
+        values += (0, "", 1)
         return at, FlowRecord(*self._order(values))
 
 
@@ -176,12 +176,12 @@ def _runs(fields: Sequence[TemplateField]) -> Iterator[Counters | Part]:
 
 
 def _order(names: list[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Of the values of a record, followed by 0 and an empty text, those of a FlowRecord's fields.
+    """Of the values of a record, followed by 0, an empty text and 1, those of a FlowRecord's fields.
 
     Of a field that a template has twice the last value counts.
     """
     places = {name: at for at, name in enumerate(names)}
-    absent = {0: len(names), "": len(names) + 1}
+    absent = {0: len(names), "": len(names) + 1, 1: len(names) + 2}
     every = [(one.name, one.default) for one in structs.fields(FlowRecord)]
     most = max([2, *(at for at, (name, _) in enumerate(every, 1) if name in places)])
     return itemgetter(*(places.get(name, absent[default]) for name, default in every[:most]))

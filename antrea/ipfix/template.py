@@ -29,6 +29,7 @@ _ANTREA = (
     + " tcpState flowType egressName egressUUID egressIP appProtocolName httpVals egressNodeName egressNodeUUID"
     " proxySnatPort destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
 )
+_DIRECTION = "biflowDirection"
 _REQUESTS = ("appProtocolName", "httpVals")
 _RULE_NAMES = ("ingressNetworkPolicyRuleName", "egressNetworkPolicyRuleName")
 _NAMES = (
@@ -51,6 +52,8 @@ class Contents(NamedTuple):
     """Names of objects of Kubernetes."""
     uids: bool = False
     """Their UIDs."""
+    direction: bool = False
+    """Whether the source has opened the connection, which records of upstream do not have."""
 
 
 PLAIN: Final = Contents()
@@ -61,10 +64,11 @@ def agent_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, 
     left_out = {
         *(() if contents.requests else _REQUESTS),
         *(() if contents.names else _NAMES),
+        *(() if contents.direction else (_DIRECTION,)),
         # a rule without its policy says nothing
         *(() if contents.names or contents.uids else _RULE_NAMES),
     }
-    found = _named(f"{_IANA} {_REVERSE} {_ANTREA}".format(6 if ipv6 else 4).split())
+    found = _named(f"{_IANA} {_REVERSE} {_ANTREA} {_DIRECTION}".format(6 if ipv6 else 4).split())
     return tuple(one for one in found if one.name not in left_out and (contents.uids or one.kind != "uuid"))
 
 

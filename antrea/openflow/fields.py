@@ -215,6 +215,10 @@ HAIRPIN = Field("Hairpin", "ct_mark", 6, 6, "The connection leaves where it came
 HAIRPIN_CT_MARK, NOT_HAIRPIN_CT_MARK = HAIRPIN(1), HAIRPIN(0)
 L7_NP_REDIRECT = Field("L7NPRedirect", "ct_mark", 7, 7, "The L7 engine inspects the connection.")
 L7_NP_REDIRECT_CT_MARK = L7_NP_REDIRECT(1)
+PICKED_UP = Field(
+    "PickedUp", "ct_mark", 8, 8, "Its opening was not seen: either end may have sent its first packet."
+)
+PICKED_UP_CT_MARK = PICKED_UP(1)
 
 # ct_label: which rules a connection belongs to
 INGRESS_RULE_CT_LABEL = Field(

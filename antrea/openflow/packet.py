@@ -16,6 +16,7 @@ WITH_PORTS = (TCP, UDP, SCTP)
 IPV4, IPV6 = 0x0800, 0x86DD
 ETHERNET = 14
 """Bytes of its header."""
+_SYN, _ACK = 2, 16
 _IPV4_HEADER, _IPV6_HEADER = 20, 40
 _FRAGMENT = 44
 _OPTIONS = (0, 43, 60)
@@ -64,6 +65,11 @@ class Packet(msgspec.Struct, frozen=True):
         if self.protocol not in WITH_PORTS or len(self.payload) < 4:
             return None
         return int.from_bytes(self.payload[:2]), int.from_bytes(self.payload[2:4])
+
+    @property
+    def is_tcp_opening(self) -> bool:
+        """Whether it is the first segment of a connection of TCP: SYN without ACK."""
+        return self.protocol == TCP and len(self.payload) > 13 and self.payload[13] & (_SYN | _ACK) == _SYN
 
 
 def packet(frame: bytes) -> Packet:

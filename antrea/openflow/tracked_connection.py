@@ -73,6 +73,8 @@ class TrackedConnection(NamedTuple):
     """Of TCP, by the kernel's name; empty for others."""
     host: HostOriginal | None = None
     """None where the host has translated nothing, or has not been asked."""
+    is_direction_known: bool = True
+    """Whether the source is who has opened it."""
 
     @property
     def client(self) -> tuple[str, int]:
@@ -90,7 +92,8 @@ class TrackedConnection(NamedTuple):
         protocol, _, _, server, server_port, _ = self.key
         translated = self.client != (self.source_seen, self.source_port_seen)
         to = (server, server_port, self.destination, self.port, self.host and self.host[2:])
-        return protocol, self.client[0], self.source_seen, translated, to, self.mark, self.label
+        own = (self.mark, self.label, self.is_direction_known)
+        return protocol, self.client[0], self.source_seen, translated, to, *own
 
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:

@@ -49,6 +49,7 @@ ADDED_MARKS = {
     "l7npingressctlabel": "the same",
     "notl7npingressctlabel": "the same",
     "trafficcontroll7exportregmark": "copies for L7FlowExporter are of both directions; upstream mirrors half of a connection",
+    "pickedupctmark": "records keep the direction of connections that tracking has lost; upstream's are reversed",
     "nothairpinctmark": "of these, connections of a Pod to itself are left out",
 }
 """Marks that upstream has not, and why."""

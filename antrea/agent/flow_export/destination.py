@@ -113,7 +113,9 @@ class Destination:
             by_grpc = GrpcSession(domain)
             await by_grpc.open(host, port, await self._tls(), name)
             return by_grpc
-        session = CollectorSession(MessageWriter(domain, contents=Contents(requests=self._requests)))
+        session = CollectorSession(
+            MessageWriter(domain, contents=Contents(requests=self._requests, direction=True))
+        )
         tls = await self._tls() if protocol == "tls" else None
         await session.open(host, port, protocol, tls, name if tls else "")
         return session

@@ -12,11 +12,13 @@ from antrea.agent.flow_export.idle_metrics import CONNECTED, DENIED, TRACKED
 from antrea.agent.network_policy.part import PolicyPart
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
+from antrea.apis.flow import BiflowDirection
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
+from antrea.features.flow_export.direction import TCP, Directions
 from antrea.features.flow_export.host_original import HostOriginals
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
@@ -93,6 +95,7 @@ class FlowExportPart(Part):
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
         self._dump, self._sources = TrackedDump(), TranslatedSources()
         self._originals = HostOriginals(agent.facts)
+        self._directions = Directions(agent.facts)
         self._networks = PodNetworks(agent.facts)
         self._counters: PodCounters | None = None
         """What counts where connection tracking does not; made with the first export."""
@@ -259,7 +262,9 @@ class FlowExportPart(Part):
         def seen(found: TrackedConnection) -> TrackedConnection:
             return self._originals.with_original(self._sources.seen(found))
 
-        return Polled([seen(one) for one in changed], gone, lambda: map(seen, everything()), now, wall)
+        changed, gone = self._directions.directed_changes([seen(one) for one in changed], gone)
+        directed = self._directions.directed
+        return Polled(changed, gone, lambda: (directed(seen(one)) for one in everything()), now, wall)
 
     async def _read_sources(self, families: Iterable[bool], found: Iterable[TrackedConnection]) -> None:
         """Read the zones of sources if one of these has its source there; later than the others, so that it is there."""
@@ -312,9 +317,16 @@ class FlowExportPart(Part):
         for export in self._exports:
             if export.takes(read.protocol):
                 export.denied.add(
-                    connection_key(read), read.length, now, wall,
-                    lambda: denied_record(self._facts, self._networks, found, read, wall),
-                )  # fmt: skip
+                    connection_key(read), read.length, now, wall, lambda: self._denied(found, read, wall)
+                )
+
+    def _denied(self, found: PacketIn, read: Packet, wall: float) -> FlowRecord | None:
+        """The record of a denied packet, whose sender is the client if it opens a connection or is known to be one."""
+        record = denied_record(self._facts, self._networks, found, read, wall)
+        is_opening = read.protocol != TCP or read.is_tcp_opening
+        if record and not is_opening and not self._directions.is_known(connection_key(read)):
+            record.biflow_direction = int(BiflowDirection.ARBITRARY)
+        return record
 
 
 PART = FlowExportPart

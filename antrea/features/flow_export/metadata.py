@@ -8,7 +8,7 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from antrea.apis.flow import POLICY_TYPES, FlowRecord, FlowType, RuleAction
+from antrea.apis.flow import POLICY_TYPES, BiflowDirection, FlowRecord, FlowType, RuleAction
 from antrea.facts.egress import EgressOwner
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
@@ -95,6 +95,8 @@ def tracked_record(
         destination_transport_port=port, protocol_identifier=protocol,
         flow_start_seconds=int(start_time(found.start) or now),
     )  # fmt: skip
+    if not found.is_direction_known:
+        record.biflow_direction = int(BiflowDirection.ARBITRARY)
     if not named(facts, networks, record):
         if not is_asked_for_another(networks, found):
             return None

@@ -40,6 +40,7 @@ from antrea.openflow.fields import (
     NOT_REWRITE_MAC_REG_MARK,
     NOT_SERVICE_CT_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
+    PICKED_UP_CT_MARK,
     PKT_SOURCE,
     REWRITE_MAC_REG_MARK,
     SERVICE_CT_MARK,
@@ -49,6 +50,7 @@ from antrea.openflow.fields import (
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import (
+    PROTOCOLS,
     arp,
     arp_sha,
     arp_spa,
@@ -65,6 +67,7 @@ from antrea.openflow.match import (
     ipv6_dst,
     ipv6_src,
     src,
+    tcp_flags,
 )
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
@@ -206,14 +209,15 @@ def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
     yield flow(L3_DEC_TTL, HIGH, ip_family, FROM_GATEWAY_REG_MARK.match, then=[goto(NEXT)])
     yield flow(L3_DEC_TTL, NORMAL_PRIORITY, ip_family, then=[DEC_TTL, goto(NEXT)])
     remember = ct(zone, commit=True, table=OUTPUT, then=[move(PKT_SOURCE, CONN_SOURCE_CT_MARK)])
-    yield flow(
-        CONNTRACK_COMMIT,
-        NORMAL_PRIORITY,
-        ip_family,
-        ct_state("+new+trk"),
-        NOT_CONN_SNAT_CT_MARK.match,
-        then=[remember],
+    new = (ct_state("+new+trk"), NOT_CONN_SNAT_CT_MARK.match)
+    yield flow(CONNTRACK_COMMIT, NORMAL_PRIORITY, ip_family, *new, then=[remember])
+    # a segment that opens nothing is of a connection that tracking has lost, and may be sent by either end
+    picked_up = ct(
+        zone, commit=True, table=OUTPUT, then=[move(PKT_SOURCE, CONN_SOURCE_CT_MARK), PICKED_UP_CT_MARK.load]
     )
+    tcp = PROTOCOLS["TCP"][is_ipv6(cidr)]
+    for flags in ("-syn", "+syn+ack"):
+        yield flow(CONNTRACK_COMMIT, HIGH, tcp, tcp_flags(flags), *new, then=[picked_up])
 
 
 def neighbour_discovery_flows() -> Iterator[Flow]:

@@ -26,7 +26,7 @@ from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.certificates import mutual_tls
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
-from antrea.ipfix.template import aggregated_elements
+from antrea.ipfix.template import Contents, aggregated_elements
 from antrea.outside.ipfix import collector as ipfix_collector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -198,7 +198,7 @@ async def test_a_collector_gets_lines_of_json_if_it_is_asked_for(protocol: str) 
     async with asyncio.timeout(60):
         first, second = [json.loads(await lines.get()) for _ in range(2)]
     assert datetime.now(UTC) - datetime.fromisoformat(first["@timestamp"]) < timedelta(minutes=1)
-    names = {one.name for one in aggregated_elements(ipv6=False)}
+    names = {one.name for one in aggregated_elements(ipv6=False, contents=Contents(direction=True))}
     assert first["ipfix"].keys() == names
     shown = {name: first["ipfix"][name] for name in ("sourceIPv4Address", "sourcePodName", "octetTotalCount", "destinationClusterIPv4")}  # fmt: skip
     assert shown == {

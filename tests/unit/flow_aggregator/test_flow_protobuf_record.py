@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from antrea.apis.flow import LONGEST_TEXT, NANOS, FlowRecord
@@ -40,6 +41,15 @@ def test_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept() -> N
 def test_times_keep_what_is_less_than_a_second() -> None:
     found = read_again(SENT)
     assert (found.flow_start_nanos, found.flow_end_nanos) == (SENT.flow_start_nanos, SENT.flow_end_nanos)
+
+
+def test_a_direction_that_is_unknown_is_the_only_one_that_is_written() -> None:
+    """A message whose source has opened the connection has the octets of upstream's."""
+    known = msgspec.structs.replace(SENT, biflow_direction=1)
+    unknown = msgspec.structs.replace(SENT, biflow_direction=0)
+    assert [read_again(one).biflow_direction for one in (known, unknown)] == [1, 0]
+    assert message_of(unknown)[: len(message_of(known))] == message_of(known)
+    assert len(message_of(unknown)) == len(message_of(known)) + 3
 
 
 def test_a_message_that_is_spoilt_is_refused_or_read_within_bounds() -> None:

@@ -127,6 +127,17 @@ def test_ipfix_names_and_uids_are_there_if_they_are_asked_for(ipv6: bool, mode: 
             )
 
 
+@pytest.mark.parametrize("biflow", [0, 1])
+def test_ipfix_records_have_the_direction_if_it_is_asked_for(biflow: int) -> None:
+    """Without the element a record is of a connection whose source has opened it."""
+    sent = FlowRecord(source_ip="10.0.0.1", biflow_direction=biflow)
+    for is_asked in (False, True):
+        writer, decoder = MessageWriter(1, contents=Contents(direction=is_asked)), Decoder()
+        for message in (*writer.templates(0), *(one for one, _ in writer.data([sent], 0, 16384))):
+            read = decoder.read(message)[1]
+        assert read[0].biflow_direction == (biflow if is_asked else 1)
+
+
 def test_ipfix_uids_stand_where_upstream_has_them() -> None:
     """pkg/flowaggregator/infoelements/elements.go AntreaInfoElements."""
     with_names = [one.name for one in agent_elements(ipv6=False, contents=Contents(uids=True))]

@@ -83,6 +83,8 @@ table=L3DecTTL,priority=200,ip actions=dec_ttl,goto_table:L2ForwardingCalc
 table=L2ForwardingCalc,priority=200,dl_dst=0a:00:00:00:00:01 actions=set_field:0x8001->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
 table=L2ForwardingCalc,priority=200,dl_dst=aa:bb:cc:dd:ee:ff actions=set_field:0x8000->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
 table=ConntrackCommit,priority=200,ct_state=+new+trk,ct_mark=0x0/0x20,ip actions=ct(commit,table=Output,zone=65520,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3]))
+table=ConntrackCommit,priority=210,ct_state=+new+trk,ct_mark=0x0/0x20,tcp,tcp_flags=-syn actions=ct(commit,table=Output,zone=65520,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3],set_field:0x100/0x100->ct_mark))
+table=ConntrackCommit,priority=210,ct_state=+new+trk,ct_mark=0x0/0x20,tcp,tcp_flags=+syn+ack actions=ct(commit,table=Output,zone=65520,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3],set_field:0x100/0x100->ct_mark))
 table=Output,priority=200,reg0=0x200000/0x600000 actions=output:NXM_NX_REG1[]
 """
 INIT_V6 = """
@@ -108,6 +110,8 @@ table=L3DecTTL,priority=200,ipv6 actions=dec_ttl,goto_table:L2ForwardingCalc
 table=L2ForwardingCalc,priority=200,dl_dst=0a:00:00:00:00:01 actions=set_field:0x8001->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
 table=L2ForwardingCalc,priority=200,dl_dst=aa:bb:cc:dd:ee:ff actions=set_field:0x8000->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
 table=ConntrackCommit,priority=200,ct_state=+new+trk,ct_mark=0x0/0x20,ipv6 actions=ct(commit,table=Output,zone=65510,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3]))
+table=ConntrackCommit,priority=210,ct_state=+new+trk,ct_mark=0x0/0x20,tcp6,tcp_flags=-syn actions=ct(commit,table=Output,zone=65510,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3],set_field:0x100/0x100->ct_mark))
+table=ConntrackCommit,priority=210,ct_state=+new+trk,ct_mark=0x0/0x20,tcp6,tcp_flags=+syn+ack actions=ct(commit,table=Output,zone=65510,exec(move:NXM_NX_REG0[0..3]->NXM_NX_CT_MARK[0..3],set_field:0x100/0x100->ct_mark))
 table=Output,priority=200,reg0=0x200000/0x600000 actions=output:NXM_NX_REG1[]
 """
 POD = """
