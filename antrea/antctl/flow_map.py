@@ -88,4 +88,5 @@ COLUMNS: tuple[Column, ...] = (
     ("BYTES", lambda row: str(row["octets"])),
     ("CONNECTIONS", lambda row: str(row["connections"])),
     ("DENIED", lambda row: str(row["denied"])),
+    ("DIRECTION-UNKNOWN", lambda row: str(row.get("unknown", 0))),
 )

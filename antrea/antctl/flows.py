@@ -139,6 +139,7 @@ COLUMNS: tuple[Column, ...] = (
     ("PROTO", lambda row: PROTOCOLS.get(row["protocolIdentifier"], str(row["protocolIdentifier"]))),
     ("SERVICE", lambda row: one_word(row["destinationServicePortName"])),
     ("BYTES", lambda row: str(row["octetTotalCount"] + row["reverseOctetTotalCount"])),
+    ("DIRECTION", lambda row: "known" if row.get("biflowDirection", 1) else "unknown"),
     _policy("egress"),
     _policy("ingress"),
 )

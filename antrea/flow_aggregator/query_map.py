@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.flow_aggregator.query_scope import one_of, scope_of
-from antrea.flow_aggregator.query_statement import SCOPED, Query, columns_of, select, sums
+from antrea.flow_aggregator.query_statement import SCOPED, Query, columns_of, select, sums, unknown_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
             strict=True,
         )
     )
-    columns, by_ends = columns_of({**ends, **sums()}), ", ".join(names)
+    columns, by_ends = columns_of({**ends, **sums(), **unknown_sums()}), ", ".join(names)
     sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY octets DESC, {by_ends} LIMIT {MOST + 1}")
     return Query(sql, scope.values, partial(_graph, by))
 
@@ -77,6 +77,13 @@ def _graph(by: str, rows: list[list[Any]]) -> dict[str, Any]:
     links = []
     for row in rows[:MOST]:
         source, target = _node(row[0], row[1], by), _node(row[2], row[3], by, is_service=bool(row[4]))
-        values = dict(zip(("port", "protocol", *sums()), row[5:], strict=True))
+        values = dict(zip(("port", "protocol", *sums(), *unknown_sums()), row[5:], strict=True))
+        values["unknown"] = _unknown(values, has_known=values.pop("hasKnown") != 0)
         links.append({"source": node(*source), "target": node(*target), **values})
     return {"nodes": list(nodes.values()), "links": links, "truncated": len(rows) > MOST}
+
+
+def _unknown(values: Mapping[str, int], *, has_known: bool) -> int:
+    """How many have an unknown direction: all that were not denied, or fewer, although counts of many are estimated."""
+    passed = max(values["connections"] - values["denied"], 0)
+    return min(values["unknown"], max(passed - 1, 0)) if has_known else max(passed, values["unknown"])

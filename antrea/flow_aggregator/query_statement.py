@@ -45,6 +45,15 @@ def sums(denied: str = _DENIED) -> dict[str, str]:
     }
 
 
+def unknown_sums() -> dict[str, str]:
+    """Connections that policies let pass and of which it is unknown which end opened them, and whether there are others: columns by names."""
+    passed = f"NOT ({_DENIED})"
+    return {
+        "unknown": connections_if(f"biflowDirection = 0 AND {passed}"),
+        "hasKnown": f"max(biflowDirection != 0 AND {passed})",
+    }
+
+
 def columns_of(named: Mapping[str, str]) -> str:
     """Columns with their names."""
     return ", ".join(f"{text} AS {name}" for name, text in named.items())

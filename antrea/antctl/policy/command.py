@@ -24,7 +24,8 @@ SHORT: Final = "Recommend network policies, and try them on what was seen"
 TEXT: Final = """Print the Kubernetes NetworkPolicies that allow the connections that were seen in a Namespace, and no others.
 
 The flow aggregator keeps what was seen (flowVisibility.enable in the chart). Each policy names the connections that it
-comes from. What policies denied is not allowed, and named on standard error. Look at what is printed before you apply
+comes from. What policies denied is not allowed, nor are connections whose direction is unknown: both are named on
+standard error. Look at what is printed before you apply
 it: a connection that happens once a month may not have been seen.
 
 \b

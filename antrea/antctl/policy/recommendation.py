@@ -47,6 +47,8 @@ class Link(NamedTuple):
     protocol: int
     connections: int
     denied: int
+    unknown: int = 0
+    """Those that passed and of which it is unknown which end opened them: the real ones may go the other way."""
 
     @property
     def shown(self) -> str:
@@ -91,17 +93,16 @@ def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str,
     notes: list[str] = []
     ends: set[str] = set()
     for link in sorted(links):
-        allowed = link.connections - link.denied
+        allowed = link.connections - link.denied - link.unknown
         if link.protocol not in PROTOCOLS:
             left.append(f"{link.shown}: NetworkPolicies allow no protocol without ports alone")
         elif allowed <= 0:
-            left.append(f"{link.shown}: denied {link.denied} times")
+            left.extend(f"{link.shown}: {why}" for why in _not_counted(link))
         elif lost := [end for end in (link.source, link.target) if _is_lost(end, labels)]:
             left.append(f"{link.shown}: no Pod of {_name(lost[0])} has labels to select it by")
         else:
             ends.update((link.source, link.target))
-            if link.denied:
-                notes.append(f"{link.shown}: is allowed, and was denied {link.denied} times")
+            notes.extend(f"{link.shown}: is allowed, and {why}" for why in _not_counted(link, "was "))
             for end, way, peer in (
                 (link.source, "egress", link.target),
                 (link.target, "ingress", link.source),
@@ -114,6 +115,14 @@ def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str,
     notes.extend(_wider(sorted(ends), labels, pods))
     # the isolation comes last: applied in this order nothing is denied for a moment that is allowed in the end
     return Recommendation([*policies, isolation] if policies else [], left, notes)
+
+
+def _not_counted(link: Link, was: str = "") -> Iterator[str]:
+    """Connections of a link that are no reason to allow it; `was` begins what was done with them."""
+    if link.denied:
+        yield f"{was}denied {link.denied} times"
+    if link.unknown:
+        yield f"the direction of {link.unknown} connections is unknown"
 
 
 def _wider(

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from antrea.antctl.main import Target
 
-MOST: Final = {"port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1}
+MOST: Final = {
+    "port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1, "unknown": 2**64 - 1,
+}  # fmt: skip
 MOST_TEXT: Final = 100
 """Characters that a message has of what is no end."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -70,6 +72,7 @@ def links_of(found: Any) -> Seen:
 
 def _link(row: Mapping[str, Any]) -> Link:
     """Raises KeyError, TypeError, ValueError."""
+    row = {"unknown": 0, **row}  # files of earlier versions do not have it
     for key, most in MOST.items():
         if type(row[key]) is not int or not 0 <= row[key] <= most:
             raise ValueError(f"{key} {row[key]!r} is no number from 0 to {most}")

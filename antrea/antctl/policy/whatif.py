@@ -158,6 +158,8 @@ def _packets(world: World, pods: Mapping[str, list[str]], link: Link) -> list[Pa
     """Between these Pods, in each family that both ends have. Raises Invalid: an end is not there, or there is none."""
     if link.protocol not in PROTOCOLS:
         raise Invalid(f"protocol {link.protocol}", "connections without ports are not judged")
+    if 0 < link.unknown >= link.connections - link.denied:
+        raise Invalid("direction", "which end opened these connections is unknown")
     sources, targets = (
         [(v, world.end(text, v)) for text in _texts(end, pods) for v in sorted(world.families(text))]
         for end in (link.source, link.target)

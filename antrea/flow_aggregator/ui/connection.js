@@ -51,6 +51,7 @@ function Ends({ flow, parameters }) {
     ["Source", `${end(flow, "source")}, ${socket(flow, "source")}${node(flow, "source")}`],
     ["Destination", `${end(flow, "destination")}, ${socket(flow, "destination")}${node(flow, "destination")}`],
     ["Protocol", [protocol(flow.protocolIdentifier), shown(flow.tcpState)].filter(Boolean).join(", ")],
+    ["Direction", flow.biflowDirection === 0 && "unknown: the switch has not seen which end opened it"],
     ["Service", service && [shown(service), flow.destinationClusterIP, flow.destinationServicePort || ""].filter(Boolean).join(", ")],
     ["Egress rule", rule(flow, "egress")],
     ["Ingress rule", rule(flow, "ingress")],

@@ -80,6 +80,7 @@ export function Flows({ parameters }) {
     { title: "Destination", cell: flow => pod(flow, "destination", parameters) },
     { title: "Port", number: true, cell: flow => flow.destinationTransportPort || "" },
     { title: "Protocol", cell: flow => protocol(flow.protocolIdentifier) },
+    { title: "Direction", optional: true, cell: flow => flow.biflowDirection === 0 ? "unknown" : "" },
     { title: "Service", optional: true, cell: flow => shown(flow.destinationServicePortName) },
     { title: "Bytes", number: true, cell: flow => bytes(flow.octetTotalCount + flow.reverseOctetTotalCount) },
     { title: "Egress rule", optional: true, cell: flow => verdict(flow, "egress") },

@@ -98,6 +98,7 @@ export function ServiceMap({ parameters }) {
     { title: "Bytes", number: true, cell: link => bytes(link.octets) },
     { title: "Connections", number: true, cell: link => link.connections },
     { title: "Denied", number: true, cell: link => html`<span class=${link.denied ? "denied-text" : ""}>${link.denied}</span>` },
+    { title: "Direction unknown", number: true, optional: true, cell: link => link.unknown || "" },
   ];
   const choose = event => { location.hash = to("map", { ...parameters, by: event.target.value }); };
   return html`<div>

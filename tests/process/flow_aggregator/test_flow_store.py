@@ -216,6 +216,31 @@ def test_the_map_and_policies_are_summed_by_their_ends(tmp_path: Path) -> None:
     assert verdicts == [("egress", 2, "shop", "out", (1, 1)), ("ingress", 1, "", "", (0, 1))]
 
 
+def written(folder: Path, records: list[dict[str, Any]]) -> None:
+    words = [sys.executable, "-c", WRITE, str(folder), json.dumps(records)]
+    assert subprocess.check_output(words, text=True, timeout=60).split()
+
+
+def test_links_count_connections_whose_direction_is_unknown(tmp_path: Path) -> None:
+    ends = {
+        "sourcePodNamespace": "shop",
+        "sourcePodName": "feed",
+        "destinationPodNamespace": "shop",
+        "destinationPodName": "reader",
+    }
+    unknown, denied = {"biflowDirection": 0}, {"ingressNetworkPolicyRuleAction": 2}
+    records = [
+        {**ends, **more, "destinationTransportPort": port, "sourceTransportPort": number, "octetDeltaCount": 90 - port}
+        for port, every in enumerate(([unknown], [unknown, {}], [{}, denied | unknown], [unknown, denied], [denied | unknown]))
+        for number, more in enumerate(every)
+    ]  # fmt: skip
+    written(tmp_path / "store", records)
+    seen, rows = ask(tmp_path / "store", ("map", {"by": "endpoint"}, None), ("flows", {}, None))
+    counts = {one["port"]: (one["connections"], one["denied"], one["unknown"]) for one in seen["links"]}
+    assert counts == {0: (1, 0, 1), 1: (2, 0, 1), 2: (2, 1, 0), 3: (2, 1, 1), 4: (1, 1, 0)}
+    assert sorted({one["biflowDirection"] for one in rows["rows"]}) == [0, 1]
+
+
 QUESTIONS = [
     ("flows", {}),
     ("policies", {"step": "1h"}),

@@ -8,6 +8,7 @@ import pytest
 from replay_world import SPACES, changed, pod
 
 from antrea.antctl.policy.recommendation import DENY, Link, Recommendation, recommend
+from antrea.antctl.policy.seen import links_of
 
 OUTSIDE = ("192.0.2.7", "192.0.2.8", "2001:db8::6", "2001:db8::7")
 
@@ -35,6 +36,47 @@ def test_what_was_seen_passes_and_nothing_else_does(seed: int) -> None:
     assert (found.left_out, found.notes) == ([], [])
     assert found == recommend("shop", chance.sample(seen, len(seen)), chance.sample(pods, len(pods)))
     assert changed(pods, found.policies, every) == set(every) - set(seen)
+
+
+PAIR = ("workload/shop/feed", "workload/shop/reader")
+PODS = [
+    pod("shop", "feed", {"app": "feed"}, "10.0.0.1"),
+    pod("shop", "reader", {"app": "reader"}, "10.0.0.2"),
+]
+
+
+def test_connections_whose_direction_is_unknown_are_no_rule() -> None:
+    """A stream that was picked up in the middle leaves a record from the server to the client's port."""
+    reversed_link = Link(*PAIR, 45904, 6, 3, 1, unknown=2)
+    found = recommend("shop", [Link(PAIR[1], PAIR[0], 50123, 6, 4, 0), reversed_link], PODS)
+    assert "45904" not in str(found.policies)
+    assert [one["metadata"]["name"] for one in found.policies] == [
+        "recommended-feed",
+        "recommended-reader",
+        DENY,
+    ]
+    assert found.left_out == [
+        "shop/feed -> shop/reader TCP/45904: denied 1 times",
+        "shop/feed -> shop/reader TCP/45904: the direction of 2 connections is unknown",
+    ]
+    assert recommend("shop", [reversed_link], PODS).policies == []
+
+
+def test_a_link_with_connections_of_both_kinds_is_allowed_with_a_note() -> None:
+    found = recommend("shop", [Link(*PAIR, 8080, 6, 5, 0, unknown=2)], PODS)
+    assert "8080" in str(found.policies)
+    assert found.notes == [
+        "shop/feed -> shop/reader TCP/8080: is allowed, and the direction of 2 connections is unknown"
+    ]
+    told = found.policies[0]["metadata"]["annotations"]["policy.antrea.io/recommended-for"]
+    assert told == "shop/feed -> shop/reader TCP/8080: 3"
+
+
+def test_what_was_seen_may_be_of_a_version_without_unknown_directions() -> None:
+    row = {"source": PAIR[0], "target": PAIR[1], "port": 80, "protocol": 6, "connections": 2, "denied": 0}
+    assert links_of({"links": [row, {**row, "unknown": 1}]}).links == [
+        Link(*PAIR, 80, 6, 2, 0, 0), Link(*PAIR, 80, 6, 2, 0, 1),
+    ]  # fmt: skip
 
 
 def test_labels_that_select_others_as_well_are_named() -> None:

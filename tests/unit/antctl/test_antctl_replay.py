@@ -47,6 +47,20 @@ def test_a_connection_changes_if_it_does_for_any_pod_and_family(spec: dict[str, 
     assert changed(pods, [CLOSED | {"spec": spec}], [PAIR]) == {PAIR}
 
 
+def test_connections_whose_direction_is_unknown_are_not_judged() -> None:
+    pods = [
+        pod("shop", "web-0", {"app": "web"}, "10.0.0.1"),
+        pod("shop", "db-0", {"app": "db"}, "10.0.0.4"),
+    ]
+    source = source_of(pods)
+    found = replay(source, source.objects, [PAIR._replace(connections=3, denied=1, unknown=2)])
+    assert (found.judged, found.unjudged) == (
+        0,
+        ["shop/web -> shop/db TCP/80: direction: which end opened these connections is unknown"],
+    )
+    assert replay(source, source.objects, [PAIR._replace(connections=3, unknown=2)]).judged == 1
+
+
 def test_pods_beyond_those_that_are_judged_are_named() -> None:
     pods = [
         pod("shop", f"web-{n}", {"app": "web", "n": str(n)}, f"10.0.0.{n}") for n in range(1, MOST_PODS + 3)
