@@ -103,6 +103,9 @@ SERVICE_EP_STATE = Field("ServiceEPState", "reg4", 16, 18, "How far the selectio
 EP_TO_SELECT_REG_MARK = SERVICE_EP_STATE(1, "an Endpoint must be selected")
 EP_SELECTED_REG_MARK = SERVICE_EP_STATE(2, "an Endpoint is selected")
 EP_TO_LEARN_REG_MARK = SERVICE_EP_STATE(3, "an Endpoint is selected and must be remembered for the client")
+EP_REMEMBERED_REG_MARK = SERVICE_EP_STATE(
+    4, "the Endpoint that the client stays with is still to be looked up"
+)
 EP_UNION = Field("EpUnion", "reg4", 0, 18, "Port and state of the selection in one match.")
 TO_NODE_PORT_ADDRESS = Field(
     "ToNodePortAddress", "reg4", 19, 19, "The destination is an address on which NodePorts listen."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,12 +23,19 @@ from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.features.proxy.dsr import FEATURE as DSR
 from antrea.features.proxy.dsr_no_tunnel import FEATURE as DSR_NO_TUNNEL
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
+from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import CONFIG as BASE
 from benchmarks.policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ovs_bridge import OvsBridge
 
     from antrea.facts.fact import Fact
@@ -89,6 +97,14 @@ NEIGHBOURS = tuple(
 
 def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False, tunnels: bool = True) -> Facts:
     """Have the switch serve these, and give what the agent knows; with `dsr` the gate LoadBalancerModeDSR is on."""
+    engine, pipeline = planned(*rows, dsr=dsr, tunnels=tunnels)
+    bridge.clear()
+    bridge.install(engine.standing().values(), pipeline)
+    return engine.facts
+
+
+def planned(*rows: Fact, dsr: bool = False, tunnels: bool = True) -> tuple[Engine, Pipeline]:
+    """What the agent wants for these."""
     facts = Facts()
     features = (*BASIC, DSR, DSR_NODE_PORT, DSR_NO_TUNNEL) if dsr else BASIC
     families = Families.of(NODE.pod_cidrs)
@@ -107,9 +123,45 @@ def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False, tunnels: bool = T
     engine = Engine(facts, [unit for one in features for unit in one.units])
     engine.plan()
     assert not engine.errors.standing, engine.errors.standing
-    bridge.clear()
-    bridge.install(engine.standing().values(), pipeline)
-    return facts
+    return engine, pipeline
+
+
+class ServedNode:
+    """The switch, which follows what changes as under the agent: by one bundle, so that what clients have learned stays."""
+
+    def __init__(self, bridge: OvsBridge, *rows: Fact, dsr: bool = False) -> None:
+        self.engine, self.pipeline = planned(*rows, dsr=dsr)
+        self.facts, self._bridge = self.engine.facts, bridge
+        self._sink = FlowSink(Ofctl(bridge.process.directory / "br-int.mgmt"), self.pipeline, 1)
+        bridge.clear()
+        self.replay()
+
+    def replay(self) -> None:
+        """All of it, as after a restart of the switch."""
+        standing = list(self.engine.standing().values())
+        for meter in standing:
+            if isinstance(meter, Meter):
+                self._bridge.ofctl("add-meter", meter.text)
+        asyncio.run(self._sink.resync(in_order(standing)))
+
+    def change(self, *rows: Fact) -> None:
+        """These Services and Endpoints, and no others."""
+        wanted = {(type(row), row.key) for row in rows}
+        for kind in (Service, ServiceEndpoint):
+            for row in list(self.facts.all(kind)):
+                if (kind, row.key) not in wanted:
+                    self.facts.drop(kind, row.key)
+        for row in rows:
+            self.facts.put(row)
+        plan = self.engine.plan()
+        assert not self.engine.errors.standing, self.engine.errors.standing
+        asyncio.run(self._sink.apply(in_order(plan.put), in_order(plan.drop)[::-1]))
+        self._bridge.appctl("revalidator/wait")
+
+
+def in_order(entries: Iterable[object]) -> list[Flow | Group]:
+    """Flows and groups as the engine sends them: what receives a packet before what sends it there."""
+    return sorted((one for one in entries if isinstance(one, Flow | Group)), key=lambda one: one.rank)
 
 
 def trace(

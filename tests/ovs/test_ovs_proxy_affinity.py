@@ -214,6 +214,6 @@ def test_a_choice_is_kept_for_the_rest_of_its_time() -> None:
 
 def test_a_damaged_file_is_no_choice(tmp_path: Path) -> None:
     file = tmp_path / "affinity"
-    file.write_bytes(b"antrea affinity 2\n" + bytes(99))
+    file.write_bytes(b"antrea affinity 3\n" + bytes(99))
     KeptAffinity(Facts(), Ofctl(tmp_path), tmp_path, file)
     assert (tmp_path / "affinity.damaged").exists()

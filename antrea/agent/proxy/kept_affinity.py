@@ -40,14 +40,15 @@ log = klog.logger(__name__)
 LOOK_SECONDS: Final = 15.0
 MOST: Final = 20_000
 """Choices that are kept; of more, those that are dumped first."""
-KIND: Final = b"antrea affinity 2\n"
-GROUP_MASK: Final = 0xFFFFFFFF
+KIND: Final = b"antrea affinity 3\n"
+OBJECT_MASK: Final = 0xFFFFFFFF
 
 
 class KeptChoice(msgspec.Struct, frozen=True):
     """A learned flow as it was dumped, and until when it counts, in seconds since the Node started."""
 
-    group: int
+    owner: int
+    """Object id of the flow."""
     line: str
     until: float
 
@@ -65,14 +66,14 @@ def since_boot() -> float:
 
 
 def choice_of(line: str, timeouts: Mapping[int, int], now: float) -> KeptChoice | None:
-    """None for what is no choice of these groups, or is over. A Service may ask for longer than a flow can live."""
+    """None for what is no choice of these owners, or is over. A Service may ask for longer than a flow can live."""
     age, number, hard = AGE.search(line), COOKIE.search(line), HARD_TIMEOUT.search(line)
     if age is None or number is None or hard is None:
         return None
-    group, seconds = int(number[1], 16) & GROUP_MASK, int(hard[1])
-    whole = timeouts.get(group, 0)
+    owner, seconds = int(number[1], 16) & OBJECT_MASK, int(hard[1])
+    whole = timeouts.get(owner, 0)
     left = (max(seconds, whole) if seconds == MAX_TIMEOUT_SECONDS else seconds) - int(age[1])
-    return KeptChoice(group, line, now + left) if whole and left > 0 else None
+    return KeptChoice(owner, line, now + left) if whole and left > 0 else None
 
 
 class KeptAffinity:
@@ -122,7 +123,7 @@ class KeptAffinity:
         changes = [
             with_timeout(one.line, min(int(one.until - now), MAX_TIMEOUT_SECONDS))
             for one in self._kept.choices
-            if one.group in timeouts and one.until - now >= 1
+            if one.owner in timeouts and one.until - now >= 1
         ]
         if changes and (why := await self._switch.bundle(changes)):
             raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")

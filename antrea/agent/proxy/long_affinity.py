@@ -15,9 +15,9 @@ from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.service import ServicePort
 from antrea.features.framework.agent_feature import RealisedPipeline
-from antrea.features.proxy.endpoint import group_id, scopes
-from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS
+from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS, affinity_ids
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, ROUND_MASK, Category, cookie
+from antrea.openflow.match import PROTOCOLS
 from antrea.openflow.tables import SESSION_AFFINITY
 from antrea.outside.log import klog
 
@@ -49,15 +49,15 @@ class Switch(Protocol):
 
 
 def affinity_timeouts(facts: Facts, longer_than: int = 0) -> dict[int, int]:
-    """Seconds of affinity, by group, of Services that have more than this."""
+    """Seconds of affinity, by object id of learned flows, of Services that have more than this."""
     node = facts.get(ThisNode)
-    families = node.families if node else ()
+    if node is None:
+        return {}
     return {
-        group_id(facts, port, ipv6=ipv6, local=local): port.affinity_seconds
+        own: port.affinity_seconds
         for port in facts.all(ServicePort)
-        if port.affinity_seconds > longer_than
-        for ipv6 in families
-        for local in scopes(port, ipv6=ipv6)
+        if port.affinity_seconds > longer_than and port.protocol in PROTOCOLS
+        for own in affinity_ids(facts, port, node)
     }
 
 

@@ -12,22 +12,30 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import ServiceEndpoint, ServicePort
 from antrea.features.proxy.endpoint import group_id, scopes
 from antrea.openflow.ct import nat_dst
+from antrea.openflow.fields import SERVICE_GROUP_ID
+from antrea.openflow.tables import SERVICE_LB
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
 
+_LOAD_BALANCED = f"table={SERVICE_LB.name},"
 _BETWEEN = re.compile(r"[, ]+")
 
 
 class ServiceFlows(NamedTuple):
-    """Numbers of the groups of a Service, and the actions by which its flows are found."""
+    """Numbers of the groups of a Service, and the actions and matches by which its flows are found."""
 
     groups: frozenset[int]
     actions: frozenset[str]
+    looked_up: frozenset[str]
+    """Matches of the flows by which clients stay with an Endpoint."""
 
     def matches(self, flow: str) -> bool:
         """Whether a line of `ovs-ofctl dump-flows` is one of the Service."""
-        return not self.actions.isdisjoint(_BETWEEN.split(flow.partition(" actions=")[2]))
+        match, _, actions = flow.partition(" actions=")
+        if _LOAD_BALANCED in match and not self.looked_up.isdisjoint(_BETWEEN.split(match)):
+            return True
+        return not self.actions.isdisjoint(_BETWEEN.split(actions))
 
 
 def service_flows(facts: Facts, service: str) -> ServiceFlows:
@@ -44,4 +52,5 @@ def service_flows(facts: Facts, service: str) -> ServiceFlows:
         for endpoint in facts.by(ServiceEndpoint, "behind", port.behind):
             actions.add(nat_dst(endpoint.ip, endpoint.port))
     actions |= {f"group:{number}" for number in groups}
-    return ServiceFlows(frozenset(groups), frozenset(actions))
+    looked_up = frozenset(str(SERVICE_GROUP_ID(number).match) for number in groups)
+    return ServiceFlows(frozenset(groups), frozenset(actions), looked_up)

@@ -29,6 +29,7 @@ from antrea.openflow.fields import (
     ENDPOINT_IP,
     ENDPOINT_IP6,
     ENDPOINT_PORT,
+    EP_REMEMBERED_REG_MARK,
     EP_SELECTED_REG_MARK,
     EP_TO_SELECT_REG_MARK,
     FROM_EXTERNAL_REG_MARK,
@@ -37,10 +38,11 @@ from antrea.openflow.fields import (
     NOT_SERVICE_CT_MARK,
     REMEMBERED_REMOTE_REG_MARK,
     REMOTE_ENDPOINT_REG_MARK,
+    SERVICE_GROUP_ID,
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import PROTOCOLS, ct_state, family
+from antrea.openflow.match import ct_state, family
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
 from antrea.openflow.tables import (
@@ -69,15 +71,18 @@ DIRECT_IPS = ("169.254.0.250", "fc01::aabb:ccdd:eefc")
 flow = flows_of(Category.SERVICE)
 
 
-def marking_flow(match: tuple[Match, ...], protocol: str, number: int, *, ipv6: bool) -> Flow:
+def marking_flow(match: tuple[Match, ...], protocol: str, own: int, *, ipv6: bool) -> Flow:
     """The first packet from outside to an Endpoint on another Node; all that follow find the choice learned.
 
-    `number` is that of the group of all Endpoints.
+    `own` is the object id of what is learned. An Endpoint of UDP is looked up for each packet (`remembered_flow`).
     """
+    chosen = [learn.learned_load(EP_SELECTED_REG_MARK)]
+    if protocol == "UDP":
+        chosen = [learn.learned_load(EP_REMEMBERED_REG_MARK), learn.learned_copy(SERVICE_GROUP_ID)]
     remember = learn.learn(
         SESSION_AFFINITY,
         Priority.HIGH,
-        cookie_of=(Category.SERVICE, number),
+        cookie_of=(Category.SERVICE, own),
         timeouts=[learn.idle_timeout(IDLE_SECONDS), learn.fin_idle_timeout(CLOSED_SECONDS)],
         specs=[
             *learn.same_protocol(protocol.lower(), v6=ipv6),
@@ -87,13 +92,13 @@ def marking_flow(match: tuple[Match, ...], protocol: str, number: int, *, ipv6: 
             learn.same_dst(v6=ipv6),
             learn.learned_copy(ENDPOINT_PORT),
             learn.learned_copy(ENDPOINT_IP6 if ipv6 else ENDPOINT_IP),
-            learn.learned_load(EP_SELECTED_REG_MARK),
+            *chosen,
             learn.learned_load(DSR_SERVICE_REG_MARK),
         ],
     )
     remote = (FROM_EXTERNAL_REG_MARK.match, REMOTE_ENDPOINT_REG_MARK.match, NOT_DSR_SERVICE_REG_MARK.match)
     then = [remember, DSR_SERVICE_REG_MARK.load, goto(NEXT)]
-    return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=number)
+    return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=own)
 
 
 def chosen_within(cidr: str) -> Match:
@@ -156,15 +161,8 @@ def untracked_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         yield flow(DSR_SERVICE_MARK, Priority.LOW, ip, NOT_DSR_SERVICE_REG_MARK.match, invalid, then=DROP)
         # the Endpoint's Node is gone, or it is no Pod of a Node
         yield flow(L3_FORWARDING, Priority.LOW + 1, ip, DSR_SERVICE_REG_MARK.match, then=DROP)
-        for protocol in ("TCP", "SCTP"):
-            yield as_it_is(cidr, PROTOCOLS[protocol][is_ipv6(cidr)])
-
-
-def as_it_is(ip: str, *match: Match) -> Flow:
-    """Not translated, of a family and what else is matched."""
-    zone = Zone.CT_ZONE_V6 if is_ipv6(ip) else Zone.CT_ZONE
-    then = [ct(zone, commit=True, table=NEXT)]
-    return flow(ENDPOINT_DNAT, Priority.HIGH, *match, DSR_SERVICE_REG_MARK.match, then=then)
+        as_it_is = [ct(Zone.CT_ZONE_V6 if is_ipv6(cidr) else Zone.CT_ZONE, commit=True, table=NEXT)]
+        yield flow(ENDPOINT_DNAT, Priority.HIGH, ip, DSR_SERVICE_REG_MARK.match, then=as_it_is)
 
 
 def still_there(match: tuple[Match, ...]) -> Flow:
@@ -183,7 +181,7 @@ def choice_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     anew, chosen = [*none, resubmit(SERVICE_LB)], EP_SELECTED_REG_MARK.match
     for mark in (DSR_SERVICE_REG_MARK, REMEMBERED_REMOTE_REG_MARK):
         yield flow(SERVICE_LB, Priority.HIGH, chosen, mark.match, from_peer(facts), then=anew)
-    yield flow(ENDPOINT_DNAT, Priority.HIGH - 1, chosen, DSR_SERVICE_REG_MARK.match, then=anew)
+        yield flow(SERVICE_LB, Priority.LOW + 1, EP_REMEMBERED_REG_MARK.match, mark.match, then=anew)
 
 
 def endpoint_node_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:

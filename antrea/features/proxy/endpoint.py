@@ -23,7 +23,7 @@ from antrea.facts.service import (
 )
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.direct_path import is_passed_on
-from antrea.features.proxy.dsr import as_it_is, still_there
+from antrea.features.proxy.dsr import still_there
 from antrea.openflow.action import move, resubmit, resubmit_after
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct, nat_dst
@@ -33,6 +33,7 @@ from antrea.openflow.fields import (
     ENDPOINT_IP,
     ENDPOINT_IP6,
     ENDPOINT_PORT,
+    EP_REMEMBERED_REG_MARK,
     EP_SELECTED_REG_MARK,
     EP_UNION,
     HAIRPIN_CT_MARK,
@@ -174,23 +175,43 @@ def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group 
     node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
     if node is None:
         return
-    translated, direct = False, set[bool]()
+    translated = sticky = False
     for port in facts.by(ServicePort, "behind", endpoint.behind):
         for local in scopes(port, ipv6=ipv6):
             if is_used(facts, endpoint, node, local=local):
                 one = bucket(facts, port, endpoint, node)
                 yield port_group(facts, port, one, ipv6=ipv6, local=local)
                 translated = True
-                if port.direct and goes_on(facts, port, endpoint, node):
-                    direct.add(bool(port.affinity_seconds))
+                if is_remembered(port):
+                    yield remembered_flow(group_id(facts, port, ipv6=ipv6, local=local), endpoint)
+                if port.direct and port.affinity_seconds:
+                    sticky |= goes_on(facts, port, endpoint, node)
     if translated:
         yield translation(facts, endpoint, chosen_match(endpoint))
         if ipv6 and endpoint.protocol == "UDP" and is_userspace(facts):
             yield translation(facts, endpoint, (later_fragment6, *chosen_match(endpoint)[1:]))
-    if direct and endpoint.protocol == "UDP":
-        yield as_it_is(endpoint.ip, *chosen_match(endpoint))
-    if True in direct:
+    if sticky:
         yield still_there(chosen_match(endpoint))
+
+
+def is_remembered(port: ServicePort) -> bool:
+    """Whether clients learn an Endpoint of this port that has to be looked up again.
+
+    Direct server return remembers connections. Those of TCP and SCTP end with their Endpoint; UDP has no end.
+    """
+    return bool(port.affinity_seconds) or (port.direct and port.protocol == "UDP")
+
+
+def remembered_flow(number: int, endpoint: ServiceEndpoint) -> Flow:
+    """A client stays with an Endpoint for as long as the group that chose it has a bucket of it.
+
+    Endpoints of other Services with this address and port do not count: they may be other workloads by now.
+    """
+    state = EP_UNION((EP_REMEMBERED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port).match
+    protocol, address, _ = chosen_match(endpoint)
+    match = (protocol, SERVICE_GROUP_ID(number).match, address, state)
+    then = [EP_SELECTED_REG_MARK.load, resubmit(SERVICE_LB)]
+    return flow(SERVICE_LB, Priority.NORMAL, *match, then=then)
 
 
 def goes_on(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> bool:

@@ -12,8 +12,8 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import EndpointStates, ServicePort, states_key
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.direct_path import from_peer
-from antrea.features.proxy.dsr import DIRECT_IPS, marking_flow
-from antrea.features.proxy.endpoint import WEIGHT, group_id, is_userspace, port_group, scopes
+from antrea.features.proxy.dsr import DIRECT_IPS, DSR, marking_flow
+from antrea.features.proxy.endpoint import WEIGHT, group_id, is_remembered, is_userspace, port_group, scopes
 from antrea.features.proxy.external_address import owner
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow import learn
@@ -23,6 +23,7 @@ from antrea.openflow.fields import (
     ENDPOINT_IP,
     ENDPOINT_IP6,
     ENDPOINT_PORT,
+    EP_REMEMBERED_REG_MARK,
     EP_SELECTED_REG_MARK,
     EP_TO_LEARN_REG_MARK,
     EP_TO_SELECT_REG_MARK,
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUT_SECONDS = 65535
 """Of a flow in OpenFlow."""
+LEARNED = "learned flow"
+"""Pool of the object ids of learned flows."""
+AFFINITY = "affinity"
 REFUSED = Priority.LOW - 10
 """Below all flows of those whose packets an address takes."""
 NO_ENDPOINT = Bucket(0, (SVC_NO_EP_REG_MARK.load, resubmit(ENDPOINT_DNAT)), WEIGHT)
@@ -163,7 +167,7 @@ def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, 
 def frontend_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
     """The first packet of a connection to one address."""
     ipv6, local = found.ipv6, port.external_local if found.external else port.internal_local
-    number = group_id(facts, port, ipv6=ipv6, local=local)
+    number = frontend_group(facts, port, found)
     to_select = EP_TO_SELECT_REG_MARK.match
     then = (
         DROP if found.external and passed_by(facts, port, ipv6=ipv6) else chooses(facts, port, found, number)
@@ -193,7 +197,8 @@ def direct_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[F
     from_node = (EP_TO_SELECT_REG_MARK.match, from_peer(facts))
     then = chooses(facts, port, found, here)
     yield flow(SERVICE_LB, Priority.HIGH, *found.match, *from_node, then=then)
-    yield marking_flow(found.passed_on, port.protocol, all_, ipv6=found.ipv6)
+    own = learned_id(facts, port, found, all_, DSR)
+    yield marking_flow(found.passed_on, port.protocol, own, ipv6=found.ipv6)
 
 
 def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:
@@ -208,41 +213,65 @@ def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:
 def chooses(facts: Facts, port: ServicePort, found: Frontend, number: int) -> list[Action]:
     """What is noted of the packet before a group chooses an Endpoint for it."""
     state = EP_TO_LEARN_REG_MARK if port.affinity_seconds else EP_SELECTED_REG_MARK
-    marks = [REWRITE_MAC_REG_MARK, state, *noted(facts, found, number)]
+    marks = [REWRITE_MAC_REG_MARK, state, *noted(facts, port, found, number)]
     return [*(mark.load for mark in marks), group(number)]
 
 
-def noted(facts: Facts, found: Frontend, number: int) -> tuple[Mark, ...]:
-    """How the Service was asked: decides on translation of the source, and rules on Services read it."""
+def noted(facts: Facts, port: ServicePort, found: Frontend, number: int) -> tuple[Mark, ...]:
+    """How the Service was asked: decides on translation of the source.
+
+    Rules on Services read the number of the group, and so does the check of what clients have learned.
+    """
     gates = facts.get(EnabledGates)
     external = (TO_EXTERNAL_ADDRESS_REG_MARK,) if found.external else ()
-    asked = (SERVICE_GROUP_ID(number),) if gates is not None and "AntreaPolicy" in gates else ()
+    by_rules = gates is not None and "AntreaPolicy" in gates
+    asked = (SERVICE_GROUP_ID(number),) if by_rules or is_remembered(port) else ()
     return (*external, *asked)
 
 
 def affinity_flow(facts: Facts, port: ServicePort, found: Frontend, number: int) -> Flow:
     """The choice is remembered for the client."""
-    remember = learned_choice(port, number, noted(facts, found, number), ipv6=found.ipv6)
+    own = learned_id(facts, port, found, number)
+    remember = learned_choice(port, own, external=found.external, ipv6=found.ipv6)
     return flow(
         SERVICE_LB,
         Priority.LOW,
         *found.match,
         EP_TO_LEARN_REG_MARK.match,
         then=[remember, EP_SELECTED_REG_MARK.load, goto(NEXT)],
-        object_id=number,
+        object_id=own,
     )
 
 
-def learned_choice(port: ServicePort, number: int, asked: tuple[Mark, ...], *, ipv6: bool) -> Action:
+def learned_id(facts: Facts, port: ServicePort, found: Frontend, number: int, kind: str = AFFINITY) -> int:
+    """Object id of what clients learn at one address: it goes with the address, also where the Service keeps others."""
+    return facts.id(LEARNED, f"{kind} {port.key} {','.join(found.match)} {number}")
+
+
+def affinity_ids(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[int]:
+    """Object ids of all that clients learn of a port with session affinity."""
+    for found in frontends(facts, port, node):
+        yield learned_id(facts, port, found, frontend_group(facts, port, found))
+
+
+def frontend_group(facts: Facts, port: ServicePort, found: Frontend) -> int:
+    """Number of the group that chooses for packets to an address that are not of this cluster."""
+    local = port.external_local if found.external else port.internal_local
+    return group_id(facts, port, ipv6=found.ipv6, local=local)
+
+
+def learned_choice(port: ServicePort, own: int, *, external: bool, ipv6: bool) -> Action:
     """Further connections of the client to this address and port get the same Endpoint, for as long as the Service sets.
 
-    They carry `asked`, too, by which policies match the Service: upstream's do not, and pass by rules with `toServices`.
+    Each is checked against the Endpoints of the group that chose it (`remembered_flow`): upstream's are checked against those of
+    all Services. By that number policies match the Service, too: upstream's learned flows pass by rules with `toServices`.
     """
     protocol = port.protocol.lower()
+    asked = [learn.learned_load(TO_EXTERNAL_ADDRESS_REG_MARK)] if external else []
     return learn.learn(
         SESSION_AFFINITY,
         Priority.NORMAL,
-        cookie_of=(Category.SERVICE, number),
+        cookie_of=(Category.SERVICE, own),
         timeouts=[learn.hard_timeout(min(port.affinity_seconds, MAX_TIMEOUT_SECONDS))],
         specs=[
             *learn.same_protocol(protocol, v6=ipv6),
@@ -252,8 +281,9 @@ def learned_choice(port: ServicePort, number: int, asked: tuple[Mark, ...], *, i
             learn.learned_copy(ENDPOINT_PORT),
             learn.learned_copy(REMOTE_ENDPOINT, REMEMBERED_REMOTE if port.direct else None),
             learn.learned_copy(ENDPOINT_IP6 if ipv6 else ENDPOINT_IP),
-            learn.learned_load(EP_SELECTED_REG_MARK),
+            learn.learned_load(EP_REMEMBERED_REG_MARK),
             learn.learned_load(REWRITE_MAC_REG_MARK),
-            *map(learn.learned_load, asked),
+            *asked,
+            learn.learned_copy(SERVICE_GROUP_ID),
         ],
     )

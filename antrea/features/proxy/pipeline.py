@@ -18,6 +18,7 @@ from antrea.openflow.ct import NAT, ct, nat_src
 from antrea.openflow.fields import (
     CONN_SNAT_CT_MARK,
     CONN_SOURCE_CT_MARK,
+    EP_REMEMBERED_REG_MARK,
     EP_SELECTED_REG_MARK,
     EP_TO_SELECT_REG_MARK,
     FROM_EXTERNAL_REG_MARK,
@@ -115,7 +116,8 @@ def selection_flows() -> Iterator[Flow]:
     """From the first look at session affinity to the packet that no Endpoint takes."""
     select = EP_TO_SELECT_REG_MARK.load
     yield flow(SESSION_AFFINITY, Priority.MISS, then=[select])
-    # The Endpoint that a client stayed with is gone: another one is chosen.
+    # The Endpoint that a client stayed with has left its Service: another one is chosen.
+    yield flow(SERVICE_LB, Priority.LOW, EP_REMEMBERED_REG_MARK.match, then=[select, resubmit(SERVICE_LB)])
     yield flow(ENDPOINT_DNAT, Priority.LOW, EP_SELECTED_REG_MARK.match, then=[select, resubmit(SERVICE_LB)])
     yield flow(
         ENDPOINT_DNAT, Priority.NORMAL, SVC_NO_EP_REG_MARK.match, then=[controller(PacketIn.SVC_REJECT)]

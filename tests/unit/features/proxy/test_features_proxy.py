@@ -94,7 +94,7 @@ def test_a_service_is_a_flow_a_group_of_its_endpoints_and_a_translation_for_each
 
 
 def test_a_service_of_ipv6_has_upstreams_forms_with_affinity_too() -> None:
-    """But for the Service's number, which learned flows keep here for rules on Services.
+    """But for the Service's number, which learned flows keep here for rules on Services, and by which their Endpoint is looked up.
 
     Source: pkg/agent/openflow/client_test.go
     """
@@ -114,12 +114,16 @@ def test_a_service_of_ipv6_has_upstreams_forms_with_affinity_too() -> None:
             "table=ServiceLB,priority=190,tcp6,reg4=0x30000/0x70000,ipv6_dst=fd00:96::a,tp_dst=80 actions="
             "learn(table=SessionAffinity,hard_timeout=100,priority=200,delete_learned,cookie=0x30000000001,eth_type=0x86dd,nw_proto=6,"
             "OXM_OF_TCP_DST[],NXM_NX_IPV6_DST[],NXM_NX_IPV6_SRC[],load:NXM_NX_REG4[0..15]->NXM_NX_REG4[0..15],"
-            "load:NXM_NX_REG4[26]->NXM_NX_REG4[26],load:NXM_NX_XXREG3[]->NXM_NX_XXREG3[],load:0x2->NXM_NX_REG4[16..18],"
-            "load:0x1->NXM_NX_REG0[9],load:0x1->NXM_NX_REG7[]),set_field:0x20000/0x70000->reg4,goto_table:EndpointDNAT"
+            "load:NXM_NX_REG4[26]->NXM_NX_REG4[26],load:NXM_NX_XXREG3[]->NXM_NX_XXREG3[],load:0x4->NXM_NX_REG4[16..18],"
+            "load:0x1->NXM_NX_REG0[9],load:NXM_NX_REG7[]->NXM_NX_REG7[]),set_field:0x20000/0x70000->reg4,goto_table:EndpointDNAT"
         ),
         (
             "table=ServiceLB,priority=200,tcp6,reg4=0x10000/0x70000,ipv6_dst=fd00:96::a,tp_dst=80 actions=set_field:0x200/0x200->reg0,"
             "set_field:0x30000/0x70000->reg4,set_field:0x1->reg7,group:1"
+        ),
+        (
+            "table=ServiceLB,priority=200,tcp6,reg4=0x41f90/0x7ffff,reg7=0x1,xxreg3=0xfd000010000000000000000000000007 actions="
+            "set_field:0x20000/0x70000->reg4,resubmit(,ServiceLB)"
         ),
     ]
 
