@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 STICKY = msgspec.structs.replace(SERVICE, affinity_seconds=10800)
+THEIRS = ("10.96.0.77", "fd00:96::77")
 OTHER = msgspec.structs.replace(
-    SERVICE,
+    STICKY,
     namespace="stranger",
-    ips=("10.96.0.77", "fd00:96::77"),
+    ips=THEIRS,
     external_ips=(),
     load_balancer_ips=(),
     node_ports=(0, 0),
@@ -52,7 +53,7 @@ async def test_a_client_is_refused_once_its_endpoint_is_another_services_alone(n
             await engine.quiet()
             for who, to, _ in asked:
                 await node.becomes(REFUSED, who, to)
-            assert await node.asks("near", OTHER.cluster_ips) == NEAR * 2
+            assert await node.asks("near", THEIRS) == NEAR * 2
             for row in endpoints(WEB):
                 node.facts.drop(ServiceEndpoint, row.key)
             await engine.quiet()
