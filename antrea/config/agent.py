@@ -161,8 +161,8 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """Further interfaces of Pods."""
     host_network_acceleration: HostNetworkAcceleration = HostNetworkAcceleration()
     """A faster way through the host's network."""
-    host_network_mode: Literal["iptables", "nftables"] = "iptables"
-    """Accepted for compatibility: our host rules are nftables in both cases."""
+    host_network_mode: Literal["iptables", "nftables"] = "nftables"
+    """What rules in the host's network are made with: always nftables (upstream's default is iptables)."""
 
     @property
     def has_tunnel(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
-from antrea.config.effect import differences
+from antrea.config.effect import InEffect, differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,6 +20,8 @@ _REQUESTS = "requests go out as they come"
 _JSON = "JSON is asked for, or what is quickest to read"
 _GOSSIP = "gossip is always authenticated, in both directions"
 _IPAM = "Node IPAM is not built yet"
+_ACCELERATION = "the flowtable is not built yet, packets go through the host's network as they do without it"
+_NFTABLES = "rules in the host's network are always those of nftables"
 _IPSEC = "IPsec is not built yet"
 
 
@@ -36,6 +38,7 @@ def _below(section: str, why: str, keys: Iterable[str]) -> Iterator[IdleKey]:
     return (IdleKey(f"{section}.{key}", why) for key in keys)
 
 
+_MULTICLUSTER = IdleKey("multicluster.namespace", "multi-cluster traffic is not built yet")
 _CONNECTIONS = tuple(
     IdleKey(f"{connection}.{key}", why)
     for connection in ("clientConnection", "antreaClientConnection")
@@ -44,6 +47,11 @@ _CONNECTIONS = tuple(
 IDLE: dict[type, tuple[IdleKey, ...]] = {
     AgentConfig: (
         *_CONNECTIONS,
+        _MULTICLUSTER,
+        IdleKey("hostNetworkAcceleration.enable", _ACCELERATION),
+        IdleKey("hostNetworkMode", _NFTABLES),
+        IdleKey("wireGuard.port", "encryption between Nodes is not built yet"),
+        IdleKey("multicluster.wireGuard.port", "multi-cluster traffic is not built yet"),
         *_below("memberlist", _GOSSIP, ("gossipVerifyIncoming", "gossipVerifyOutgoing")),
         *_below("multicast", _MULTICAST, ("multicastInterfaces", "igmpQueryVersions", "igmpQueryInterval")),
         *(
@@ -53,6 +61,7 @@ IDLE: dict[type, tuple[IdleKey, ...]] = {
     ),
     ControllerConfig: (
         *(row for row in _CONNECTIONS if row.path.startswith("clientConnection.")),
+        _MULTICLUSTER,
         *_below("nodeIPAM", _IPAM, ("nodeCIDRMaskSizeIPv4", "nodeCIDRMaskSizeIPv6")),
         *_below("ipsecCSRSigner", _IPSEC, ("autoApprove", "selfSignedCA")),
     ),
@@ -70,3 +79,8 @@ def idle(config: Any) -> tuple[str, ...]:
     return tuple(
         f"{path}: has no effect: {rows[path]}" for path in differences(kind(), config) if path in rows
     )
+
+
+def without_effect(now: InEffect[Any, Any]) -> tuple[str, ...]:
+    """As `idle`, and a sentence for each feature gate that is set in vain."""
+    return (*idle(now.config), *getattr(now.gates, "notes", ()))

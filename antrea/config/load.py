@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 import msgspec
 import yaml
 
+from antrea.config.gate_name import SECTION, gate_meant
 from antrea.config.yaml_reader import own_document
 from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
@@ -109,9 +110,11 @@ class _Known:
         self.paths = tuple(known_paths(kind))
         self.renamed: Mapping[str, str] = getattr(kind, "renamed", {})
 
-    def nearest(self, path: str) -> str:
+    def nearest(self, path: str, value: Any) -> str:
         if path in self.renamed:
             return self.renamed[path]
+        if SECTION in self.paths and (gate := gate_meant(path.rpartition(".")[2], value)):
+            return gate
         section, _, key = re.sub(r"\[\d+\]", "[]", path).rpartition(".")
         here = [known for known in self.paths if known.rpartition(".")[0] == section]
         return _like(key, here) or _like(key, self.paths)
@@ -167,13 +170,16 @@ def _clean_section(
     kind: type[msgspec.Struct], value: Any, path: str, known: _Known, unknown: list[UnknownKey]
 ) -> Any:
     if not isinstance(value, dict):
+        gate = gate_meant(path, value) if SECTION in known.paths else ""
+        if gate:
+            raise Invalid(path, f"expected a mapping, got bool: the feature gate is {gate}")
         return value
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     cleaned: dict[str, Any] = {}
     for key, inner in value.items():
         at = f"{path}.{key}" if path else str(key)
         if key not in fields:
-            unknown.append(UnknownKey(at, known.nearest(at)))
+            unknown.append(UnknownKey(at, known.nearest(at, inner)))
         elif not _unset(fields[key].type, inner):
             cleaned[key] = _clean(fields[key].type, inner, at, known, unknown)
     return cleaned

@@ -15,6 +15,7 @@ import msgspec
 from antrea import VERSION
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
+from antrea.controller.apiserver.feature_gates import compare_files
 from antrea.controller.apiserver.ipc import Start
 from antrea.controller.apiserver.process import ApiServerProcess, publish_empty
 from antrea.controller.apiserver.traffic_statistics import COUNTED
@@ -99,7 +100,7 @@ def main(
     klog.start(log, "antrea-controller")
     try:
         kept = token_file.with_name(f"{ControllerConfig.file}.good")
-        configuration = Configuration(ControllerConfig, accept_controller, path, kept)
+        configuration = Configuration(ControllerConfig, accept_controller, path, kept, compare_files)
         asyncio.run(run(configuration, Places(token_file, certificate_dir, leader_elect)))
     except AntreaError as no:
         click.echo(f"antrea-controller: {no}", err=True)

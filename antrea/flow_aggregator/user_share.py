@@ -1,4 +1,4 @@
-"""Work of users on what all of them share: a bounded number at a time, and one at a time of each user, so that nobody waits behind another's queue."""
+"""Work of users on what all of them share: a bounded number at a time, and one at a time of each user, so that one user does not delay another."""
 
 from __future__ import annotations
 

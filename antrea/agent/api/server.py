@@ -25,7 +25,7 @@ from antrea.agent.api.trace_packet import PacketTracer
 from antrea.agent.api.view import NotFound
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
-from antrea.config.idle import idle
+from antrea.config.idle import without_effect
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.gate import statuses
@@ -171,7 +171,7 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
 
 def _said_of_keys(now: InEffect[AgentConfig, EnabledGates]) -> list[str]:
     """Warnings on unknown keys, and on keys without effect."""
-    return [*(key.sentence for key in now.unknown), *idle(now.config)]
+    return [*(key.sentence for key in now.unknown), *without_effect(now)]
 
 
 def _feature_gates(view: AgentView) -> Handler:

@@ -16,17 +16,17 @@ from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.controller.managed import agent_infos, controller_info
 from antrea.errors import Invalid, Refused, Unavailable
-from antrea.features.framework.gate import EnabledGates, resolve, statuses
+from antrea.features.framework.gate import EnabledGates, one_sided, resolve, statuses
 from antrea.outside.http.handlers import json_answer, warn
 from antrea.outside.kube.config_map import ConfigMap
 from antrea.outside.kube.environment import own_config_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aiohttp import web
 
-    from antrea.features.framework.gate import GateStatus
+    from antrea.features.framework.gate import Component, GateStatus
     from antrea.outside.http.handlers import Handler
     from antrea.outside.kube.client import Kube
 
@@ -60,6 +60,9 @@ def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) 
             if kube is not None:
                 agents = await _of_agents(kube, path, warnings)
                 warnings += await _of_controller(kube)
+                warnings += (
+                    one_sided(_enabled("controller", own), _enabled("agent", agents)) if agents else ()
+                )
         except (Refused, Unavailable) as why:
             warnings.append(f"the gates of agents are not known: {why}")
         return warn(json_answer([*agents, *own]), warnings)
@@ -121,6 +124,22 @@ def _nodes(nodes: list[str], among: int) -> str:
         if len(nodes) == among
         else f"the agents of {len(nodes)} of {among} Nodes, first {min(nodes)}"
     )
+
+
+def compare_files(own: EnabledGates, files: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each gate that is on either in these files' antrea-agent.conf or in the controller alone."""
+    text = files.get(AgentConfig.file)
+    if text is None:
+        return
+    try:
+        agents = resolve("agent", parse(AgentConfig, text).config.feature_gates)
+    except Invalid:
+        return  # agents refuse it, and report that
+    yield from one_sided(own, agents)
+
+
+def _enabled(component: Component, rows: Iterable[GateStatus]) -> EnabledGates:
+    return EnabledGates(component, frozenset(row.name for row in rows if row.status == "Enabled"))
 
 
 def agent_gates(text: str) -> list[GateStatus]:

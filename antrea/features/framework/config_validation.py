@@ -12,6 +12,8 @@ from antrea.errors import Invalid
 from antrea.features.framework.gate import GATES, EnabledGates, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.config.agent import AgentConfig
     from antrea.config.controller import ControllerConfig
 
@@ -105,7 +107,18 @@ def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False)
     if config.node_type == "externalNode":
         gates = _on_machine(config, gates)
     _check(config, gates, AGENT_RULES, AGENT_NOT_BUILT)
-    return gates
+    return msgspec.structs.replace(gates, notes=(*gates.notes, *_idle_switches(config, gates)))
+
+
+def _idle_switches(config: AgentConfig, gates: EnabledGates) -> Iterator[str]:
+    """A sentence for each key that turns on what its gate keeps off."""
+    switches = (
+        ("flowExporter.enable", config.flow_exporter.enable, "FlowExporter"),
+        ("nodePortLocal.enable", config.node_port_local.enable, "NodePortLocal"),
+    )
+    for path, is_set, gate in switches:
+        if is_set and gate not in gates:
+            yield f"{path}: true has no effect: it needs featureGates.{gate}, which is off"
 
 
 def _on_machine(config: AgentConfig, gates: EnabledGates) -> EnabledGates:
@@ -262,12 +275,6 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
         "secondaryNetwork.ovsBridges",
         "at most one bridge, with a name that is not ovsBridge and at most eight physicalInterfaces",
         check=_bridges_break,
-    ),
-    ConfigRule(
-        "hostNetworkMode",
-        "nftables requires the feature gate NFTablesHostNetworkMode",
-        when={"hostNetworkMode": ("nftables",)},
-        gate="NFTablesHostNetworkMode",
     ),
 )
 

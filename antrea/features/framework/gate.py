@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Container, Mapping  # noqa: TC003 (msgspec reads annotations)
+from collections.abc import Container, Iterator, Mapping  # noqa: TC003 (msgspec reads annotations)
 from typing import Literal
 
 import msgspec
 
+from antrea.config.gate_name import GATE_NAMES
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 
@@ -34,6 +35,10 @@ class Gate(msgspec.Struct, frozen=True):
     """Whether it may not be set to anything but its default."""
     built: bool = False
     """Whether this program has the feature; a gate that is not built is Disabled, and asking for it is refused."""
+    always: str = ""
+    """Why the feature is on whatever is set; empty: the gate decides."""
+    needs: str = ""
+    """The gate without which this one has no effect."""
 
 
 Gates = str | tuple[str, ...]
@@ -50,6 +55,8 @@ class EnabledGates(Fact, frozen=True):
 
     component: Component
     names: frozenset[str]
+    notes: tuple[str, ...] = ()
+    """A sentence for each gate or key that is set and has no such effect."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -118,6 +125,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.13, beta v2.1",
         "Forget UDP connections to endpoints that are gone.",
         built=True,
+        needs="AntreaProxy",
     ),
     Gate(
         "ClusterNetworkPolicy",
@@ -145,6 +153,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.15, beta v2.3",
         "Let Egress IPs come from another subnet than the Nodes'.",
         built=True,
+        needs="Egress",
     ),
     Gate(
         "EgressTrafficShaping",
@@ -154,6 +163,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.14",
         "Limit the bandwidth of an Egress.",
         built=True,
+        needs="Egress",
     ),
     Gate(
         "EndpointSlice",
@@ -184,6 +194,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.15",
         "Add requests of HTTP, TLS and DNS to the records of connections (upstream removed it in v2.6).",
         built=True,
+        needs="FlowExporter",
     ),
     Gate(
         "L7NetworkPolicy",
@@ -193,6 +204,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.10",
         "Allow by application protocol.",
         built=True,
+        needs="AntreaPolicy",
     ),
     Gate(
         "LoadBalancerModeDSR",
@@ -202,6 +214,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.13",
         "Let endpoints on other Nodes answer clients directly.",
         built=True,
+        needs="AntreaProxy",
     ),
     Gate("Multicast", _BOTH, "BETA", True, "alpha v1.5, beta v1.12", "Forward multicast."),
     Gate("Multicluster", _BOTH, "ALPHA", False, "alpha v1.7", "Connect clusters."),
@@ -211,7 +224,9 @@ GATES: tuple[Gate, ...] = (
         "ALPHA",
         False,
         "alpha v2.5",
-        "Use nftables in the host's network (ours always does).",
+        "Use nftables in the host's network.",
+        built=True,
+        always="rules in the host's network are always those of nftables",
     ),
     Gate(
         "NetworkPolicyStats",
@@ -232,7 +247,16 @@ GATES: tuple[Gate, ...] = (
         "Measure round-trip times between Nodes.",
         built=True,
     ),
-    Gate("NodeNetworkPolicy", _AGENT, "ALPHA", False, "alpha v1.15", "Apply policies to Nodes.", built=True),
+    Gate(
+        "NodeNetworkPolicy",
+        _AGENT,
+        "ALPHA",
+        False,
+        "alpha v1.15",
+        "Apply policies to Nodes.",
+        built=True,
+        needs="AntreaPolicy",
+    ),
     Gate(
         "NodePortLocal",
         _AGENT,
@@ -259,6 +283,7 @@ GATES: tuple[Gate, ...] = (
         "alpha v2.5",
         "Honour PreferSameZone and PreferSameNode of Services.",
         built=True,
+        needs="AntreaProxy",
     ),
     Gate("SecondaryNetwork", _AGENT, "ALPHA", False, "alpha v1.5", "Give Pods further interfaces."),
     Gate(
@@ -320,6 +345,10 @@ GATES: tuple[Gate, ...] = (
 )
 
 
+if {gate.name for gate in GATES} != set(GATE_NAMES):
+    raise ValueError(f"GATE_NAMES differ: {sorted({gate.name for gate in GATES} ^ set(GATE_NAMES))}")
+
+
 def resolve(component: Component, asked: Mapping[str, bool], gates: tuple[Gate, ...] = GATES) -> EnabledGates:
     """The gates that are on, `asked` being featureGates of the configuration file.
 
@@ -333,15 +362,49 @@ def resolve(component: Component, asked: Mapping[str, bool], gates: tuple[Gate, 
             near = difflib.get_close_matches(name, [*names, *STAGE_SWITCHES], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise Invalid(f"featureGates.{name}", f"unrecognized feature gate{hint}")
-    return EnabledGates(
-        component, frozenset(g.name for g in gates if component in g.components and _on(g, asked))
-    )
+    on = frozenset(g.name for g in gates if component in g.components and _on(g, asked))
+    return EnabledGates(component, on, tuple(_notes(component, asked, on, gates)))
+
+
+def _notes(
+    component: Component, asked: Mapping[str, bool], on: frozenset[str], gates: tuple[Gate, ...]
+) -> Iterator[str]:
+    """A sentence for each gate that is set in vain."""
+    known = {gate.name: gate for gate in gates}
+    for name, wanted in sorted(asked.items()):
+        gate = known.get(name)
+        if gate is None or component not in gate.components:
+            continue
+        if gate.always and not wanted:
+            yield f"featureGates.{name}: false has no effect: {gate.always}"
+        if (
+            wanted
+            and gate.needs in known
+            and component in known[gate.needs].components
+            and gate.needs not in on
+        ):
+            yield f"featureGates.{name}: true has no effect: it needs featureGates.{gate.needs}, which is off"
+
+
+def one_sided(here: EnabledGates, there: EnabledGates, gates: tuple[Gate, ...] = GATES) -> Iterator[str]:
+    """A sentence for each gate of both programs that is on in one of them alone."""
+    for gate in sorted(gates, key=lambda gate: gate.name):
+        holders = [one for one in (here, there) if gate.name in one]
+        if set(gate.components) == {here.component, there.component} and len(holders) == 1:
+            on = holders[0].component
+            off = there.component if on == here.component else here.component
+            yield (
+                f"featureGates.{gate.name}: is on in antrea-{on}.conf and off in antrea-{off}.conf;"
+                " the feature needs both"
+            )
 
 
 def _on(gate: Gate, asked: Mapping[str, bool]) -> bool:
     wanted = asked.get(gate.name)
     if wanted is not None and gate.locked and wanted != gate.default:
         raise Invalid(f"featureGates.{gate.name}", f"is locked to {str(gate.default).lower()}")
+    if gate.always:
+        return True
     by_stage = any(asked.get(switch) and gate.stage == stage for switch, stage in STAGE_SWITCHES.items())
     if not gate.built:
         if wanted or (by_stage and wanted is None):

@@ -28,8 +28,9 @@ def document() -> str:
 
 def _row(gate: Gate) -> str:
     default = ("on" if gate.default else "off") + (", locked" if gate.locked else "")
+    built = "not yet" if not gate.built else "yes, always on" if gate.always else "yes"
     cells = (
-        f"`{gate.name}`", ", ".join(gate.components), gate.stage, default, "yes" if gate.built else "not yet",
+        f"`{gate.name}`", ", ".join(gate.components), gate.stage, default, built,
         gate.since, gate.purpose,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |\n"

@@ -21,7 +21,7 @@ from antrea.outside.disk.state_file import read_octets, set_aside
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 log = klog.logger(__name__)
@@ -33,8 +33,21 @@ G = TypeVar("G")
 class Configuration(Generic[S, G]):
     """The configuration in effect, `now`; `accept` returns the gates of a configuration, or raises Invalid."""
 
-    def __init__(self, kind: type[S], accept: Callable[[S], G], file: Path, kept: Path) -> None:
-        """Reads `file`, or `kept`, the last good text, where that is newer or the file cannot work. Raises Invalid."""
+    def __init__(
+        self,
+        kind: type[S],
+        accept: Callable[[S], G],
+        file: Path,
+        kept: Path,
+        compare: Callable[[G, Mapping[str, str]], Iterable[str]] = lambda *_: (),
+    ) -> None:
+        """Reads `file`, or `kept`, the last good text, where that is newer or the file cannot work. Raises Invalid.
+
+        `compare` returns a sentence for everything in which files of other programs, by name, do not fit the gates.
+        """
+        self.compare = compare
+        self.compared: tuple[str, ...] = ()
+        """Sentences of `compare` that were reported to the user."""
         self.told: InEffect[S, G] | None = None
         """What was reported to the user."""
         self._accept = accept

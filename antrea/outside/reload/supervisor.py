@@ -13,7 +13,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from antrea.config.idle import idle
+from antrea.config.idle import without_effect
 from antrea.errors import AntreaError, Invalid, Unavailable, words
 from antrea.outside.kube.config_map import contents
 from antrea.outside.kube.environment import own_config_map
@@ -21,7 +21,7 @@ from antrea.outside.kube.event_recorder import EventQueue
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from antrea.config.effect import InEffect
     from antrea.outside.kube.client import Kube
@@ -37,6 +37,7 @@ TRIES, PAUSE_SECONDS = 3, 1.0
 """How often a program is built for a changed configuration while that cannot go on for another reason."""
 
 ACCEPTED = "ConfigAccepted"
+ONE_SIDED = "GateNotInBothFiles"
 
 
 async def nothing() -> None:
@@ -196,6 +197,7 @@ async def _listen(configuration: Configuration[Any, Any], running: Running, even
         await asyncio.Event().wait()
         return
     async for data in contents(running.kube, namespace, own_config_map()):
+        _record_comparison(configuration, data, events)
         text = data.get(type(configuration.now.config).file)
         if text is None:
             continue
@@ -232,6 +234,18 @@ def _record_warnings(configuration: Configuration[Any, Any], events: EventQueue)
     configuration.told = now
 
 
+def _record_comparison(
+    configuration: Configuration[Any, Any], files: Mapping[str, str], events: EventQueue
+) -> None:
+    """Record once in what the files of other programs do not fit this program's."""
+    found = tuple(configuration.compare(configuration.now.gates, files))
+    for message in found:
+        if message not in configuration.compared:
+            log.warning("Configuration", reason=ONE_SIDED, message=message)
+            events.record(ONE_SIDED, message, warning=True)
+    configuration.compared = found
+
+
 def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> list[ConfigWarning]:
     """Warnings on `now` that `before` did not have."""
     file = type(now.config).file
@@ -240,10 +254,10 @@ def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> lis
         for key in now.unknown
         if before is None or key not in before.unknown
     ]
-    known = idle(before.config) if before else ()
+    known = without_effect(before) if before else ()
     told += [
         ConfigWarning("ConfigKeyWithoutEffect", f"{file}: {key}")
-        for key in idle(now.config)
+        for key in without_effect(now)
         if key not in known
     ]
     if now.rejected and (before is None or now.rejected != before.rejected):

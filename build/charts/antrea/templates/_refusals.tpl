@@ -30,9 +30,6 @@
 {{- if get .Values.featureGates "Multicluster" }}
 - {{ "featureGates.Multicluster: the feature is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
-{{- if get .Values.featureGates "NFTablesHostNetworkMode" }}
-- {{ "featureGates.NFTablesHostNetworkMode: the feature is not built yet, so it cannot be enabled" | quote }}
-{{- end }}
 {{- if get .Values.featureGates "NodeIPAM" }}
 - {{ "featureGates.NodeIPAM: the feature is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
@@ -45,8 +42,8 @@
 {{- if and (hasKey .Values.featureGates "TopologyAwareHints") (ne (toString (get .Values.featureGates "TopologyAwareHints")) "true") }}
 - {{ "featureGates.TopologyAwareHints: is locked to true" | quote }}
 {{- end }}
-{{- if and (get .Values.featureGates "AllAlpha") (not (and (hasKey .Values.featureGates "AntreaIPAM") (hasKey .Values.featureGates "BGPPolicy") (hasKey .Values.featureGates "IPsecCertAuth") (hasKey .Values.featureGates "Multicluster") (hasKey .Values.featureGates "NFTablesHostNetworkMode") (hasKey .Values.featureGates "SecondaryNetwork"))) }}
-- {{ "featureGates.AllAlpha: turns on features that are not built yet: AntreaIPAM, BGPPolicy, IPsecCertAuth, Multicluster, NFTablesHostNetworkMode, SecondaryNetwork; name the gates that are wanted, or set these to false" | quote }}
+{{- if and (get .Values.featureGates "AllAlpha") (not (and (hasKey .Values.featureGates "AntreaIPAM") (hasKey .Values.featureGates "BGPPolicy") (hasKey .Values.featureGates "IPsecCertAuth") (hasKey .Values.featureGates "Multicluster") (hasKey .Values.featureGates "SecondaryNetwork"))) }}
+- {{ "featureGates.AllAlpha: turns on features that are not built yet: AntreaIPAM, BGPPolicy, IPsecCertAuth, Multicluster, SecondaryNetwork; name the gates that are wanted, or set these to false" | quote }}
 {{- end }}
 {{- if and (get .Values.featureGates "AllBeta") (not (and (hasKey .Values.featureGates "AntreaNodeConfig") (hasKey .Values.featureGates "Multicast") (hasKey .Values.featureGates "NodeIPAM"))) }}
 - {{ "featureGates.AllBeta: turns on features that are not built yet: AntreaNodeConfig, Multicast, NodeIPAM; name the gates that are wanted, or set these to false" | quote }}
@@ -80,9 +77,6 @@
 {{- end }}
 {{- if and (has (toString .Values.enableBridgingMode) (list "true")) (not (and (has (toString .Values.trafficEncapMode) (list "noEncap")) (has (toString .Values.noSNAT) (list "true")) (eq (toString (dig "AntreaIPAM" false .Values.featureGates)) "true"))) }}
 - {{ "enableBridgingMode: needs the feature AntreaIPAM, which is not built yet" | quote }}
-{{- end }}
-{{- if and (has (toString .Values.hostNetworkMode) (list "nftables")) (not (eq (toString (dig "NFTablesHostNetworkMode" false .Values.featureGates)) "true")) }}
-- {{ "hostNetworkMode: needs the feature NFTablesHostNetworkMode, which is not built yet" | quote }}
 {{- end }}
 {{- if and (eq (toString (dig "ClusterNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
 - {{ "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}

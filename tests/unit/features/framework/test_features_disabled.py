@@ -58,7 +58,8 @@ def collections(gates: frozenset[str]) -> set[str]:
 @pytest.mark.parametrize("plural", [crd.plural for crd in GATED if any(v.status for v in crd.versions)])
 def test_a_status_that_we_write_is_corrected_while_its_gate_is_off(plural: str) -> None:
     (crd,) = (one for one in GATED if one.plural == plural)
-    assert (plural in collections(ALL.difference(crd.gates))) == bool(OURS.intersection(crd.gates))
+    # what the gate of agents alone turns on may be watched for another reason: captures that no Node makes
+    assert plural in collections(ALL.difference(crd.gates)) or OURS.isdisjoint(crd.gates)
 
 
 def test_what_stands_in_for_a_feature_does_not_run_beside_it() -> None:

@@ -7,10 +7,18 @@ import pytest
 
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
-from antrea.config.load import parse
+from antrea.config.load import known_paths, parse
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent, accept_controller
-from antrea.features.framework.gate import GATES, EnabledGates, Gate, GateStatus, resolve, statuses
+from antrea.features.framework.gate import (
+    GATES,
+    EnabledGates,
+    Gate,
+    GateStatus,
+    one_sided,
+    resolve,
+    statuses,
+)
 
 SOME = (
     Gate("Alpha", ("agent",), "ALPHA", False, "alpha v1", "One.", built=True),
@@ -94,7 +102,6 @@ def test_gate_every_default_configuration_is_accepted_and_nothing_unbuilt_claims
         ("enableBridgingMode: true", "enableBridgingMode"),
         ("externalNode: {policyBypassRules: [{direction: ingress, protocol: TCP, cidr: 10.0.0.0/8}]}", "externalNode.policyBypassRules"),
         ("secondaryNetwork: {ovsBridges: [{bridgeName: br-int}]}", "secondaryNetwork.ovsBridges"),
-        ("hostNetworkMode: nftables", "hostNetworkMode"),
         ("{trafficEncapMode: noEncap, antreaProxy: {enable: false}}", "trafficEncapMode"),
     ],
 )  # fmt: skip
@@ -213,3 +220,76 @@ def test_all_keys_that_must_change_are_named_at_once() -> None:
         " tunnelType: any tunnel but geneve is not built yet, so it cannot be enabled;"
         " multicast.enable: multicast is not built yet, so it cannot be enabled"
     )
+
+
+def test_gate_of_nftables_is_accepted_and_on_whatever_is_set() -> None:
+    for text in ("", "{featureGates: {NFTablesHostNetworkMode: true}, hostNetworkMode: nftables}"):
+        gates = accept_agent(parse(AgentConfig, text).config)
+        assert ("NFTablesHostNetworkMode" in gates, gates.notes) == (True, ())
+    gates = accept_agent(parse(AgentConfig, "featureGates: {NFTablesHostNetworkMode: false}").config)
+    assert ("NFTablesHostNetworkMode" in gates, gates.notes) == (
+        True,
+        ("featureGates.NFTablesHostNetworkMode: false has no effect: rules in the host's network are always those of nftables",),
+    )  # fmt: skip
+
+
+NEEDING = [(gate.name, gate.needs) for gate in GATES if gate.needs]
+
+
+@pytest.mark.parametrize(("name", "needs"), NEEDING)
+def test_gate_that_needs_another_one_says_so_while_that_is_off(name: str, needs: str) -> None:
+    asked = f"{name}: true, {needs}: "
+    on = accept_agent(parse(AgentConfig, f"featureGates: {{{asked}true}}").config)
+    assert on.notes == ()
+    off = accept_agent(parse(AgentConfig, f"featureGates: {{{asked}false}}").config)
+    assert off.notes == (
+        f"featureGates.{name}: true has no effect: it needs featureGates.{needs}, which is off",
+    )
+
+
+def test_gate_that_a_key_needs_is_named_while_it_is_off() -> None:
+    text = (
+        "{flowExporter: {enable: true}, nodePortLocal: {enable: true}, featureGates: {NodePortLocal: false}}"
+    )
+    assert accept_agent(parse(AgentConfig, text).config).notes == (
+        "flowExporter.enable: true has no effect: it needs featureGates.FlowExporter, which is off",
+        "nodePortLocal.enable: true has no effect: it needs featureGates.NodePortLocal, which is off",
+    )
+
+
+def test_gate_of_both_programs_that_is_on_in_one_is_named() -> None:
+    agent, controller = resolve("agent", {"L7NetworkPolicy": True}), resolve("controller", {"Egress": False})
+    assert list(one_sided(controller, agent)) == [
+        "featureGates.Egress: is on in antrea-agent.conf and off in antrea-controller.conf; the feature needs both",
+        "featureGates.L7NetworkPolicy: is on in antrea-agent.conf and off in antrea-controller.conf; the feature needs both",
+    ]
+    assert list(one_sided(resolve("controller", {}), resolve("agent", {}))) == []
+
+
+@pytest.mark.parametrize("kind", [AgentConfig, ControllerConfig])
+@pytest.mark.parametrize("name", [gate.name for gate in GATES])
+def test_gate_at_another_level_is_said_to_belong_under_feature_gates(
+    kind: type[AgentConfig | ControllerConfig], name: str
+) -> None:
+    for text in (f"{name}: true", f"clientConnection: {{{name}: false}}"):
+        (key,) = parse(kind, text).unknown
+        assert key.sentence == f"unknown key {key.path} is ignored: {name} belongs under featureGates"
+    misspelt = name[:3] + name[4:]
+    (key,) = parse(kind, f"{misspelt}: true").unknown
+    assert key.nearest == f"featureGates.{name}"
+
+
+@pytest.mark.parametrize("name", [gate.name for gate in GATES])
+def test_gate_in_the_spelling_of_a_key_is_said_to_be_a_gate(name: str) -> None:
+    lower = name[0].lower() + name[1:]
+    if lower in known_paths(AgentConfig):
+        with pytest.raises(Invalid, match=rf"the feature gate is featureGates\.{name}$"):
+            parse(AgentConfig, f"{lower}: true")
+    else:
+        (key,) = parse(AgentConfig, f"{lower}: true").unknown
+        assert key.nearest == f"featureGates.{name}"
+
+
+def test_gate_names_do_not_hide_keys_of_sections() -> None:
+    (key,) = parse(AgentConfig, "Egress: {exceptCIDRs: []}").unknown
+    assert key.nearest == "egress"

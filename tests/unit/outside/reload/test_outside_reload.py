@@ -31,10 +31,12 @@ class Api:
     def __init__(self) -> None:
         self.texts: asyncio.Queue[str] = asyncio.Queue()
         self.events: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.others: dict[str, str] = {}
 
     async def watch(self, *_: Any) -> AsyncIterator[Listed[ConfigMap]]:
         while True:
-            yield Listed((ConfigMap({AgentConfig.file: await self.texts.get()}),))
+            text = await self.texts.get()
+            yield Listed((ConfigMap({AgentConfig.file: text, **self.others}),))
 
     async def create_event(
         self, _about: Any, reason: str, message: str, *, warning: bool, component: str, host: str, at: float
@@ -55,7 +57,13 @@ async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setenv("POD_NAMESPACE", "kube-system")
     (tmp_path / "conf").write_text("")
     mine: Any = Api()
-    configuration = Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept")
+    configuration = Configuration(
+        AgentConfig,
+        accept_agent,
+        tmp_path / "conf",
+        tmp_path / "kept",
+        lambda _, files: [f"{name} differs" for name in files if name != AgentConfig.file],
+    )
 
     async def work() -> None:
         if configuration.now.config.transport_interface:
@@ -105,6 +113,13 @@ async def test_a_key_that_nothing_acts_on_is_told_once(api: Api) -> None:
     assert await api.told(text) == ("ConfigKeyWithoutEffect Warning", why)
     api.texts.put_nowait(f"{{{text}, defaultMTU: 1300}}")
     assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
+
+
+async def test_what_other_files_contradict_is_told_once(api: Api) -> None:
+    api.others = {"antrea-controller.conf": "x"}
+    assert await api.told("") == ("GateNotInBothFiles Warning", "antrea-controller.conf differs")
+    api.texts.put_nowait("defaultMTU: 1400")
+    assert (await api.told("ovsBridge: br-x"))[0] == "ConfigNeedsRestart Warning"
 
 
 async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepted(api: Api) -> None:

@@ -1,0 +1,60 @@
+"""Names of feature gates, to recognize one that stands at another level than `featureGates`.
+
+`antrea/features/framework/gate.py` declares the gates, and checks at import that these are their names.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+GATE_NAMES: tuple[str, ...] = (
+    "AdminNetworkPolicy",
+    "AntreaIPAM",
+    "AntreaNodeConfig",
+    "AntreaPolicy",
+    "AntreaProxy",
+    "BGPPolicy",
+    "CleanupStaleUDPSvcConntrack",
+    "ClusterNetworkPolicy",
+    "Egress",
+    "EgressSeparateSubnet",
+    "EgressTrafficShaping",
+    "EndpointSlice",
+    "ExternalNode",
+    "FlowExporter",
+    "IPsecCertAuth",
+    "L7FlowExporter",
+    "L7NetworkPolicy",
+    "LoadBalancerModeDSR",
+    "Multicast",
+    "Multicluster",
+    "NFTablesHostNetworkMode",
+    "NetworkPolicyStats",
+    "NodeIPAM",
+    "NodeLatencyMonitor",
+    "NodeNetworkPolicy",
+    "NodePortLocal",
+    "PacketCapture",
+    "PreferSameTrafficDistribution",
+    "SecondaryNetwork",
+    "ServiceExternalIP",
+    "ServiceTrafficDistribution",
+    "SupportBundleCollection",
+    "TopologyAwareHints",
+    "Traceflow",
+    "TrafficControl",
+)
+SECTION = "featureGates"
+_BY_LOWER = {name.lower(): name for name in GATE_NAMES}
+
+
+def gate_meant(key: str, value: object) -> str:
+    """The path of the gate that a key beside `featureGates` was meant to be; empty if it was none.
+
+    Names of gates are capitalized and have a boolean; keys of the files are not, so that of both the gate is meant.
+    """
+    if not isinstance(value, bool):
+        return ""
+    if (name := _BY_LOWER.get(key.lower())) is None and key[:1].isupper():
+        name = next(iter(difflib.get_close_matches(key, GATE_NAMES, n=1, cutoff=0.75)), None)
+    return f"{SECTION}.{name}" if name else ""
