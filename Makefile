@@ -22,7 +22,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=12 --durations-min=20
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -99,6 +99,15 @@ parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answe
 
 test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md, and goes on where it was interrupted
 	$(PYTEST) -p tests.wide.report -rP -m wide tests --timeout 7200
+
+TIER ?= process
+STARVED_PERCENT ?= 50
+STARVED_ROUNDS ?= 3
+test-starved: ## a core tier (TIER: unit, process, ovs, host), or FILES of it, with half of one processor, STARVED_ROUNDS times (root): what a slow machine fails
+	@failed=(); for round in $$(seq $(STARVED_ROUNDS)); do \
+	    echo "== round $$round of $(STARVED_ROUNDS), $(STARVED_PERCENT) % of a processor"; \
+	    scripts/starved $(STARVED_PERCENT) $(PYTEST) $(or $(FILES),tests/$(TIER)) -m "not wide" --timeout 600 || failed+=($$round); \
+	done; (($${#failed[@]} == 0)) || { echo "test-starved: rounds that failed: $${failed[*]}" >&2; exit 1; }
 
 fuzz: ## what is hostile or damaged, at random: $$FUZZ_SECONDS for each (20), $$FUZZ_SEED to see one again
 	$(PYTEST) -rP -m wide tests/wide -k "fuzz or wide_packets" --timeout 7200

@@ -174,7 +174,7 @@ async def test_connections_of_before_a_change_keep_their_tenant_and_it_takes_the
         await until(lambda: agent.loaded() == {3: ""})
         await agent.control.apply([], [BEFORE])
         await until(lambda: ("unregister-tenant", 1) in engine.commands)
-        assert agent.texts() == {3: CHANGED.signatures}
+        await until(lambda: agent.texts() == {3: CHANGED.signatures})
 
 
 async def test_a_change_that_is_undone_at_once_gives_new_connections_the_first_tenant_again(

@@ -71,6 +71,50 @@ def test_what_is_no_commit_is_refused(tree: Path) -> None:
     assert since(tree, "nonesuch") == (2, "--since wants a commit, and 'nonesuch' is none")
 
 
+PARTS = (
+    "static", "unit-first", "unit-second", "process-first", "process-second", "ovs-alone", "host", "lab-first",
+    "lab-second", "vm", "covered",
+)  # fmt: skip
+
+
+def run_all(tree: Path, *failing: str) -> tuple[int, list[str], list[str]]:
+    """Exit status of scripts/test where these parts fail, the parts that ran, and what it names at the end."""
+    recipes = [
+        f"{part}:\n\t@echo ran {part}" + (f"; echo 'FAILED tests/{part}.py::test_one - E'; exit 1" if part in failing else "")
+        for part in PARTS
+    ]  # fmt: skip
+    (tree / "Makefile").write_text("\n".join([*recipes, f".PHONY: {' '.join(PARTS)}", ""]))
+    (tree / "scripts/bootstrap").write_text("#!/bin/sh\n")
+    (tree / "scripts/bootstrap").chmod(0o755)
+    done = subprocess.run([tree / "scripts/test"], capture_output=True, text=True, check=False, timeout=60)
+    ran = [line.removeprefix("ran ") for line in done.stdout.splitlines() if line.startswith("ran ")]
+    return done.returncode, sorted(ran), done.stderr.splitlines()
+
+
+def test_all_parts_run_and_pass(tree: Path) -> None:
+    assert run_all(tree) == (0, sorted(PARTS), [])
+
+
+def test_a_part_that_fails_keeps_none_from_running_and_all_that_failed_is_named_at_the_end(
+    tree: Path,
+) -> None:
+    status, ran, said = run_all(tree, "unit-first", "process-second", "lab-second")
+    assert status == 1
+    assert ran == sorted({*PARTS} - {"covered"}), "the coverage of tests that failed is not looked at"
+    assert said == [
+        "scripts/test: failed: unit-first process-second lab-second",
+        "  FAILED tests/unit-first.py::test_one - E",
+        "  FAILED tests/process-second.py::test_one - E",
+        "  FAILED tests/lab-second.py::test_one - E",
+    ]
+
+
+def test_a_part_that_fails_without_a_test_is_named(tree: Path) -> None:
+    status, _, said = run_all(tree, "covered")
+    assert status == 1
+    assert said[0] == "scripts/test: failed: covered"
+
+
 @functools.cache
 def imported(file: Path) -> frozenset[Path]:
     """Our modules that this file names in an import, wherever it stands."""
