@@ -1,4 +1,4 @@
-"""Work of users on what all of them share: a bounded number at a time, and one at a time of each user, so that one user does not delay another."""
+"""Work of users on what all of them share: a bounded number at a time, one of each user, so that no user waits behind the queue of another."""
 
 from __future__ import annotations
 
