@@ -61,7 +61,15 @@ def contents(path: Path) -> dict[str, str]:
 
 def remote(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
     """antctl where only the kubeconfig tells it of the cluster."""
-    command = [sys.executable, "-P", "-m", "antrea.antctl.main", "-k", str(plane.kubeconfig(lab.record)), *words]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "antrea.antctl.main",
+        "-k",
+        str(plane.kubeconfig(lab.record)),
+        *words,
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
     return subprocess.run(
         cluster.enter(lab, "control", command),

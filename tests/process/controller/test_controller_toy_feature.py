@@ -103,7 +103,14 @@ async def world(tmp_path: Path, port: int) -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as last:
         found = World(tmp_path, port, await last.enter_async_context(aiohttp.ClientSession()))
         server = await last.enter_async_context(answering(found.api.serve))
-        words = [sys.executable, "-P", "-m", "antrea.controller.main", "--config", str(found.configure(server))]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "antrea.controller.main",
+            "--config",
+            str(found.configure(server)),
+        ]
         words += ["--certificate-dir", f"{tmp_path}/certificates", "--token-file", f"{tmp_path}/token"]
         log = last.enter_context((tmp_path / "log").open("wb"))
         program = await asyncio.create_subprocess_exec(
