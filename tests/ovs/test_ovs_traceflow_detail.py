@@ -30,10 +30,12 @@ from traced_node import (
 
 from antrea.agent.traceflow.part import TraceflowPart
 from antrea.apis.core import Service
+from antrea.features.traceflow.uncounted import ABOVE_EGRESS
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP
 from antrea.openflow.packet_out import PacketOut
+from antrea.openflow.priority import Priority
 from benchmarks.policy_switch import GATEWAY, TUNNEL
 
 if TYPE_CHECKING:
@@ -69,15 +71,26 @@ def _words(value: int) -> str:
     return ",".join(f"reg{12 + place}={word and hex(word)}" for place, word in enumerate(words))
 
 
+def of_the_trace(flow: str) -> str:
+    """The flow that does the same with the packet of the trace, and is not counted for the Egress."""
+    match = flow.partition(" actions=")[0]
+    return (
+        match.replace(f"priority={Priority.NORMAL}", f"priority={Priority.NORMAL + ABOVE_EGRESS}")
+        + f",nw_tos={TAG << 2}"
+    )
+
+
 async def met(node: Node, seen: tuple[Observation, ...]) -> None:
     """Every observation has a flow that the switch has, and that has applied to the one packet.
 
-    The flows of the trace itself stand above those by which packets leave or are dropped.
+    The flows of the trace itself stand above those by which packets leave or are dropped, and above those of an Egress.
     """
     for one in seen:
         assert one.flow.startswith(f"table={one.table},priority="), one
         ends = one.table == "Output" or (one.action == "Dropped" and "conj_id" not in one.flow)
-        assert packets_of(node, one.flow) == [0 if ends else 1], one
+        own = of_the_trace(one.flow) if one.component == "Egress" else ""
+        assert packets_of(node, one.flow) == [0 if ends or own else 1], one
+        assert not own or packets_of(node, own) == [1], own
 
 
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])

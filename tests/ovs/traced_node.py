@@ -114,6 +114,8 @@ class Node:
         bridge.install(self.engine.standing().values(), self.pipeline)
         self.sink = FlowSink(Ofctl(bridge.process.directory / "br-int.mgmt"), self.pipeline, 1)
         self.heard: list[PacketIn] = []
+        self.judged: list[PacketIn] = []
+        """Sent to the agent by rules of policies, to be answered, logged or recorded."""
         self.packets: Packets
 
     async def step(self) -> None:
@@ -175,7 +177,7 @@ async def traced_node(ovs: OvsBridge) -> AsyncIterator[Node]:
     made.packets = Packets(Path(ovs.mgmt.removeprefix("unix:")), 1000)
     for category in (Category.TRACEFLOW, Category.PACKET_CAPTURE):
         made.packets.deliver(category, made.heard.append)
-    made.packets.deliver(Category.NETWORK_POLICY, lambda _: None)
+    made.packets.deliver(Category.NETWORK_POLICY, made.judged.append)
     running = asyncio.create_task(made.packets.run())
     try:
         async with asyncio.timeout(60):

@@ -16,6 +16,7 @@ from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeli
 from antrea.features.traceflow.flow import common_flows, marking_flow
 from antrea.features.traceflow.preparation import PreparedTrace
 from antrea.features.traceflow.trace import GATE, RUNNING_TRACES, RunningTrace
+from antrea.features.traceflow.uncounted import uncounted_flows
 from antrea.openflow.cookie import Category
 from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
 
@@ -68,6 +69,8 @@ def trace_entries(facts: Facts, trace: RunningTrace) -> Iterator[Flow | PrepareT
     if is_seen(facts, trace):
         return
     yield from common_flows(facts, trace)
+    if not trace.spec.live_traffic:
+        yield from uncounted_flows(facts, trace)
     if found is None or found.uid != trace.uid:
         if facts.by(PodInterface, "pod", trace.pod):
             yield PrepareTrace(trace.uid, trace.uid, trace.name)

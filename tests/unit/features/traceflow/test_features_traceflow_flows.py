@@ -77,11 +77,15 @@ def test_an_injected_packet_goes_to_the_agent_where_it_leaves() -> None:
     plan = World().put(trace())
     leaves = "reg0=0x200000/0x600000"
     assert texts(plan) == sorted([
+        f"table=ConntrackCommit,priority=211,ip,{TAG} actions=goto_table:Output",
         f"table=ConntrackState,priority=191,ip,{TAG} actions=goto_table:EgressRule".replace("EgressRule", "AntreaPolicyEgressRule"),
         f"table=ConntrackState,priority=192,ct_state=+rpl+trk,ip,{TAG} actions=drop",
         (f"table=ConntrackZone,priority=210,ip,reg0=0x3/0x100000f,{TAG}"
         " actions=set_field:0->ip_dscp,ct(table=ConntrackState,zone=65520,nat)"),
         f"table=EgressMetric,priority=202,ip,reg0=0x400/0x400,{TAG} actions={TOLD}",
+        f"table=EgressMetric,priority=211,ip,reg0=0x0/0x400,{TAG} actions=goto_table:L3Forwarding",
+        f"table=IngressMetric,priority=211,ip,reg0=0x0/0x400,{TAG} actions=goto_table:ConntrackCommit",
+        f"table=Output,priority=214,ip,reg0=0x400000/0x600000,{TAG} actions=drop",
         f"table=IngressMetric,priority=202,ip,reg0=0x400/0x400,{TAG} actions={TOLD}",
         f"table=Output,priority=214,ip,{leaves},{TAG} actions={TOLD}",
         f"table=Output,priority=215,ip,{leaves},reg1=0x1,{TAG} actions={TO_TUNNEL}",
@@ -109,7 +113,7 @@ def test_without_tunnels_what_goes_to_pods_of_other_nodes_leaves_by_the_gateway_
         f"table=Output,priority=215,ip,{leaves},nw_dst=10.10.1.0/24,{TAG} {to_node}"
     ]
     outside = routed(destination={"ip": "192.0.2.9"})
-    assert len(outside) == 3
+    assert len(outside) == 4
     assert not [line for line in outside if "priority=215" in line]
     anywhere = [line for line in routed(**LIVE, destination={}) if "priority=215" in line]
     assert [line.split("nw_dst=")[1].split(",")[0] for line in anywhere] == ["10.10.1.0/24", "10.10.2.0/24"]
@@ -159,13 +163,13 @@ def test_the_node_of_the_source_prepares_the_packet_and_injects_it_once_flows_st
     assert world.put(msgspec.structs.replace(found, reported=("n1",))).acts == []
     world.facts.drop(RunningTrace, "t")
     gone = world.engine.plan()
-    assert len(gone.drop) == 9
+    assert len(gone.drop) == 13
 
 
 def test_another_node_does_neither() -> None:
     elsewhere = World().put(trace(source={"namespace": "a", "pod": "far"}))
     assert elsewhere.acts == []
-    assert len(texts(elsewhere)) == 9
+    assert len(texts(elsewhere)) == 13
 
 
 @pytest.mark.parametrize(
