@@ -99,6 +99,8 @@ class AntreaProxy(Section, frozen=True):
     """Services to leave alone, as namespace/name or ClusterIP."""
     proxy_load_balancer_ips: bool = msgspec.field(default=True, name="proxyLoadBalancerIPs")
     """Serve external IPs of LoadBalancer Services too; false sends that traffic to the external balancer."""
+    serve_node_external_ips: bool = msgspec.field(default=True, name="serveNodeExternalIPs")
+    """Serve external IPs that are an address of a Node, except for ports that the Node needs; false where users who create Services must not take ports of Nodes. Only with proxyAll."""
     service_proxy_name: str = ""
     """Serve only Services whose label service.kubernetes.io/service-proxy-name has this value; empty: without the label."""
     default_load_balancer_mode: Literal["nat", "dsr"] = "nat"

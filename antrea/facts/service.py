@@ -101,12 +101,19 @@ class ServicePort(Fact, frozen=True):
     """Endpoints answer clients of its external addresses directly, wherever they are."""
     consistent: bool = False
     """See Service."""
+    own_ips: tuple[str, ...] = ()
+    """External addresses that this Node has itself and at which it serves the port; not among `external_ips`."""
 
     indexes: ClassVar[Mapping[str, Callable[[ServicePort], Iterable[Hashable]]]] = {
         "behind": lambda row: (row.behind,),
         "service": lambda row: (row.service,),
-        "external": lambda row: [(ip, row.protocol, row.port) for ip in row.external_ips],
+        "external": lambda row: [(ip, row.protocol, row.port) for ip in row.outside_ips],
     }
+
+    @property
+    def outside_ips(self) -> tuple[str, ...]:
+        """All addresses at which it is reached from outside the cluster, beside the NodePort."""
+        return (*self.external_ips, *self.own_ips)
 
     @property
     def families(self) -> frozenset[bool]:
@@ -122,6 +129,24 @@ class ServicePort(Fact, frozen=True):
     def behind(self) -> str:
         """What its Endpoints have in common: index `behind` of ServiceEndpoint."""
         return f"{self.service}:{self.port_name}/{self.protocol}"
+
+
+class ListeningPorts(Fact, frozen=True):
+    """Ports at which programs of this Node listen; a feed writes it while an external address of a Service is the Node's own."""
+
+    KEY: ClassVar[str] = ""
+
+    ports: frozenset[tuple[str, str, int]]
+    """Protocol, address and port; the address is empty for all of both families."""
+
+    @property
+    def key(self) -> str:
+        return self.KEY
+
+    def takes(self, ip: str, protocol: str, port: int) -> bool:
+        """Whether a program listens at this address, or at all."""
+        whole = "::" if is_ipv6(ip) else "0.0.0.0"  # noqa: S104 (it is compared)
+        return any((protocol, at, port) in self.ports for at in (ip, whole, ""))
 
 
 class HealthCheck(Fact, frozen=True):

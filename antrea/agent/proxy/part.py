@@ -13,6 +13,7 @@ from antrea.agent.proxy.earlier_connections import EarlierConnectionFeed
 from antrea.agent.proxy.health import HealthServers, ProxyHealth
 from antrea.agent.proxy.invalid_drop import InvalidDropReport
 from antrea.agent.proxy.kept_affinity import KeptAffinity
+from antrea.agent.proxy.listening_ports import ListeningPortFeed
 from antrea.agent.proxy.long_affinity import LongAffinity
 from antrea.agent.proxy.metrics import ProxyMetrics
 from antrea.agent.proxy.packet_in import ServicePackets
@@ -68,7 +69,8 @@ class ProxyPart(Part):
         switch = Conntrack(Path(self._agent.config.ovs_run_dir))
         proxy_all = self._agent.config.antrea_proxy.proxy_all
         feed = EarlierConnectionFeed(connected.node, switch, proxy_all=proxy_all)
-        return {"connections that began earlier": feed}
+        ports = ListeningPortFeed(proxy_all=proxy_all)
+        return {"connections that began earlier": feed, "ports in use on the Node": ports}
 
     def sinks(self) -> Mapping[type, Sink]:
         return {UdpBinding: self._stale}

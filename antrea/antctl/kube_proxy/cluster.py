@@ -44,6 +44,8 @@ class Cluster:
             api_server=api_server,
             endpoints=self._endpoints(),
             nodes=self.nodes(),
+            services=ask(self.kubernetes, "/api/v1/services", {})["items"],
+            node_objects=ask(self.kubernetes, "/api/v1/nodes", {})["items"],
         )
 
     def daemon_set(self) -> dict[str, Any] | None:

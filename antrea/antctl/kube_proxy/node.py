@@ -27,6 +27,7 @@ from antrea.outside.netlink import kept_route
 from antrea.outside.netlink.conntrack import OPEN_STATES
 from antrea.outside.netlink.held_address import held_addresses
 from antrea.outside.netlink.iproute2 import run, run_nft
+from antrea.outside.netlink.listening_port import listening_ports
 from antrea.outside.nftables.dump import tables
 from antrea.outside.vswitch.conntrack import Conntrack
 
@@ -71,6 +72,7 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
         **ipvs.counts(ipvs.left()),
         "heldAddresses": len(held_addresses()),
         "keptRoutes": len(kept_route.kept_addresses()),
+        "listening": sorted(listening_ports()),
         "proxyAll": bool(config.get("antreaProxy.proxyAll")),
         "trouble": service_trouble(environ),
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from antrea.antctl.kube_proxy.node_address import node_address_notes
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.decoding import guarded
@@ -58,6 +59,8 @@ class ClusterView(NamedTuple):
     endpoints: Sequence[str]
     """Of kube-apiserver, host:port."""
     nodes: Sequence[NodeView]
+    services: Sequence[Mapping[str, Any]] = ()
+    node_objects: Sequence[Mapping[str, Any]] = ()
 
     @property
     def mode(self) -> str:
@@ -115,6 +118,9 @@ def changes(view: ClusterView) -> Iterator[str]:
         own = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
         if sorted(own) != sorted(wanted):
             yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {own or 'empty: all addresses'}; this command leaves it"
+    listening = {node.name: node.told.get("listening") or () for node in view.nodes}
+    conf = view.files.get(AGENT_CONF, "")
+    yield from node_address_notes(view.services, view.node_objects, listening, conf)
     if (view.proxy_config.get("ipvs") or {}).get("strictARP"):
         yield "Note: kube-proxy has set net.ipv4.conf.all.arp_ignore to 1 and arp_announce to 2 on each Node (strictARP); this command leaves them"
 

@@ -17,6 +17,7 @@ from antrea.facts.service import (
     EarlierConnection,
     EndpointStates,
     HealthCheck,
+    ListeningPorts,
     Service,
     ServiceEndpoint,
     ServicePort,
@@ -38,8 +39,14 @@ from antrea.features.proxy.host import (
     virtual_address_flows,
 )
 from antrea.features.proxy.load_balancer import service_entries
+from antrea.features.proxy.own_address import (
+    NUMBERS,
+    needed_addresses,
+    own_address_elements,
+    own_address_tables,
+)
 from antrea.features.proxy.pipeline import service_pipeline_flows, unserved_port_flows
-from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH, service_ports
+from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, PORTS, SERVICE_WATCH, service_ports
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import OUTPUT_TO_OF_PORT_REG_MARK, TARGET_OF_PORT
@@ -121,12 +128,15 @@ FEATURE = AgentFeature(
         Unit(ServicePort, service_routes),
         Unit(Service, refused_addresses),
         Unit(ServicePort, lost_claims),
+        Unit(ThisNode, own_address_tables),
+        Unit(ServicePort, own_address_elements),
+        Unit(Service, needed_addresses),
         Unit(Service, health_check, yields=(HealthCheck,)),
     ),
-    limits=((GROUPS, MAX_NUMBER),),
+    limits=((GROUPS, MAX_NUMBER), (NUMBERS, PORTS[-1])),
     watched=(SERVICE_WATCH, ENDPOINT_SLICE_WATCH),
     category=Category.SERVICE,
-    sweep_after=(Service, ServiceEndpoint, LocalAddress, EarlierConnection),
+    sweep_after=(Service, ServiceEndpoint, LocalAddress, EarlierConnection, ListeningPorts),
     replay_after=(Service, ServiceEndpoint, EarlierConnection),
 )
 STALE_UDP = AgentFeature(

@@ -102,7 +102,7 @@ def is_userspace(facts: Facts) -> bool:
 def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
     """For which scopes a port has a group in one family: the cluster (False), this Node (True)."""
     internal = ipv6 in port.families
-    external = internal and (bool(port.node_port) or any(is_ipv6(ip) == ipv6 for ip in port.external_ips))
+    external = internal and (bool(port.node_port) or any(is_ipv6(ip) == ipv6 for ip in port.outside_ips))
     local = (internal and port.internal_local) or (external and (port.external_local or port.direct))
     cluster = (internal and not port.internal_local) or external
     return tuple(scope for scope, wanted in ((False, cluster), (True, local)) if wanted)

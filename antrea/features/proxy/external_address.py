@@ -34,8 +34,18 @@ class ExternalIPConflict(Act, frozen=True):
 
 def whose(facts: Facts, ip: str) -> str:
     """The Node, the Service or the Pods whose own address this is; empty if none's."""
-    if nodes := facts.by(AgentNode, "address", ip):
-        return f"Node {min(node.name for node in nodes)}"
+    if node := node_with(facts, ip):
+        return f"Node {node}"
+    return whose_but_nodes(facts, ip)
+
+
+def node_with(facts: Facts, ip: str) -> str:
+    """The Node with this address in its object; empty: none."""
+    return min((node.name for node in facts.by(AgentNode, "address", ip)), default="")
+
+
+def whose_but_nodes(facts: Facts, ip: str) -> str:
+    """The Service or the Pods whose own address this is."""
     if services := facts.by(Service, "cluster_ip", ip):
         return f"Service {min(service.key for service in services)}"
     for cidr in networks_of(ip):
@@ -57,39 +67,8 @@ def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:
     return min(claims, key=lambda claim: precedence(claim.created, claim.key), default=port)
 
 
-# units
-
-
-def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
-    """One agent reports it for all."""
-    config = facts.get(AgentConfig)
-    if config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
-        return
-    for ip in service.external_ips:
-        if found := whose(facts, ip):
-            yield _told(service, f"{ip} is an address of {found}: it is not served as an external IP")
-
-
-def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
-    """An Event of the younger Service names the one with the address."""
-    service = facts.get(Service, port.service)
-    config = facts.get(AgentConfig)
-    if service is None or config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
-        return
-    for ip in port.external_ips:
-        has_it = owner(facts, port, ip)
-        if has_it.service != port.service:
-            place = f"{ip}, port {port.port}/{port.protocol}"
-            yield _told(service, f"{place} belongs to Service {has_it.service}, which is older")
-
-
-def reports_for_all(facts: Facts) -> bool:
-    """Whether this is the first of all Nodes by name."""
-    node = facts.get(ThisNode)
-    return node is not None and node.name == min((row.name for row in facts.all(AgentNode)), default="")
-
-
-def _told(service: Service, message: str) -> ExternalIPConflict:
+def conflict(service: Service, message: str) -> ExternalIPConflict:
+    """The Event of a Service for an address that it does not get."""
     return ExternalIPConflict(
         f"{service.key}: {message}",
         message,
@@ -98,3 +77,36 @@ def _told(service: Service, message: str) -> ExternalIPConflict:
         uid=service.uid,
         message=message,
     )
+
+
+# units
+
+
+def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
+    """One agent reports it for all; of addresses of Nodes that may be served, each Node reports its own."""
+    config = facts.get(AgentConfig)
+    if config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
+        return
+    refused = whose_but_nodes if config.antrea_proxy.serve_node_external_ips else whose
+    for ip in service.external_ips:
+        if found := refused(facts, ip):
+            yield conflict(service, f"{ip} is an address of {found}: it is not served as an external IP")
+
+
+def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
+    """An Event of the younger Service names the one with the address."""
+    service = facts.get(Service, port.service)
+    config = facts.get(AgentConfig)
+    if service is None or config is None or not config.antrea_proxy.proxy_all:
+        return
+    for ip in (*(port.external_ips if reports_for_all(facts) else ()), *port.own_ips):
+        has_it = owner(facts, port, ip)
+        if has_it.service != port.service:
+            place = f"{ip}, port {port.port}/{port.protocol}"
+            yield conflict(service, f"{place} belongs to Service {has_it.service}, which is older")
+
+
+def reports_for_all(facts: Facts) -> bool:
+    """Whether this is the first of all Nodes by name."""
+    node = facts.get(ThisNode)
+    return node is not None and node.name == min((row.name for row in facts.all(AgentNode)), default="")

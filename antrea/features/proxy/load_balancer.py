@@ -15,6 +15,7 @@ from antrea.features.proxy.direct_path import from_peer
 from antrea.features.proxy.dsr import DIRECT_IPS, DSR, marking_flow
 from antrea.features.proxy.endpoint import WEIGHT, group_id, is_remembered, is_userspace, port_group, scopes
 from antrea.features.proxy.external_address import owner
+from antrea.features.proxy.own_address import OWN_IPS, own_port
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow import learn
 from antrea.openflow.action import DROP, goto, group, resubmit
@@ -149,6 +150,12 @@ def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Front
             sources = allowed_sources(port, node, ip)
             found = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
             yield found._replace(passed_on=found.match if port.direct else ())
+    for ip in port.own_ips:
+        if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
+            sources = allowed_sources(port, node, ip)
+            found = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
+            yield found
+            yield found._replace(to=dst(OWN_IPS[ipv6]), port=own_port(facts, port, ip))
 
 
 def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, ...]:

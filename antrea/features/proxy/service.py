@@ -27,6 +27,7 @@ from antrea.features.framework.admission import Watched
 from antrea.features.proxy.direct_path import is_possible
 from antrea.features.proxy.dsr import DSR
 from antrea.features.proxy.external_address import whose
+from antrea.features.proxy.own_address import local_address_of, served_ports
 from antrea.features.service_external_ip.service import TRUE, failback_of, pools_of, preferred_of
 
 if TYPE_CHECKING:
@@ -182,7 +183,9 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
     proxy = config.antrea_proxy
     if {service.key, *service.ips} & set(proxy.skip_services):
         return
-    external = tuple(served_externally(facts, service, proxy))
+    wanted = tuple(wanted_externally(service, proxy))
+    own = tuple(ip for ip in wanted if local_address_of(facts, ip))
+    external = tuple(ip for ip in wanted if ip not in own and not whose(facts, ip))
     asked = (service.mode or proxy.default_load_balancer_mode) == DSR
     direct = asked and is_possible(facts)
     ports = zip(service.ports, service.port_names, service.node_ports, strict=False)
@@ -198,19 +201,22 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
             service.affinity_seconds,
             service.internal_local,
             service.external_local,
-            tuple(ip for ip in external if ip in service.load_balancer_ips) if service.source_ranges else (),
+            tuple(ip for ip in (*external, *own) if ip in service.load_balancer_ips)
+            if service.source_ranges
+            else (),
             service.source_ranges,
             service.created,
             direct and bool(external or (node_port and proxy.proxy_all)),
             service.consistent,
+            tuple(served_ports(facts, service, own, protocol, port)),
         )
 
 
-def served_externally(facts: Facts, service: Service, proxy: AntreaProxy) -> Iterator[str]:
-    """Without proxyAll the addresses of load balancers, for Pods; those of Nodes and of other Services never."""
+def wanted_externally(service: Service, proxy: AntreaProxy) -> Iterator[str]:
+    """External addresses that the Service asks for; without proxyAll those of load balancers, for Pods."""
     families = {is_ipv6(ip) for ip in service.cluster_ips}
     for ip in service.external_ips:
         balanced = ip in service.load_balancer_ips and proxy.proxy_load_balancer_ips
         asked = proxy.proxy_all and (balanced or ip not in service.load_balancer_ips)
-        if (balanced or asked) and is_ipv6(ip) in families and not whose(facts, ip):
+        if (balanced or asked) and is_ipv6(ip) in families:
             yield ip

@@ -13,6 +13,7 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.service import ServiceEndpoint, ServicePort
 from antrea.features.proxy.dsr import DIRECT_IPS
 from antrea.features.proxy.host import NODE_PORT_IPS, proxies_all, serves_node_ports
+from antrea.features.proxy.own_address import OWN_IPS, own_port
 from antrea.host.udp_binding import UdpBinding, server
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def udp_bindings(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[UdpBinding
         return
     for port in facts.by(ServicePort, "behind", endpoint.behind):
         for ip, number in (
-            *((ip, port.port) for ip in (*port.cluster_ips, *port.external_ips)),
+            *((ip, port.port) for ip in (*port.cluster_ips, *port.outside_ips)),
+            *((OWN_IPS[ipv6], own_port(facts, port, ip)) for ip in port.own_ips if is_ipv6(ip) == ipv6),
             *((ip, port.node_port) for ip in node_port_ips(facts, port, ipv6=ipv6)),
         ):
             if is_ipv6(ip) == ipv6:

@@ -150,3 +150,44 @@ def test_pods_are_bound_to_labelled_nodes_and_to_what_they_were_bound_to() -> No
         {"matchFields": [other], "matchExpressions": [KEPT]},
     ]
     assert terms == [{"matchExpressions": [other]}, {"matchFields": [other]}]
+
+
+def test_external_addresses_of_nodes_are_named_before_with_what_becomes_of_them() -> None:
+    def service(name: str, port: int, *ips: str, node_port: int = 0) -> dict[str, Any]:
+        ports = [{"port": port, "protocol": "TCP", "nodePort": node_port}]
+        spec = {"clusterIPs": ["10.96.0.9"], "ports": ports, "externalIPs": list(ips)}
+        return {"metadata": {"namespace": "shop", "name": name}, "spec": spec}
+
+    node = {
+        "metadata": {"name": "n1"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"address": "n1"}]},
+    }
+    told = {**TOLD, "listening": [["TCP", "", 9000], ["TCP", "127.0.0.1", 8888]]}
+    view = VIEW._replace(
+        nodes=(NodeView("n1", told),),
+        node_objects=(node,),
+        services=(
+            service("web", 8888, "192.0.2.1", "198.51.100.9"),
+            service("api", 6443, "192.0.2.1"),
+            service("own", 9000, "192.0.2.1"),
+            service("port", 30080, "192.0.2.1"),
+            service("other", 80, node_port=30080),
+            {"metadata": {"namespace": "shop", "name": "odd"}, "spec": {"ports": 1}},
+        ),
+    )
+    place = "Note: Service shop/{}: 192.0.2.1, port {}/TCP, is an address of Node n1: Antrea "
+    notes = [one for one in changes(view) if one.startswith("Note: Service")]
+    assert notes == [
+        place.format("web", 8888) + "serves it at that Node alone",
+        place.format("api", 6443) + "does not serve it, as the port is for kube-apiserver",
+        place.format("own", 9000)
+        + "does not serve it, as the port is for a program of the Node, which listens there",
+        place.format("port", 30080)
+        + "does not serve it, as the port is for the NodePort of Service shop/other",
+    ]
+    off = CONF.replace("  skipServices", "  serveNodeExternalIPs: false\n  skipServices")
+    notes = [
+        one for one in changes(view._replace(files={"antrea-agent.conf": off})) if one.startswith("Note: S")
+    ]
+    assert len(notes) == 4
+    assert {one.rpartition(", as ")[2] for one in notes} == {"antreaProxy.serveNodeExternalIPs is false"}

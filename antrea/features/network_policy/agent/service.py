@@ -53,7 +53,7 @@ def group_matches(facts: Facts, service: Service) -> Iterator[tuple[Match, ...]]
         for port in served:
             for local in scopes(port, ipv6=ipv6):
                 yield (SERVICE_GROUP_ID(group_id(facts, port, ipv6=ipv6, local=local)).match,)
-    reached = {ip for port in served for ip in (*port.cluster_ips, *port.external_ips)}
+    reached = {ip for port in served for ip in (*port.cluster_ips, *port.outside_ips)}
     yield from service_matches(service, (ip for ip in service.ips if ip not in reached))
 
 

@@ -100,8 +100,10 @@ def test_the_host_sends_every_address_of_a_service_to_the_switch() -> None:
     assert routes(found) == {
         ("169.254.0.253/32", ""),
         ("169.254.0.252/32", "169.254.0.253"),
+        ("169.254.0.248/32", "169.254.0.253"),
         ("fc01::aabb:ccdd:eeff/128", ""),
         ("fc01::aabb:ccdd:eefe/128", "fc01::aabb:ccdd:eeff"),
+        ("fc01::aabb:ccdd:eefa/128", "fc01::aabb:ccdd:eeff"),
         ("10.96.0.10/32", "169.254.0.253"),
         ("198.51.100.9/32", "169.254.0.253"),
         ("198.51.100.8/32", "169.254.0.253"),
@@ -122,13 +124,16 @@ def test_the_host_sends_every_address_of_a_service_to_the_switch() -> None:
 
 def test_rules_translate_node_ports_and_leave_external_addresses_to_the_switch() -> None:
     rules = sorted((one.chain, one.text) for one in standing(world()[1]) if isinstance(one, NftRule))
+    own = "dnat ip to ip daddr . meta l4proto . th dport map @own-external-ip"
     assert [rule for rule in rules if "ip6" not in rule[1]] == [
+        ("output-nat", own),
         (
             "output-nat",
             "ip daddr @node-port-ip meta l4proto . th dport @node-port dnat ip to 169.254.0.252",
         ),
         ("output-raw", "ip daddr @external-ip fib daddr type != local notrack"),
         ("postrouting", "ip saddr 169.254.0.253 masquerade"),
+        ("prerouting-nat", own),
         (
             "prerouting-nat",
             "ip daddr @node-port-ip meta l4proto . th dport @node-port dnat ip to 169.254.0.252",
@@ -136,7 +141,7 @@ def test_rules_translate_node_ports_and_leave_external_addresses_to_the_switch()
         ("prerouting-raw", "ip daddr @external-ip fib daddr type != local notrack"),
         ("prerouting-raw", "ip saddr @external-ip notrack"),
     ]
-    assert len(rules) == 12
+    assert len(rules) == 16
 
 
 def test_what_sends_packets_to_a_service_comes_after_its_flows() -> None:
@@ -236,7 +241,8 @@ def test_an_external_address_that_is_anothers_is_refused_with_an_event(
     other = AgentNode(
         "n3", ("192.0.2.3",), ("203.0.113.3",), pod_cidrs=("10.10.3.0/24", "fd00:10:3::/64"), external_ips=("203.0.113.4",)
     )  # fmt: skip
-    facts, engine = world(kubernetes, bad, other)
+    proxy = msgspec.structs.replace(ALL, serve_node_external_ips=False)
+    facts, engine = world(kubernetes, bad, other, proxy=proxy)
     assert said(engine) == [f"{ip} is an address of {whose}: it is not served as an external IP"]
     found = list(engine.standing().values())
     assert all(ip not in value for _, value in elements(found))
@@ -274,8 +280,9 @@ def test_of_two_claims_the_older_is_served_and_the_younger_is_told() -> None:
 
 def test_one_agent_speaks_for_all() -> None:
     bad = msgspec.structs.replace(WEB, ips=("10.96.0.10", "192.0.2.2"), external_ips=("192.0.2.2",))
-    assert len(said(world(bad)[1])) == 1
-    assert said(world(bad, node=msgspec.structs.replace(NODE, name="n2"))[1]) == []
+    proxy = msgspec.structs.replace(ALL, serve_node_external_ips=False)
+    assert len(said(world(bad, proxy=proxy)[1])) == 1
+    assert said(world(bad, proxy=proxy, node=msgspec.structs.replace(NODE, name="n2"))[1]) == []
 
 
 def test_the_host_hands_node_ports_with_direct_return_over_untracked() -> None:
