@@ -31,6 +31,14 @@ OF_SERVICE = "kubernetes.io/service-name"
 """Label of an EndpointSlice that names its Service."""
 MODE, MODES = "service.antrea.io/load-balancer-mode", ("nat", "dsr")
 """Annotation of a Service, and its values."""
+OF_NODES = frozenset(
+    [
+        ("TCP", port)
+        for port in (22, 179, 2379, 2380, 6443, 10248, 10249, 10250, 10255, 10256, 10257, 10259, 10349)
+    ]
+    + [("UDP", port) for port in (68, 500, 546, 3784, 4500, 4784, 4789, 6081, 7471)]
+)
+"""Ports of a Node's own addresses that no Service gets."""
 ZONE = "topology.kubernetes.io/zone"
 """Label of a Node."""
 
@@ -84,7 +92,7 @@ def balanced(world: World, packet: Packet) -> Balanced | None:
     if (found := asked_by_node_port(world, packet)) is not None:
         return _at_node_port(world, packet, *found)
     pod = packet.source.pod
-    found = _asked(world, packet)
+    found = _asked(world, packet) or _asked_at_node(world, packet)
     if pod is None or found is None:
         return None
     service, port = found
@@ -222,6 +230,30 @@ def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
     found = [
         (service, port)
         for service in world.serving(packet.destination.ip)
+        for port in service.spec.ports
+        if (port.protocol, port.port) == (packet.protocol, packet.port)
+    ]
+    return min(found, key=_age, default=None)
+
+
+def _asked_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
+    """The Service with an external IP that is an address of the sender's own Node, which serves it there.
+
+    Which ports are in use on the Node is not known here: those that every Node needs are left out.
+    """
+    proxy, pod, there = world.proxy, packet.source.pod, packet.destination
+    if proxy is None or not (proxy.all_addresses and proxy.node_addresses) or pod is None or packet.service:
+        return None
+    if pod.spec.node_name != there.host or packet.protocol not in PORTED:
+        return None
+    if (packet.protocol, packet.port) in OF_NODES:
+        return None
+    found = [
+        (service, port)
+        for service in world.services.values()
+        if there.ip in {*readable_ips(service.spec.external_ips), *balanced_ips(service)}
+        and world.proxied(service)
+        and family(there.ip) in {family(ip) for ip in readable_ips(service.spec.cluster_ips)}
         for port in service.spec.ports
         if (port.protocol, port.port) == (packet.protocol, packet.port)
     ]

@@ -97,6 +97,8 @@ class Proxy(NamedTuple):
     """defaultLoadBalancerMode, where gate LoadBalancerModeDSR makes direct server return possible; empty: it is not."""
     tunnels: bool = True
     """Whether packets between Nodes are in tunnels."""
+    node_addresses: bool = True
+    """Whether external IPs that are an address of a Node are served: serveNodeExternalIPs."""
 
 
 class World:

@@ -173,6 +173,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         hints,
         own.default_load_balancer_mode if "LoadBalancerModeDSR" in gates else "",
         config.has_tunnel,
+        own.serve_node_external_ips,
     )
     return Settings(proxy, gates.names, ports, config.no_snat), said
 

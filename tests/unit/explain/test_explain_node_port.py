@@ -154,3 +154,24 @@ def test_without_tunnels_an_endpoint_sees_the_client_itself_if_both_nodes_are_on
         nodes=nodes,
     )
     assert ask(there, OUTSIDE, N1, PORT).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("proxy", "source", "port", "through"),
+    [
+        (ALL, "a/web", 80, True),
+        (ALL, "b/db", 80, False),  # on another Node, which sends it there as any host
+        (ALL, "a/web", 81, False),
+        (OFF, "a/web", 80, False),
+        (Proxy(all_addresses=True, node_addresses=False), "a/web", 80, False),
+        (ALL, "a/web", 10250, False),
+    ],
+)
+def test_an_external_ip_that_is_the_nodes_own_leads_to_an_endpoint_there(
+    proxy: Proxy, source: str, port: int, through: bool
+) -> None:
+    number = 10250 if port == 10250 else 80
+    ports = [{"name": "http", "port": number, "protocol": "TCP"}]
+    there = world(proxy, services=[service(ports=ports, externalIPs=[N1])], endpoint_slices=BOTH)
+    found = ask(there, source, N1, f"{port}/tcp")
+    assert (found.through is not None) == through
