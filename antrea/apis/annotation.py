@@ -72,6 +72,18 @@ STATS_ACCOUNT, STATS_SERIAL = "stats.antrea.io/account", "stats.antrea.io/serial
 LATENCY_THRESHOLD = "antrea.io/latency-threshold"
 """On the NodeLatencyMonitor: round trips that take longer are recorded in an Event, such as "5ms"."""
 
+LOAD_BALANCER_MODE = "service.antrea.io/load-balancer-mode"
+"""On a Service: how connections to its external addresses get to Endpoints of other Nodes, and back: "nat" or "dsr"."""
+
+MAX_EGRESS_IPS = "node.antrea.io/max-egress-ips"
+"""On a Node: how many Egress IPs it holds at most, "0" to "255"."""
+
+ENABLE_LOGGING = "networkpolicy.antrea.io/enable-logging"
+"""On a Namespace: "true" if what the NetworkPolicies in it decide is logged."""
+
+IP_POOLS, POD_IPS = "ipam.antrea.io/ippools", "ipam.antrea.io/pod-ips"
+"""On a Pod, the first on a Namespace, too: from where addresses of Pods come."""
+
 PORT_LOCAL_ENABLED = "nodeportlocal.antrea.io/enabled"
 """On a Service: "true" gives its Pods ports of their Nodes."""
 PORT_LOCAL = "nodeportlocal.antrea.io"

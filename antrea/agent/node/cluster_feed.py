@@ -6,7 +6,14 @@ import re
 from itertools import islice
 
 from antrea.agent.node.bootstrap import node_addresses
-from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, LINK, SILENT_SUBNETS, TRANSPORT_ADDRESSES
+from antrea.apis.annotation import (
+    KEEP_SSH,
+    KEPT_EXTERNAL_IPS,
+    LINK,
+    MAX_EGRESS_IPS,
+    SILENT_SUBNETS,
+    TRANSPORT_ADDRESSES,
+)
 from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
 from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
@@ -19,7 +26,6 @@ log = klog.logger(__name__)
 OS, LINUX = "kubernetes.io/os", "linux"
 MOST_SUBNETS = 64
 """That are read of an annotation; a Node has at most 20."""
-MOST_EGRESS_IPS = "node.antrea.io/max-egress-ips"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
 SSH = 22
@@ -37,11 +43,9 @@ def cluster_node(node: Node) -> AgentNode | None:
     said = meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
     # a Node may write any text there; it goes into the flows of all others
     ends = tuple(filter(None, (canonical(end.strip()) for end in said)))
-    most = meta.annotations.get(MOST_EGRESS_IPS, "")
+    most = meta.annotations.get(MAX_EGRESS_IPS, "")
     if most and not _NUMBER.fullmatch(most):
-        log.warning(
-            "Annotation is not a number", node=meta.name, annotation=MOST_EGRESS_IPS, value=most[:100]
-        )
+        log.warning("Annotation is not a number", node=meta.name, annotation=MAX_EGRESS_IPS, value=most[:100])
     return AgentNode(
         name=meta.name,
         ips=ips,

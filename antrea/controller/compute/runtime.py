@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from antrea.apis import system
@@ -15,7 +16,7 @@ from antrea.controller.compute.publish_sink import PublishSink
 from antrea.controller.compute.watch_barrier import WatchBarrier
 from antrea.controller.leader.fencing import lead_after_fencing
 from antrea.controller.leader.sink import LeaderOnlySink
-from antrea.controller.managed.unbuilt import UnbuiltEvents
+from antrea.controller.managed.idle_requests import IdleRequestEvents, stored_collections
 from antrea.engine import Engine
 from antrea.errors import Unavailable
 from antrea.features import FEATURES as FOLDERS
@@ -25,6 +26,7 @@ from antrea.features.framework.gate import opened
 from antrea.features.framework.plug import declared, merged
 from antrea.features.framework.watch_plan import watch_plan
 from antrea.features.grouping.publication import ENTRIES, TOLD
+from antrea.outside.kube.environment import own_config_map
 from antrea.outside.kube.event_recorder import EventRecorder
 from antrea.outside.kube.odd_object import odd_object_metrics
 from antrea.outside.kube.resource_feed import ResourceFeed
@@ -70,6 +72,12 @@ def published(features: Iterable[ControllerFeature]) -> frozenset[str]:
     return frozenset(plural for feature in features for plural in feature.publishes)
 
 
+def _idle_requests(kube: Kube, watched: Iterable[Watch]) -> IdleRequestEvents:
+    """Events on what nothing acts on; of kinds that are not `watched` it reads the objects itself."""
+    stored = stored_collections(one.path for one in watched)
+    return IdleRequestEvents(kube, os.environ.get("POD_NAMESPACE", ""), own_config_map(), stored)
+
+
 class Computation:
     """What runs for the features that are on."""
 
@@ -108,8 +116,8 @@ class Computation:
         self._pod_progress = PodProgressPublisher(
             facts, lambda: any(feed.trouble for feed in self._feeds.values()), barrier.wait
         )
-        self._unbuilt = UnbuiltEvents(kube)
         plan = watch_plan((*watched, *(one for part in parts for one in part.watched())))
+        self._idle_requests = _idle_requests(kube, plan)
         self._watches = {watch.name: self._watch_feed(kube, watch) for watch in plan}
         by_fact = {fact: self._watches[watch.name] for watch in plan for fact in watch.rows}
         self._feeds = {kind: by_fact[kind] for kind in kinds}
@@ -137,15 +145,16 @@ class Computation:
                 for what, own in part.feeds().items():
                     tasks.create_task(own.run(self._facts), name=f"feed of {what}")
             tasks.create_task(self._pod_progress.run(), name="progress of Pods")
-            tasks.create_task(self._unbuilt.run(), name="Events of what is not built")
+            tasks.create_task(self._idle_requests.run(), name="Events on what nothing acts on")
             tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
 
     def _watch_feed(self, kube: Kube, watch: Watch) -> ResourceFeed[Any]:
         notes = [self._pod_progress.of(kind) for kind in watch.rows]
 
         def received(found: Any) -> None:
-            for note in (*notes, self._unbuilt.note):
+            for note in notes:
                 note(found)
+            self._idle_requests.note(watch.path, found)
 
         return ResourceFeed(
             kube, watch.path, watch.kind, rows=watch.rows, query=watch.query, received=received,

@@ -9,7 +9,7 @@ import ipaddress
 import sys
 from typing import TYPE_CHECKING
 
-from antrea.apis.annotation import AUDIT, ENFORCEMENT
+from antrea.apis.annotation import AUDIT, ENABLE_LOGGING, ENFORCEMENT
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity, Namespace, Pod
 from antrea.facts.family import one_per_family
 from antrea.facts.group import ENTITY, NODE, label_key
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antrea.apis import core
     from antrea.apis.crd.external import ExternalEntity
 
-LOGGING, TRUE = "networkpolicy.antrea.io/enable-logging", ("1", "t", "T", "TRUE", "true", "True")
+TRUE = ("1", "t", "T", "TRUE", "true", "True")
 """Words that Go's strconv.ParseBool takes."""
 ENDED = ("Succeeded", "Failed")
 TRANSPORT = "node.antrea.io/transport-addresses"
@@ -57,7 +57,7 @@ def pod_row(found: core.Pod) -> Pod | None:
 def namespace_row(found: core.Namespace) -> Namespace:
     """A Namespace by its labels, and by whether it wants its policies logged, or audited."""
     meta = found.metadata
-    logs = meta.annotations.get(LOGGING, "") in TRUE
+    logs = meta.annotations.get(ENABLE_LOGGING, "") in TRUE
     is_audited = meta.annotations.get(ENFORCEMENT) == AUDIT
     return Namespace(meta.name, tuple(sorted(meta.labels.items())), logs, is_audited)
 

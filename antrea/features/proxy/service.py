@@ -10,7 +10,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from antrea.apis import core
-from antrea.apis.annotation import CONSISTENT_CHOICE
+from antrea.apis.annotation import CONSISTENT_CHOICE, LOAD_BALANCER_MODE
 from antrea.apis.discovery import EndpointSlice
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
@@ -46,7 +46,6 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 """On a Service that no proxy serves, whatever its value (k8s.io/api/core/v1 IsHeadlessService)."""
-MODE = "service.antrea.io/load-balancer-mode"
 NAT = "nat"
 PORTS = range(1, 65536)
 STATES = (READY, DRAINING, UNAVAILABLE)
@@ -80,7 +79,7 @@ def service_row(found: core.Service) -> Service | None:
         proxy_name=meta.labels.get(PROXY_LABEL, ""),
         load_balancer_ips=tuple(ip for ip in given if ip not in own),
         source_ranges=tuple(_network(text) for text in spec.load_balancer_source_ranges),
-        mode=_mode(meta.annotations.get(MODE, "")),
+        mode=_mode(meta.annotations.get(LOAD_BALANCER_MODE, "")),
         health_port=_health_port(spec),
         created=meta.creation_timestamp,
         uid=meta.uid,
