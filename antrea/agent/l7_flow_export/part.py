@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from antrea.agent.engine_container import EngineContainer
 from antrea.agent.flow_export.part import FlowExportPart
 from antrea.agent.part import Part
 from antrea.apis import core
 from antrea.apis.annotation import L7_EXPORT
 from antrea.errors import Invalid, Refused, Unavailable
-from antrea.features.l7_flow_export.agent import TAP, RecordWrongDirection, RequestEngine
+from antrea.features.l7_flow_export.agent import GATE, TAP, RecordWrongDirection, RequestEngine
 from antrea.features.l7_flow_export.configuration import engine_file
 from antrea.features.l7_flow_export.event import parsed
 from antrea.features.l7_flow_export.requests import RequestStore
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "l7-flow-export"
 """Below the agent's directory of its Node; the engine's container has it under the same path."""
+CONTAINER: Final = "antrea-l7-flow-engine"
 CONDITION: Final = "L7FlowEngineMissing"
 RECEIVED = Metric(
     "antrea_agent_l7_request_count",
@@ -48,8 +50,12 @@ class L7FlowExportPart(Part):
         self._agent = agent
         self._requests = agent.part(FlowExportPart).requests = RequestStore()
         self._malformed = 0
+        self._container = EngineContainer(agent, CONTAINER, GATE, CONDITION)
         folder = agent.run_dir / FOLDER
         self._engine = EngineSession(folder, engine_file(TAP, str(folder), str(folder / EVENTS)), self._take)
+
+    async def run(self) -> None:
+        await self._container.look()
 
     def sinks(self) -> Mapping[type, Sink]:
         return {RequestEngine: self}
@@ -95,12 +101,10 @@ class L7FlowExportPart(Part):
             self._requests.add(found, time.monotonic())
 
     def _missing(self) -> str:
-        why = self._engine.trouble
-        return (
-            f"requests of annotated Pods are not exported, as the L7 flow engine is missing: {why}"
-            if why
-            else ""
-        )
+        if not (why := self._engine.trouble):
+            return ""
+        why = self._container.missing or why
+        return f"requests of annotated Pods are not exported, as the L7 flow engine is missing: {why}"
 
     async def _record(self, act: RecordWrongDirection) -> None:
         about = core.ObjectReference(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antrea.agent.engine_container import EngineContainer
 from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from antrea.engine import Feed, Sink
     from antrea.outside.http.handlers import Check
 
+CONTAINER, CONDITION = "antrea-l7-engine", "L7EngineDown"
 FOLDER = "l7-engine"
 """Below the directory of files that outlive the agent; the engine's container has it at the same path."""
 
@@ -37,6 +39,7 @@ class L7Part(Part):
             lambda vlan: forget_connections(conntrack, vlan),
             lambda vlan: has_connections(conntrack, vlan),
         )
+        self._container = EngineContainer(agent, CONTAINER, GATE, CONDITION)
         self._log = VerdictLog(
             agent.facts,
             self._control.rule_of,
@@ -51,13 +54,14 @@ class L7Part(Part):
         return {"tenants of the L7 engine": self._control}
 
     async def run(self) -> None:
+        self._agent.begin(self._container.look(), f"container {CONTAINER}")
         await self._log.run()
 
     def metrics(self) -> str:
         return self._log.text()
 
     def conditions(self) -> Mapping[str, Check]:
-        return {"L7EngineDown": self._down}
+        return {CONDITION: self._down}
 
     def _down(self) -> str:
         engine = self._agent.facts.get(L7Engine, "self")
@@ -65,7 +69,8 @@ class L7Part(Part):
             return ""
         if not engine.why_not:
             return self._control.memory_trouble()
-        return f"{engine.why_not}: what rules with l7Protocols name is dropped; set featureGates.{GATE} in the chart, or see its log"
+        repair = self._container.missing or "see its log"
+        return f"{engine.why_not}: what rules with l7Protocols name is dropped; {repair}"
 
     def bundle(self) -> Mapping[str, Any]:
         return {

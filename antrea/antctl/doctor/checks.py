@@ -296,7 +296,10 @@ def l7_engine(node: NodeState) -> Iterator[FindingText]:
     ):
         if message := (node.conditions or {}).get(condition):
             space, _, pod = node.pod.partition("/")
-            yield FindingText(severity, message, f"kubectl -n {space} logs {pod} -c {container}")
+            repair = f"kubectl -n {space} logs {pod} -c {container}"
+            if f"has no container {container}" in message:
+                repair = f"kubectl -n {space} patch daemonset antrea-agent --patch-file build/yamls/{container}.yml"
+            yield FindingText(severity, message, repair)
 
 
 def clock(node: NodeState) -> Iterator[FindingText]:

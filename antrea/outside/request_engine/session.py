@@ -42,7 +42,7 @@ class EngineSession:
         if self._asking is None or self._sessions:
             return ""
         return (
-            "its container does not run"
+            "its container does not run, see its status"
             if self._fifo < 0
             else "it does not start: see the log of its container"
         )
