@@ -15,12 +15,18 @@ from antrea.errors import Invalid
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
-from antrea.features.network_policy.agent.rule import L7, PolicyRule
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import L7, PolicyRule, StatedRule
 from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
 from antrea.features.network_policy.l7.rules import signatures
 from antrea.features.network_policy.l7.tenant import (
     GATE,
+    MAX_OLD_VERSIONS,
+    NAMESPACE_SHARE,
     POOL,
+    L7Claim,
+    L7Excess,
+    L7Namespace,
     LoadedTenant,
     RejectedSignatures,
     Tenant,
@@ -106,7 +112,7 @@ def taps(_: Facts, _node: ThisNode) -> Iterator[Port | Link]:
 
 def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatures]:
     """The tenants of a rule with application protocols: of the rule as it is, and of versions that connections have."""
-    if not rule.l7_protocols or not is_inspectable(facts, rule):
+    if not rule.l7_protocols or not is_inspectable(facts, rule) or facts.get(L7Excess, rule.name):
         return
     try:
         text = signatures(rule.l7_protocols, logs=rule.logging)
@@ -115,10 +121,39 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
         return
     version = version_of(rule, text)
     yield Tenant(rule=rule.name, version=version, vlan=facts.id(POOL, version), signatures=text)
-    for row in facts.by(LoadedTenant, "rule", rule.name):
+    for row in _old_versions(facts, rule.name, version):
         # another VLAN than that of its name: the journal was lost, and it goes
-        if row.version != version and facts.id(POOL, row.version) == row.vlan:
+        if facts.id(POOL, row.version) == row.vlan:
             yield Tenant(rule=rule.name, version=row.version, vlan=row.vlan, signatures=text, is_old=True)
+
+
+def _old_versions(facts: Facts, rule: str, version: str) -> list[LoadedTenant]:
+    """The latest that are loaded, without this version: a rule that is edited on and on takes a bounded number."""
+    rows = [row for row in facts.by(LoadedTenant, "rule", rule) if row.version != version]
+    return sorted(rows, key=lambda row: row.since)[-MAX_OLD_VERSIONS:]
+
+
+def claims(facts: Facts, rule: PolicyRule) -> Iterator[L7Claim | L7Namespace]:
+    """What a rule of a Namespace counts for there; of several policies that state it, for the first one."""
+    if not rule.l7_protocols or rule.order is None:
+        return
+    policies = {stated.policy for stated in facts.by(StatedRule, "rule", rule.name)}
+    sent = [facts.get(SentPolicy, policy) for policy in policies]
+    sources = [one.found.source_ref for one in sent if one is not None]
+    namespaces = [source.namespace if source else "" for source in sources]
+    if namespaces and all(namespaces):
+        namespace = min(namespaces)
+        yield L7Claim(rule.name, namespace, (rule.order.created, rule.order.uid, rule.order.rule))
+        yield L7Namespace(namespace)
+
+
+def excess(facts: Facts, row: L7Namespace) -> Iterator[L7Excess]:
+    """The rules beyond the share of their Namespace: the oldest policies have theirs."""
+    taken = 0
+    for claim in sorted(facts.by(L7Claim, "namespace", row.name), key=lambda one: (one.since, one.rule)):
+        taken += max(1, len(facts.by(LoadedTenant, "rule", claim.rule)))
+        if taken > NAMESPACE_SHARE:
+            yield L7Excess(claim.rule, row.name)
 
 
 def used_vlan(facts: Facts, row: UsedVlan) -> Iterator[Tenant]:
@@ -208,6 +243,8 @@ FEATURE = AgentFeature(
     units=(
         Unit(ThisNode, taps),
         Unit(ThisNode, engine_flows),
+        Unit(PolicyRule, claims, yields=(L7Claim, L7Namespace)),
+        Unit(L7Namespace, excess, yields=(L7Excess,)),
         Unit(PolicyRule, tenants, yields=(RejectedSignatures,)),
         Unit(UsedVlan, used_vlan),
     ),

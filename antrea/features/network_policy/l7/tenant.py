@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 GATE: Final = "L7NetworkPolicy"
 POOL: Final = "l7-vlan"
 """Of VLANs; a version of a rule keeps its own over restarts."""
+NAMESPACE_SHARE: Final = 512
+"""Of the 4,094 tenants of a Node, for the rules of one Namespace."""
+MAX_OLD_VERSIONS: Final = 8
+"""Versions of a rule that have tenants for the connections of before a change."""
 DROPPED: Final = "all that the rule names is dropped"
 CLOSED: Final = f"its requests are not judged, so {DROPPED}"
 
@@ -103,6 +107,43 @@ class RejectedSignatures(Fact, frozen=True):
         return self.rule
 
 
+class L7Claim(Fact, frozen=True):
+    """That a rule of a Namespace needs tenants; derived. Rules of cluster-scoped policies have none: administrators write those."""
+
+    rule: str
+    namespace: str
+    since: tuple[str, str, int]
+    """Of the rules of a Namespace, those with the least come first: when the policy was made, its UID, the number of the rule."""
+    indexes: ClassVar[Mapping[str, Callable[[L7Claim], Iterable[Hashable]]]] = {
+        "namespace": lambda row: (row.namespace,)
+    }
+
+    @property
+    def key(self) -> str:
+        return self.rule
+
+
+class L7Namespace(Fact, frozen=True):
+    """A Namespace with rules that need tenants; derived."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class L7Excess(Fact, frozen=True):
+    """A rule that gets no tenant, because earlier ones of its Namespace have as many as one Namespace can have; derived."""
+
+    rule: str
+    namespace: str
+
+    @property
+    def key(self) -> str:
+        return self.rule
+
+
 class L7Engine(Fact, frozen=True):
     """The state of the engine on this Node; there is one row, once that is known."""
 
@@ -133,6 +174,11 @@ def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
         why = "toServices needs AntreaProxy" if rule.pre_dnat else f"feature gate {GATE} is off"
         why = "l7Protocols are not for NodePorts" if rule.on_node_ports else why
         return f"{why}: {DROPPED}"
+    if excess := facts.get(L7Excess, rule.name):
+        return (
+            f"Namespace {excess.namespace} has {NAMESPACE_SHARE} rules with l7Protocols, or versions of them that connections "
+            f"still have, on this Node, as many as one Namespace can have: {CLOSED}. Delete some, or use fewer and larger rules"
+        )
     if rejected := facts.get(RejectedSignatures, rule.name):
         return f"{rejected.why}: {DROPPED}"
     if serving(facts, rule) is None:

@@ -15,10 +15,19 @@ from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.l7_network_policy.agent import FEATURE as L7
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule
 from antrea.features.network_policy.agent.unrealized import missing, why_not
 from antrea.features.network_policy.l7.configuration import TAPS
-from antrea.features.network_policy.l7.tenant import GATE, L7Engine, LoadedTenant, Tenant, UsedVlan
+from antrea.features.network_policy.l7.tenant import (
+    GATE,
+    MAX_OLD_VERSIONS,
+    NAMESPACE_SHARE,
+    L7Engine,
+    LoadedTenant,
+    Tenant,
+    UsedVlan,
+)
 from antrea.features.pod_connectivity.agent import FEATURE as CONNECTIVITY
 from antrea.openflow.flow import Flow
 from antrea.openflow.pipeline import Pipeline
@@ -192,3 +201,60 @@ def test_with_another_action_than_allow_what_the_rule_names_is_dropped_and_nothi
     assert not agent.flows("table=AntreaPolicyIngressRule", "priority=64989")
     (verdict,) = agent.flows("table=AntreaPolicyIngressRule", "conj_id=")
     assert "set_field:0x400/0x400->reg0" in verdict
+
+
+def paths(*names: str) -> list[cp.NetworkPolicyRule]:
+    """A rule for each path."""
+    return [
+        rule(
+            "In",
+            ANY,
+            action="Allow",
+            name=name,
+            l7_protocols=(cp.L7Protocol(http=cp.HTTPProtocol(path=f"/{name}")),),
+        )
+        for name in names
+    ]
+
+
+def of_namespace(name: str, namespace: str, *names: str) -> SentPolicy:
+    found = native(name, "g", *paths(*names)).found
+    source = cp.NetworkPolicyReference(type="AntreaNetworkPolicy", namespace=namespace, name=name, uid=name)
+    return SentPolicy(msgspec.structs.replace(found, source_ref=source))
+
+
+def reasons(agent: Agent) -> dict[str, str]:
+    """Why rules are not inspected, by the path that they name."""
+    return {
+        one.l7_protocols[0].http.path or "": why_not(agent.facts, missing(agent.facts), one)
+        for one in agent.facts.all(PolicyRule)
+        if one.l7_protocols[0].http
+    }
+
+
+def test_a_namespace_with_many_rules_takes_no_tenants_of_others() -> None:
+    many = [f"n{number:04}" for number in range(NAMESPACE_SHARE)]
+    agent = Agent(GATES, of_namespace("a", "shop", *many), of_namespace("z", "shop", "last"))
+    assert len(agent.tenants()) == NAMESPACE_SHARE
+    assert f"Namespace shop has {NAMESPACE_SHARE} rules with l7Protocols" in reasons(agent)["/last"]
+    assert "the L7 engine has not loaded the rule yet" in reasons(agent)[f"/{many[-1]}"]
+    # neither another Namespace nor an administrator has to wait for it
+    agent.put(of_namespace("other", "db", "theirs"), native("admin", "g", *paths("all")))
+    assert len(agent.tenants()) == NAMESPACE_SHARE + 2
+    assert all("Namespace" not in reasons(agent)[path] for path in ("/theirs", "/all"))
+    # a place that becomes free is that of the rule which waits
+    agent.put(of_namespace("a", "shop", *many[:-1]))
+    assert len(agent.tenants()) == NAMESPACE_SHARE + 2
+    assert "Namespace" not in reasons(agent)["/last"]
+
+
+def test_a_rule_that_is_edited_on_and_on_has_a_bounded_number_of_tenants() -> None:
+    agent = Agent(GATES)
+    for number in range(MAX_OLD_VERSIONS + 5):
+        [text] = paths("x")
+        [protocol] = paths(f"edit{number}")
+        agent.put(native("p", "g", msgspec.structs.replace(text, l7_protocols=protocol.l7_protocols)))
+        for tenant in agent.tenants():
+            if agent.facts.get(LoadedTenant, str(tenant.vlan)) is None:
+                agent.put(LoadedTenant(tenant.vlan, tenant.rule, tenant.version, number))
+    assert len(agent.tenants()) <= MAX_OLD_VERSIONS + 1
