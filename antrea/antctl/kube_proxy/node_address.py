@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from antrea.apis import core
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
+from antrea.decoding import decode_tree
 from antrea.errors import Invalid
 from antrea.facts.service import ListeningPorts
 from antrea.features.framework.address import canonical
@@ -62,8 +61,8 @@ def node_address_notes(
 
 def _row(service: Mapping[str, Any]) -> Service | None:
     try:
-        return service_row(msgspec.convert(service, core.Service))
-    except msgspec.ValidationError:
+        return service_row(decode_tree(service, core.Service, "Service"))
+    except Invalid:
         return None  # the agents name it
 
 
