@@ -59,11 +59,11 @@ async def answer(
 
 
 def flows(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
-    """The newest records, by the names of their elements; times in seconds of Unix. Raises Invalid."""
+    """The records with the latest packets, by the names of their elements; times in seconds of Unix. Raises Invalid."""
     scope = scope_of("flows", asked, namespaces, (*SCOPED, "limit"))
     limit = whole(asked, "limit", 100, MOST)
     columns = ", ".join(_shown(name) for name in _RECORD)
-    sql = select(columns, scope, "ORDER BY timeInserted DESC, flowEndSeconds DESC LIMIT {limit:UInt32}")
+    sql = select(columns, scope, "ORDER BY flowEndSeconds DESC, timeInserted DESC LIMIT {limit:UInt32}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
         found = [dict(zip(_RECORD, row, strict=True)) for row in rows[:limit]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.errors import Invalid
@@ -103,13 +104,18 @@ def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
 
 
 def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
-    """Connections that each policy let pass and denied, by steps of time. Raises Invalid."""
+    """Connections that each policy let pass and denied, each once, by the step of time in which it began. Raises Invalid.
+
+    Those that began before the time that is asked for are in its first step.
+    """
     scope = scope_of("policies", asked, namespaces, (*SCOPED, "step"))
     span = span_of(asked)
     step = duration(asked, "step", f"{max(span // 60, 1)}s")
     if span // step >= MOST_STEPS:
         raise Invalid("step", f"must be at least {span // MOST_STEPS + 1}s, of which since has {MOST_STEPS}")
-    steps = {"time": "intDiv(toUnixTimestamp(timeInserted), {step:UInt32}) * {step:UInt32}"}
+    begun = "least(greatest(toUnixTimestamp(flowStartSeconds), {first:UInt32}), {last:UInt32})"
+    steps = {"time": f"intDiv({begun}, {{step:UInt32}}) * {{step:UInt32}}"}
+    last = int(time.time())
     names = ", ".join((*_POLICY, *steps))
     sql = _of_policies(scope, steps, _verdicts, f"ORDER BY {names} LIMIT {MOST_POINTS + 1}")
 
@@ -121,4 +127,4 @@ def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
             one["points"].append({"time": at, "allowed": allowed, "dropped": denied})
         return {"step": step, "policies": list(found.values()), "truncated": len(rows) > MOST_POINTS}
 
-    return Query(sql, {**scope.values, "step": step}, shape)
+    return Query(sql, {**scope.values, "step": step, "first": last - span, "last": last}, shape)

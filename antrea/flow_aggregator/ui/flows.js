@@ -57,7 +57,8 @@ function useComing(asked, active, most) {
 
 function merged(coming, rows, most) {
   const known = new Set(coming.map(key));
-  return [...coming.toReversed(), ...rows.filter(row => !known.has(key(row)))].slice(0, most);
+  const all = [...coming.toReversed(), ...rows.filter(row => !known.has(key(row)))];
+  return all.sort((one, other) => other.flowEndSeconds - one.flowEndSeconds).slice(0, most);
 }
 
 function Coming({ coming }) {
@@ -72,7 +73,7 @@ export function Flows({ parameters }) {
   const isLive = Boolean(parameters.live) && !parameters.until;
   const state = useAnswer("flows", asked, 0);
   const coming = useComing(asked, isLive, most);
-  const rows = state.answer ? merged(coming.rows, state.answer.rows, most) : coming.rows.toReversed();
+  const rows = merged(coming.rows, state.answer?.rows ?? [], most);
   const columns = [
     { title: "Last packet", cell: flow => html`<a href=${to("connection", identity(flow, parameters))}>
       <time>${moment(flow.flowEndSeconds)}</time></a>` },

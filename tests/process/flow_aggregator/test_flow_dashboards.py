@@ -34,7 +34,7 @@ async def main():
         egress_network_policy_name="p", egress_network_policy_namespace="shop", egress_network_policy_rule_action=2,
         app_protocol_name="http", http_vals="{}",
     )
-    await ClickHouseOutput(store, "0").write([record])
+    await ClickHouseOutput(store, "0").write([record, record])
     asked = json.loads(sys.argv[2])
     print(json.dumps([json.loads(await store.run(sql + " FORMAT JSON"))["data"] for sql in asked]))
     await store.close()
@@ -61,7 +61,9 @@ def expanded(sql: str) -> str:
     return sql
 
 
-def test_each_panel_shows_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_panel_shows_a_connection_and_counts_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
     asked = dict(panels())
     assert len(asked) == 7
@@ -69,12 +71,16 @@ def test_each_panel_shows_a_connection(tmp_path: Path, monkeypatch: pytest.Monke
     words = [sys.executable, "-c", RUN, str(tmp_path / "store"), statements]
     answers = json.loads(subprocess.check_output(words, text=True, timeout=120))
     found: dict[str, Any] = dict(zip(asked, answers, strict=True))
-    assert {title: len(rows) for title, rows in found.items()} == dict.fromkeys(asked, 1)
+    assert {title: len(rows) for title, rows in found.items()} == {
+        **dict.fromkeys(asked, 1),
+        "HTTP requests": 2,
+    }
     assert found["Who talks to whom"][0] == {
-        "source": "shop/web", "destination": "192.0.2.7", "port": 80, "connections": 1, "octets": 5,
+        "source": "shop/web", "destination": "192.0.2.7", "port": 80, "connections": 1, "octets": 10,
     }  # fmt: skip
-    assert found["Policies"][0]["action"] == "Drop"
+    assert found["Policies"][0] == {"policy": "shop/p", "action": "Drop", "connections": 1}
     assert found["Denied connections by policy"][0]["policy"] == "p"
+    assert found["Denied connections by policy"][0]["denied"] == 1
 
 
 def test_a_dashboard_takes_its_data_source_from_its_user() -> None:

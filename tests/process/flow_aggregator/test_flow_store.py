@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +240,58 @@ def test_links_count_connections_whose_direction_is_unknown(tmp_path: Path) -> N
     counts = {one["port"]: (one["connections"], one["denied"], one["unknown"]) for one in seen["links"]}
     assert counts == {0: (1, 0, 1), 1: (2, 0, 1), 2: (2, 1, 0), 3: (2, 1, 1), 4: (1, 1, 0)}
     assert sorted({one["biflowDirection"] for one in rows["rows"]}) == [0, 1]
+
+
+def at(moment: int, **more: Any) -> dict[str, Any]:
+    """A record of a denied connection that began an hour before its last packet."""
+    denied = {
+        "ingressNetworkPolicyType": 2,
+        "ingressNetworkPolicyName": "in",
+        "ingressNetworkPolicyRuleAction": 2,
+    }
+    ends = {"sourceIP": "10.0.0.1", "destinationIP": "10.0.0.2", "destinationTransportPort": 80}
+    return {
+        **denied,
+        **ends,
+        "flowStartSeconds": moment - 3600,
+        "flowEndSeconds": moment,
+        "octetDeltaCount": 1,
+    } | more
+
+
+def test_a_connection_counts_once_for_a_policy_however_many_steps_it_has_records_in(tmp_path: Path) -> None:
+    """As in the answer of `top`; a record has a time of its own, which is that of another step."""
+    folder, now = tmp_path / "store", int(time.time())
+    later = at(now, sourceTransportPort=2, flowStartSeconds=now - 100)
+    for records in ([at(now), later], [at(now), at(now)], [later]):
+        written(folder, records)
+        time.sleep(1.1)  # another second of timeInserted, which is a step
+    asked = [
+        ("policies", {"step": step, "since": since}, None) for step, since in (("1s", "15m"), ("1m", "3h"))
+    ]
+    *answers, top = ask(folder, *asked, ("top", {"by": "policy"}, None))
+    points = [[point for one in found["policies"] for point in one["points"]] for found in answers]
+    assert [sum(one["dropped"] for one in found) for found in points] == [2, 2]
+    assert [(row["connections"], row["denied"]) for row in top["rows"]] == [(2, 2)]
+    [[first, second], [older, newer]] = points
+    assert abs(first["time"] - (now - 900)) <= 10  # it began before: the first step
+    assert second["time"] == now - 100
+    assert (older["time"], newer["time"]) == ((now - 3600) // 60 * 60, (now - 100) // 60 * 60)
+
+
+def test_the_newest_records_are_those_with_the_latest_packet(tmp_path: Path) -> None:
+    """One that comes late, after those of later packets, stands where its time is, and is the first that is cut off."""
+    folder, now = tmp_path / "store", int(time.time())
+    written(folder, [at(now - 10, sourceTransportPort=1), at(now - 30, sourceTransportPort=2)])
+    time.sleep(1.1)
+    written(folder, [at(now - 40, sourceTransportPort=3), at(now - 20, sourceTransportPort=4)])
+    whole, three, none = ask(
+        folder, ("flows", {}, None), ("flows", {"limit": "3"}, None), ("flows", {"namespace": "other"}, None)
+    )
+    assert [row["sourceTransportPort"] for row in whole["rows"]] == [1, 4, 2, 3]
+    assert [row["sourceTransportPort"] for row in three["rows"]] == [1, 4, 2]
+    assert [one["truncated"] for one in (whole, three)] == [False, True]
+    assert none["rows"] == []
 
 
 QUESTIONS = [
