@@ -60,6 +60,14 @@ def readable_ips(texts: Iterable[str]) -> Iterator[str]:
             yield stored_ip(text)
 
 
+def is_reachable(text: str) -> bool:
+    """Whether hosts outside can reach an external address of a Service: not what is loopback, link-local, multicast or broadcast."""
+    found = ip_address(text)
+    special = found.is_loopback or found.is_multicast or found.is_link_local or found.is_unspecified
+    internal = found.version == 6 and found in ip_network("fc01::aabb:ccdd:eef0/124")
+    return not (special or internal or text == "255.255.255.255" or text.startswith("0."))
+
+
 def pod_ips(pod: Pod) -> list[str]:
     """Addresses of a Pod, in one spelling."""
     return list(readable_ips(one.ip for one in pod.status.pod_ips))

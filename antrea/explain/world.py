@@ -14,6 +14,7 @@ from antrea.explain.address import (
     has_addresses,
     internal_ips,
     ip,
+    is_reachable,
     node_ips,
     pod_cidrs,
     pod_ips,
@@ -381,7 +382,9 @@ class World:
             external |= set(readable_ips(spec.external_ips)) - balanced
         families = {family(one) for one in own}
         taken = self._cluster_ips.keys() | self._node_ips
-        return own | {one for one in external if family(one) in families and one not in taken}
+        return own | {
+            one for one in external if family(one) in families and one not in taken and is_reachable(one)
+        }
 
     def serving(self, address: str) -> Sequence[Service]:
         """Those that AntreaProxy serves at an address."""

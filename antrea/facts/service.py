@@ -53,6 +53,8 @@ class Service(Fact, frozen=True):
     """never or when-idle: a Node that lives keeps its external IP from better ones; empty: it does not."""
     consistent: bool = False
     """Annotation service.antrea.io/consistent-endpoint-choice."""
+    refused: tuple[str, ...] = ()
+    """What it asks for and does not get, as sentences: addresses and source ranges that are of no use."""
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,

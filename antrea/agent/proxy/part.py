@@ -28,6 +28,7 @@ from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
 from antrea.features.proxy.external_address import ExternalIPConflict
+from antrea.features.proxy.host import refused_node_port_addresses
 from antrea.host.invalid_drop import CONDITION
 from antrea.host.udp_binding import UdpBinding
 from antrea.openflow.fields import PacketIn as Category
@@ -95,8 +96,15 @@ class ProxyPart(Part):
             tasks.create_task(self._invalid.run())
             config = self._agent.config
             proxy_all = config.antrea_proxy.proxy_all
+            if proxy_all:
+                self._report_node_port_addresses()
             remains = TakeoverRemains(config.host_gateway, self._by_switch, proxy_all=proxy_all)
             tasks.create_task(remains.run())
+
+    def _report_node_port_addresses(self) -> None:
+        """Networks of the configuration in which no NodePort can be served."""
+        for message in refused_node_port_addresses(self._agent.config):
+            self._agent.record("NodePortAddressesRefused", message, warning=True)
 
     def _by_switch(self) -> set[str]:
         """Addresses to which connections go on by the switch."""

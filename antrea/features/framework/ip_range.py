@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from antrea.errors import Invalid
+from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,16 +34,18 @@ NOBODYS: Final = tuple(
     for kind, cidr in (
         ("unspecified", "0.0.0.0/8"),
         ("loopback", "127.0.0.0/8"),
+        ("link-local", "169.254.0.0/16"),
         ("multicast", "224.0.0.0/4"),
         ("broadcast", "255.255.255.255/32"),
         ("unspecified", "::/128"),
         ("loopback", "::1/128"),
         ("IPv4-mapped", "::ffff:0:0/96"),
         ("link-local", "fe80::/10"),
+        ("the host's and switch's own", "fc01::aabb:ccdd:eef0/124"),
         ("multicast", "ff00::/8"),
     )
 )
-"""Addresses with which no Node can send to outside."""
+"""Addresses with which no Node can send to outside, and at which none can be reached from there."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -59,6 +63,11 @@ class Span(msgspec.Struct, frozen=True):
         return self.family == address.version and self.first <= int(address) <= self.last
 
 
+NOBODYS_SPANS: Final = tuple(
+    (what, Span("", network.version, int(network[0]), int(network[-1]))) for what, network in NOBODYS
+)
+
+
 def alone(address: Address) -> Span:
     """The range of one address."""
     return Span(str(address), address.version, int(address), int(address))
@@ -66,11 +75,39 @@ def alone(address: Address) -> Span:
 
 def nobodys(one: Span) -> str:
     """Which of its addresses are of no use outside; empty: none."""
-    for what, network in NOBODYS:
-        first, last = int(network[0]), int(network[-1])
-        if one.overlaps(Span("", network.version, first, last)):
-            return f"{what}, with which no Node can send"
-    return ""
+    what = next((what for what, span in NOBODYS_SPANS if one.overlaps(span)), "")
+    return what and f"{what}, with which no Node can send"
+
+
+@lru_cache(1024)
+def unusable(ip: str) -> str:
+    """The kind of an address, in its canonical form, that no Node, Service or router has outside; empty: one that they can have."""
+    one = alone(ip_address(ip))
+    return next((what for what, span in NOBODYS_SPANS if one.overlaps(span)), "")
+
+
+def usable(text: str) -> str:
+    """The canonical form of an address that a Node can send with; empty: it is none, or one of another kind."""
+    ip = canonical(text)
+    return "" if not ip or unusable(ip) else ip
+
+
+@lru_cache(1024)
+def unusable_network(cidr: str, *, neighbours: bool = False) -> str:
+    """The kind of a network that has only unusable addresses; `neighbours`: link-local ones are usable, as sources of packets."""
+    found = ip_network(cidr, strict=False)
+    one = Span(cidr, found.version, int(found[0]), int(found[-1]))
+    return next(
+        (
+            what
+            for what, span in NOBODYS_SPANS
+            if not (neighbours and what.startswith("link-local"))
+            and one.family == span.family
+            and span.first <= one.first
+            and one.last <= span.last
+        ),
+        "",
+    )
 
 
 def prefix(cidr: str) -> IPv4Interface | IPv6Interface:

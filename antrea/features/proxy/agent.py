@@ -29,7 +29,7 @@ from antrea.features.proxy.dsr_no_tunnel import FEATURE as DSR_NO_TUNNEL
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.features.proxy.earlier_connection import earlier_connection, earlier_host_entries
 from antrea.features.proxy.endpoint import GROUPS, endpoint_entries, endpoint_states, hairpin_flows
-from antrea.features.proxy.external_address import lost_claims, refused_addresses
+from antrea.features.proxy.external_address import lost_claims, refused_addresses, unusable_addresses
 from antrea.features.proxy.health_check import health_check
 from antrea.features.proxy.host import (
     host_entries,
@@ -127,6 +127,7 @@ FEATURE = AgentFeature(
         Unit(ServicePort, node_port_element),
         Unit(ServicePort, service_routes),
         Unit(Service, refused_addresses),
+        Unit(Service, unusable_addresses),
         Unit(ServicePort, lost_claims),
         Unit(ThisNode, own_address_tables),
         Unit(ServicePort, own_address_elements),

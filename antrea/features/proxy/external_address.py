@@ -93,6 +93,13 @@ def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConf
             yield conflict(service, f"{ip} is an address of {found}: it is not served as an external IP")
 
 
+def unusable_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
+    """Also without proxyAll, as Pods reach addresses of load balancers then. One agent reports it for all."""
+    if service.refused and reports_for_all(facts):
+        for sentence in service.refused:
+            yield conflict(service, sentence)
+
+
 def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
     """An Event of the younger Service names the one with the address."""
     service = facts.get(Service, port.service)

@@ -15,6 +15,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import EarlierConnection
+from antrea.features.framework.ip_range import unusable_network
 from antrea.features.proxy.pipeline import VIRTUAL_IPS
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.route import Neighbour, Route
@@ -190,6 +191,16 @@ def serves_node_ports(config: AgentConfig, address: LocalAddress) -> bool:
     if address.dev.startswith((config.host_gateway, *OURS)):
         return False
     return not wanted or any(ip_address(address.ip) in ip_network(cidr, strict=False) for cidr in wanted)
+
+
+def refused_node_port_addresses(config: AgentConfig) -> list[str]:
+    """A sentence for each network of the configuration in which no NodePort can be served."""
+    found = ((cidr, unusable_network(cidr)) for cidr in config.antrea_proxy.node_port_addresses)
+    return [
+        f"antreaProxy.nodePortAddresses: {cidr} has nothing but {kind}: no NodePort is served there"
+        for cidr, kind in found
+        if kind
+    ]
 
 
 def marked(ip: str) -> Flow:

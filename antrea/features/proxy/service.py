@@ -24,6 +24,7 @@ from antrea.facts.service import (
 )
 from antrea.features.framework.address import stored
 from antrea.features.framework.admission import Watched
+from antrea.features.framework.ip_range import unusable, unusable_network
 from antrea.features.proxy.direct_path import is_possible
 from antrea.features.proxy.dsr import DSR
 from antrea.features.proxy.external_address import whose
@@ -48,6 +49,8 @@ HEADLESS_LABEL = "service.kubernetes.io/headless"
 """On a Service that no proxy serves, whatever its value (k8s.io/api/core/v1 IsHeadlessService)."""
 NAT = "nat"
 PORTS = range(1, 65536)
+MAX_REFUSED, MAX_TEXT = 10, 60
+"""Sentences about one Service, and characters of a text of its author in one."""
 STATES = (READY, DRAINING, UNAVAILABLE)
 """Of Endpoints, the best first."""
 
@@ -59,10 +62,11 @@ def service_row(found: core.Service) -> Service | None:
         return None
     if HEADLESS_LABEL in meta.labels:
         return None
+    refused: list[str] = []
     balanced = (one.ip for one in found.status.load_balancer.ingress if one.ip_mode != PROXY)
     own = dict.fromkeys(ip for text in spec.cluster_ips if (ip := stored(text)))
-    given = dict.fromkeys(ip for text in balanced if (ip := stored(text)))
-    external = dict.fromkeys(ip for text in spec.external_ips if (ip := stored(text))) | given
+    given = dict.fromkeys(_usable(balanced, "status.loadBalancer.ingress", refused))
+    external = dict.fromkeys(_usable(spec.external_ips, "spec.externalIPs", refused)) | given
     ports = [one for one in spec.ports if one.port in PORTS]
     affinity = spec.session_affinity_config.client_ip.timeout_seconds or DEFAULT_AFFINITY_SECONDS
     return Service(
@@ -78,7 +82,7 @@ def service_row(found: core.Service) -> Service | None:
         external_local=spec.external_traffic_policy == LOCAL,
         proxy_name=meta.labels.get(PROXY_LABEL, ""),
         load_balancer_ips=tuple(ip for ip in given if ip not in own),
-        source_ranges=tuple(_network(text) for text in spec.load_balancer_source_ranges),
+        source_ranges=tuple(_source_range(text, refused) for text in spec.load_balancer_source_ranges),
         mode=_mode(meta.annotations.get(LOAD_BALANCER_MODE, "")),
         health_port=_health_port(spec),
         created=meta.creation_timestamp,
@@ -87,7 +91,29 @@ def service_row(found: core.Service) -> Service | None:
         preferred=preferred_of(found),
         failback=failback_of(found),
         consistent=meta.annotations.get(CONSISTENT_CHOICE, "") in TRUE,
+        refused=tuple(refused[:MAX_REFUSED]),
     )
+
+
+def _usable(texts: Iterable[str], field: str, refused: list[str]) -> Iterator[str]:
+    """Addresses of a field at which a Service can be reached from outside; `refused` gets a sentence for each other one."""
+    for text in texts:
+        if not (ip := stored(text)):
+            continue  # a load balancer may have a host name alone
+        if kind := unusable(ip):
+            refused.append(f"{field}: {ip} is one of {kind}: it is not served")
+        else:
+            yield ip
+
+
+def _source_range(text: str, refused: list[str]) -> str:
+    """The network; empty if no sender has an address of it."""
+    if not (network := _network(text)):
+        refused.append(f"spec.loadBalancerSourceRanges: {text[:MAX_TEXT]!r} is no network: it lets nobody in")
+    elif kind := unusable_network(network, neighbours=True):
+        refused.append(f"spec.loadBalancerSourceRanges: {network} has nothing but {kind}: it lets nobody in")
+        return ""
+    return network
 
 
 def _mode(text: str) -> str:

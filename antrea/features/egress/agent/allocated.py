@@ -14,6 +14,8 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
 from antrea.facts.service import Service
+from antrea.features.framework.address import canonical
+from antrea.features.framework.ip_range import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -46,7 +48,9 @@ def _of_service(facts: Facts, egress: Egress) -> str:
 def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -> str:
     """The same, where the pool that it names and all rows with its address are at hand."""
     if egress.invalid:
-        return f"{egress.invalid} is not an IP address"
+        ip = canonical(egress.invalid)
+        why = f"one of {unusable(ip)}, with which no Node can send" if ip else "not an IP address"
+        return f"{egress.invalid} is {why}"
     if not egress.pool:
         return ""
     if pool is None:

@@ -60,7 +60,7 @@ from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.framework.controlplane_watch import GroupKind
-from antrea.features.framework.ip_range import prefix
+from antrea.features.framework.ip_range import prefix, usable
 from antrea.host.carrier import HOLDER_TYPE
 from antrea.host.ovs_port import BFD
 from antrea.openflow.cookie import Category
@@ -107,8 +107,8 @@ def egress_row(found: crd.Egress) -> Egress:
     return Egress(
         name=found.metadata.name,
         uid=found.metadata.uid,
-        ip=canonical(text),
-        invalid="" if canonical(text) else text,
+        ip=usable(text),
+        invalid="" if usable(text) else text,
         pool=found.spec.external_ip_pool,
         created=found.metadata.creation_timestamp,
         node=found.status.egress_node,

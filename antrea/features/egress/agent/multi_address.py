@@ -20,6 +20,7 @@ from antrea.features.egress.agent.failback import waiting_by
 from antrea.features.egress.agent.owner import NO_MAJORITY
 from antrea.features.egress.spec import lists
 from antrea.features.framework.address import canonical
+from antrea.features.framework.ip_range import usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ def listed(one: Egress, found: EgressObject) -> tuple[Egress, ...]:
     entries = lists(found.spec)
     return tuple(
         msgspec.structs.replace(
-            one, ip=(ip := canonical(text)), invalid="" if ip else text, pool=pool,
+            one, ip=(ip := usable(text)), invalid="" if ip else text, pool=pool,
             node=holders.get(ip, ""), held=ip if holders.get(ip) else "",
             slot=slot, of=len(entries), waiting=waiting_by(words.get(ip, "")),
             troubles=wrong.get(ip, ()),
