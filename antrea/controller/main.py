@@ -168,6 +168,7 @@ async def _work(
                     parts = make_parts(context, folders_on(wanted))
                     computation = Computation(features, facts, ours, publisher, parts)
                     info.counts, front.metrics = computation.counts, computation.metrics
+                    info.refused = facts.feeds.refused
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
                 for work in (front.run(), info.run(), *_managed(config, ours, places, wanted)):

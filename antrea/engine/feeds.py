@@ -19,6 +19,10 @@ class Feeds:
         self._settling: set[type[Fact]] = set()
         """Marks that a pass has taken; it pauses, so that others look meanwhile."""
         self._since: dict[type[Fact], float] = {}
+        self.sources: dict[type[Fact], str] = {}
+        """What the rows of a kind are read from, in the words of a user, such as "namespaces"."""
+        self.refusals: dict[type[Fact], str] = {}
+        """The server's words where it refuses to send what the rows of a kind are read from: rights are missing."""
 
     def has(self, kind: type[Fact]) -> bool:
         """Whether the feed of `kind` has listed, seen by a pass or not."""
@@ -41,6 +45,10 @@ class Feeds:
         self._settling = set()
         for kind in marks:
             self._since.pop(kind, None)
+
+    def refused(self) -> dict[str, str]:
+        """The server's words by what it refuses to send."""
+        return {self.sources.get(kind, kind.__name__): why for kind, why in self.refusals.items()}
 
     def overdue(self, kinds: Iterable[type[Fact]], now: float, patience: float) -> list[type[Fact]]:
         """Of `kinds` and of those that were lost: unsynced since at least `patience` seconds before `now`, by name.

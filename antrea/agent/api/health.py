@@ -7,8 +7,10 @@ and our readyz what a start waits for, OVSDB, and feeds that have not synced for
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
+from antrea.outside.kube.resource_feed import missing_rights
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -22,6 +24,26 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
+WORDS = {
+    "AgentNode": "nodes",
+    "EarlierConnection": "connections that kube-proxy left",
+    "EgressPod": "egressgroups of antrea-controller",
+    "GossipMember": "members of the gossip between Nodes",
+    "LoadedTenant": "rules of the L7 engine",
+    "LocalAddress": "addresses of this Node",
+    "LocalLink": "interfaces of this Node",
+    "LocalPod": "Pods of this Node",
+    "OvsPort": "ports of the switch",
+    "PodInterface": "interfaces of Pods",
+    "PortsDecided": "ports of NodePortLocal",
+    "SentAddressGroup": "addressgroups of antrea-controller",
+    "SentAddressMember": "addressgroups of antrea-controller",
+    "SentAppliedGroup": "appliedtogroups of antrea-controller",
+    "SentAppliedMember": "appliedtogroups of antrea-controller",
+    "SentPolicy": "networkpolicies of antrea-controller",
+    "ThisNode": "this Node",
+}
+"""What rows are read from, in the words of a user, where their feed does not name it: those of kube-apiserver's resources do."""
 FEED_SECONDS = 5.0
 """Between looks at the feeds; how long one may be silent is the engine's `Pace.patience`."""
 
@@ -35,6 +57,7 @@ class Health:
         self._db: Ovsdb | None = None
         self._switch: SwitchRecovery | None = None
         self._late: list[str] = []
+        self._refused: dict[str, str] = {}
         self.live: Mapping[str, Check] = {"ovs": self.switch, "cni": cni}
         self.ready: Mapping[str, Check] = {
             "network": lambda: self._start.waiting,
@@ -64,13 +87,18 @@ class Health:
 
     async def run(self, engine: Engine) -> None:
         """Look at the feeds for ever; a change is logged once."""
+        feeds = engine.facts.feeds
         while True:
-            late = engine.unsynced()
+            sources = {kind.__name__: source for kind, source in feeds.sources.items()}
+            late = sorted({sources.get(name) or words(name) for name in engine.unsynced()})
             if late and late != self._late:
-                log.warning("Feeds have not synced", kinds=late)
+                log.warning("Feeds have not synced", feeds=late)
             elif self._late and not late:
                 log.info("All feeds have synced")
-            self._late = late
+            refused = feeds.refused()
+            for source in sorted(refused.keys() - self._refused.keys()):
+                log.error("The right to read a resource is missing", resource=source, err=refused[source])
+            self._late, self._refused = late, refused
             await asyncio.sleep(FEED_SECONDS)
 
     def _flows(self) -> str:
@@ -78,4 +106,15 @@ class Health:
         return "flows are being replayed" if replaying else ""
 
     def _feeds(self) -> str:
-        return f"nothing heard from kube-apiserver or OVSDB of {', '.join(self._late)}" if self._late else ""
+        """Rights that are missing are reported at once: no waiting brings them."""
+        lines = []
+        if self._refused:
+            lines.append(missing_rights(self._refused))
+        if late := [source for source in self._late if source not in self._refused]:
+            lines.append(f"nothing heard from kube-apiserver or OVSDB of {', '.join(late)}")
+        return "; ".join(lines)
+
+
+def words(kind: str) -> str:
+    """What rows of this kind are read from; of an unknown one its name in words."""
+    return WORDS.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()

@@ -17,10 +17,11 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Refused, Unavailable
 from antrea.outside.kube.client import PatchKind
 from antrea.outside.kube.clock import stamp
+from antrea.outside.kube.resource_feed import missing_rights
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from antrea.controller.apiserver.process import ApiServerProcess, Publisher
     from antrea.controller.leader.replica import Replica
@@ -52,6 +53,8 @@ class ControllerInfo:
         self._changed = changed or asyncio.Event()
         self.counts: Callable[[], system.NetworkPolicyControllerInfo] = system.NetworkPolicyControllerInfo
         """How much is computed for policies."""
+        self.refused: Callable[[], Mapping[str, str]] = dict
+        """kube-apiserver's words by resource that this controller may not read."""
         self._said = ""
         front.changed = self._changed.set
         replica.lead.listeners.append(self._changed.set)
@@ -85,7 +88,14 @@ class ControllerInfo:
 
     def _conditions(self) -> Iterator[system.ControllerCondition]:
         now = stamp()
-        yield system.ControllerCondition(type="ControllerHealthy", status="True", last_heartbeat_time=now)
+        refused = self.refused()
+        yield system.ControllerCondition(
+            type="ControllerHealthy",
+            status="False" if refused else "True",
+            last_heartbeat_time=now,
+            reason="RightsMissing" if refused else "",
+            message=missing_rights(refused) if refused else "",
+        )
         if why := self._rejected():
             yield system.ControllerCondition(
                 type="ConfigRejected", status="True", last_heartbeat_time=now, message=why

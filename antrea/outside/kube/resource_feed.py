@@ -28,6 +28,25 @@ SLICE = 500
 """Rows that are dropped in one go: the loop breathes in between, as it does between pages of a list."""
 
 
+FORBIDDEN = "is forbidden: User "
+"""kube-apiserver's words for rights that are missing."""
+
+
+def resource_name(path: str) -> str:
+    """The resource of a collection as in a ClusterRole: egresses.crd.antrea.io for /apis/crd.antrea.io/v1beta1/egresses."""
+    parts = path.strip("/").split("/")
+    return f"{parts[-1]}.{parts[1]}" if parts[0] == "apis" else parts[-1]
+
+
+def missing_rights(refused: Mapping[str, str]) -> str:
+    """A sentence about resources that may not be read, with kube-apiserver's words about the first."""
+    names = sorted(refused)
+    return (
+        f"the right to read {', '.join(names)} is missing ({refused[names[0]]}):"
+        " apply the ClusterRole of this version's manifest"
+    )
+
+
 def _ignore(_: object) -> None:
     """The default: no listener."""
 
@@ -144,8 +163,14 @@ class ResourceFeed(Generic[T]):
                 for one in self._sets:
                     (facts.lost if why else facts.synced)(one.fact)
             self.trouble = why
+            for one in self._sets:
+                if FORBIDDEN in why:
+                    facts.feeds.refusals[one.fact] = why
+                else:
+                    facts.feeds.refusals.pop(one.fact, None)
 
         for one in self._sets:
+            facts.feeds.sources[one.fact] = resource_name(self.path)
             one.begin(facts)
         telling = asyncio.create_task(self.odd.run(self._kube), name=f"odd objects of {self.path}")
         try:

@@ -39,12 +39,16 @@ class Cluster:
         self.nodes: list[dict[str, Any]] = []
         self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.down = False
+        self.forbidden = False
         self.unknown = False
         """Whether the API server has no such kind."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         if self.down:
             return web.json_response({"message": "shutting down"}, status=503)
+        if self.forbidden:
+            why = 'nodes is forbidden: User "agent" cannot list resource "nodes" in API group ""'
+            return web.json_response({"message": why}, status=403)
         if self.unknown:
             return web.json_response({"message": "the server could not find it"}, status=404)
         if "watch" not in request.query:
@@ -285,3 +289,14 @@ async def test_one_watch_writes_several_kinds_and_one_that_cannot_be_made_leaves
         await until(lambda: not {PeerNode, NodeVersion} & (facts.feeds.synced | facts.feeds.marked))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_feed_says_which_right_is_missing_until_it_is_given() -> None:
+    cluster = Cluster()
+    cluster.forbidden = True
+    async with fed(cluster) as (facts, _):
+        await until(lambda: bool(facts.feeds.refused()))
+        assert list(facts.feeds.refused()) == ["nodes"]
+        assert "cannot list resource" in facts.feeds.refused()["nodes"]
+        cluster.forbidden, cluster.down = False, True
+        await until(lambda: not facts.feeds.refused())
