@@ -64,6 +64,10 @@ class Server(NamedTuple):
     verbose: bool = False
 
 
+class Unreachable(Failure):
+    """There is no answer from the server."""
+
+
 class ErrorResponse(Failure):
     """The server answered, but not with success."""
 
@@ -144,7 +148,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
     except AntreaError as why:
         raise Failure(str(why)) from why
     except (OSError, http.client.HTTPException) as why:
-        raise Failure(f"request to server failed: {server.access.url}{target}: {why}") from why
+        raise Unreachable(f"request to server failed: {server.access.url}{target}: {why}") from why
 
 
 def _exchange(
@@ -169,7 +173,7 @@ def _exchange(
     except AntreaError as why:
         raise Failure(str(why)) from why
     except (OSError, http.client.HTTPException) as why:
-        raise Failure(f"request to server failed: {url}: {why}") from why
+        raise Unreachable(f"request to server failed: {url}: {why}") from why
 
 
 def _connection(server: Server) -> http.client.HTTPConnection:

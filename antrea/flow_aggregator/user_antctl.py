@@ -38,6 +38,8 @@ MOST_POLICIES: Final = 256 << 10
 KEPT_VARIABLES: Final = ("PATH", "PYTHONPATH", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 ANSWERED: Final = (0, 3)
 """Exit codes; 3: a packet that is refused, a verdict that would change."""
+_STATUS: Final = {os.EX_NOPERM: 403, os.EX_TEMPFAIL: 503}
+"""Of HTTP, by exit codes of antrea.antctl.exit_code; after others the question cannot be answered as it is."""
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _END: Final = re.compile(rf"{_NAME}/{_NAME}|[0-9a-fA-F:.]{{2,45}}")
 _PORT: Final = re.compile(r"[0-9]{1,5}/(tcp|udp|sctp)|icmp")
@@ -115,7 +117,7 @@ class UserAntctl:
                 code = await _run(command, (kubeconfig, *files.values()), out, errors)
                 printed = PrintedText(_content(out), _content(errors).decode(errors="replace").splitlines())
         if code not in ANSWERED:
-            raise ApiError(422, _reason(printed.lines, paths))
+            raise ApiError(_STATUS.get(code, 422), _reason(printed.lines, paths))
         return printed
 
 
@@ -124,7 +126,7 @@ async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int
     # without the Pod's name antctl asks kube-apiserver, as on a workstation
     environ = {key: value for key, value in os.environ.items() if key.upper() in KEPT_VARIABLES}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "antrea.antctl.main", *words,
+        sys.executable, "-P", "-m", "antrea.antctl.exit_code", *words,
         stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=files, env=environ,
     )  # fmt: skip
     try:

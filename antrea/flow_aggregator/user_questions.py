@@ -12,6 +12,7 @@ from antrea.flow_aggregator.visibility import question_of
 from antrea.outside.apiserver.authentication import USER
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.http.handlers import json_answer
+from antrea.outside.kube.answer import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,6 +64,8 @@ class UserQuestions:
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
                 return await ask(request, await question_of(request, self._authorization))
+            except Forbidden as no:
+                raise ApiError(403, no.why) from no
             except Invalid as no:
                 raise Invalid("", str(no)) from no  # an answer has no other place for the parameter
 

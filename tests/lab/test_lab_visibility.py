@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -34,6 +35,10 @@ pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]
 VISIT = Path(__file__).with_name("page_visit.py")
 LAB = Path(sys.executable).with_name("antrea-lab")
 SECONDS = 400
+PATHS = (
+    "", "/map?by=workload", "/top", "/top?by=egress", "/policies", "/nodes", "/recommend?namespace=default",
+    "/explain?from=default/visitor&to=default/server&port=8080/tcp",
+)  # fmt: skip
 LIVE_SECONDS = 2.0
 """With the timeouts that the chart sets; test_lab_flow_denied.py has several connections."""
 MADE = ("pod/visitor", "pod/client", "pod/server", "service/server", "networkpolicy/server")
@@ -45,7 +50,7 @@ def before(lab: Lab) -> Iterator[None]:
     yield
     config.write(config.text)
     wait_value(lab, "featureGates", {})
-    lab.api.kubectl("delete", "clusterrolebinding", "lab-viewer-sees-flows", "--ignore-not-found")
+    lab.api.kubectl("delete", "clusterrolebinding", "lab-viewer-sees-all", "--ignore-not-found")
     lab.api.kubectl("delete", "--ignore-not-found", *MADE)
     lab.api.kubectl(
         "delete", "namespace", "flow-aggregator", "--ignore-not-found", "--timeout=120s", seconds=130
@@ -94,6 +99,7 @@ def test_a_browser_of_this_machine_shows_the_connections_of_a_lab(lab: Lab, tmp_
         assert url, text
         assert token, text
         wait_for("a connection in the store", lambda: stored(lab), seconds=120)
+        assert answers(url[1], token[0]) == dict.fromkeys(PATHS, 200)
         took = denied_connection(lab, url[1], token[0])
         print(
             f"a denied connection is shown after {took['live']:.1f} s, and stored after {took['stored']:.1f} s"
@@ -106,6 +112,23 @@ def test_a_browser_of_this_machine_shows_the_connections_of_a_lab(lab: Lab, tmp_
     assert "default/server" in shown["map"]
     # in the table it is once the other Node's half has come, too
     assert took["live"] < LIVE_SECONDS, took
+
+
+def answers(url: str, token: str) -> dict[str, int]:
+    """The status of what each view of the page asks, and of Explain."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    found = {}
+    for path in PATHS:
+        headers = {"Authorization": f"Bearer {token}"}
+        asked = urllib.request.Request(f"{url}/flows{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, context=context, timeout=60) as answer:
+                found[path] = answer.status
+        except urllib.error.HTTPError as error:
+            found[path] = error.code
+            print(path, error.read().decode())
+    return found
 
 
 def denied_connection(lab: Lab, url: str, token: str) -> dict[str, float]:

@@ -12,12 +12,16 @@ import yaml
 from build_program import load_build_program
 
 from antrea import IMAGE, VERSION
+from antrea.antctl.explain.source import CONFIG_MAP
+from antrea.antctl.remote import DAEMON_SETS
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
+from antrea.explain.objects import KINDS as EXPLAINED
 from antrea.features.framework.config_validation import accept_agent, accept_controller
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.features.registry.api_resources import RESOURCES
+from antrea.flow_aggregator import node_states
 from antrea.outside.kube.ca_publisher import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +36,29 @@ PODS: list[dict[str, Any]] = [item["spec"]["template"]["spec"] for item in WORKL
 CONTAINERS: list[dict[str, Any]] = [
     container for pod in PODS for container in [*pod.get("initContainers", []), *pod["containers"]]
 ]
+
+
+def roles_of(template: str) -> dict[str, dict[str, Any]]:
+    """ClusterRoles of a template of the chart by their names; they have no values."""
+    parts = (ROOT / "build/charts/antrea/templates" / template).read_text().split("---\n")
+    found = [yaml.safe_load(part) for part in parts if "kind: ClusterRole\nmetadata" in part]
+    return {one["metadata"]["name"]: one for one in found}
+
+
+def test_the_role_for_viewers_of_the_page_covers_what_each_view_reads_and_reads_alone() -> None:
+    rules = roles_of("flow-aggregator/flow-aggregator.yaml")["antrea-flow-page-viewer"]["rules"]
+    granted = {
+        (group, resource, verb, *rule.get("resourceNames", ()))
+        for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    }  # fmt: skip
+    paths = [kind.path for kind in EXPLAINED] + [node_states.NODES, node_states.AGENTS, DAEMON_SETS]
+    read = {
+        (path.split("/")[2] if path.startswith("/apis/") else "", path.split("/")[-1], "list")
+        for path in paths
+    }
+    assert granted == {*read, ("flow.antrea.io", "flows", "list"), ("", "configmaps", "get", CONFIG_MAP)}
+    bound = (ROOT / "antrea/lab/flow_visibility.yaml").read_text()
+    assert "kind: ClusterRole, name: antrea-flow-page-viewer}" in bound
 
 
 def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:

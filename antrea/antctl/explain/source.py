@@ -71,7 +71,7 @@ def of_cluster(kubernetes: Server) -> Source:
                 lacks.append(f"{kind.title}: {why.message}: none is taken into account")
                 continue
             if why.status != 404 or kind.title in NEEDED:
-                raise Failure(f"{kind.title}: {why.message}") from why
+                raise ErrorResponse(f"{kind.title}: {why.message}", why.status) from why
             lacks.append(f"the cluster does not know {kind.title}: none is taken into account")
     config, lack = None, ""
     try:

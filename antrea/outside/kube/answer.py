@@ -94,6 +94,10 @@ class Gone(Unavailable):
     """410: what we ask to continue is no longer kept; list again."""
 
 
+class Forbidden(Refused):
+    """403: the user has not the right that the request takes."""
+
+
 def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] | Odd | None, str]:
     """One line of a watch, and its resourceVersion; None is a bookmark. Raises Unavailable, Refused."""
     event = decoded(line, _WatchLine, path)
@@ -174,6 +178,8 @@ def raise_for(status: int, answer: bytes, path: str) -> None:
         raise TooManyRequests(message)
     if status >= 500:
         raise Unavailable(message)
+    if status == 403:
+        raise Forbidden([path], message)
     raise Refused([path], message)
 
 

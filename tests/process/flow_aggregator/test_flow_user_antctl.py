@@ -61,7 +61,7 @@ class ClusterObjects(ClusterRights):
     def __init__(self) -> None:
         super().__init__()
         self.tokens: set[str] = set()
-        self.store = SeenStore()
+        self.store, self.is_overloaded = SeenStore(), False
         self.lists = {
             "/api/v1/pods": [pod("web", "10.1.0.5"), pod("db", "10.1.0.7")],
             "/api/v1/namespaces/shop/pods": [pod("web", "10.1.0.5"), pod("db", "10.1.0.7")],
@@ -80,6 +80,8 @@ class ClusterObjects(ClusterRights):
         self.tokens.add(token)
         if token != "root":
             return web.json_response({"message": f"{token} may not list"}, status=403)
+        if self.is_overloaded:
+            return web.json_response({"message": "try later"}, status=503)
         items = self.lists.get(request.path)
         found = {"items": items, "metadata": {}} if items is not None else {"message": "not found"}
         return web.json_response(found, status=404 if items is None else 200)
@@ -99,7 +101,7 @@ class SeenStore(RecordingStore):
         web, db = ("shop", "web"), ("shop", "db")
         return b"".join(
             json.dumps(row).encode() + b"\n"
-            for row in ([*web, *db, 0, 5432, 6, 9000, 4, 0], [*db, *web, 0, 22, 6, 60, 2, 2])
+            for row in ([*web, *db, 0, 5432, 6, 9000, 4, 0, 0, 1], [*db, *web, 0, 22, 6, 60, 2, 2, 0, 0])
         )
 
 
@@ -153,10 +155,21 @@ async def test_who_may_see_flows_and_no_policies_is_told_so_and_gets_nothing(tmp
     async with serving(tmp_path) as (url, cluster):
         for path in (WHY + "&namespaces=shop", "recommend?namespace=shop"):
             code, found = await asked(url, "ann", path)
-            assert (code, "ann may not list" in found["message"]) == (422, True), found
+            assert (code, "ann may not list" in found["message"]) == (403, True), found
+        code, found = await asked(url, "ann", "replay?namespace=shop", yaml.safe_dump(CLOSED).encode())
+        assert (code, "ann may not list" in found["message"]) == (403, True), found
         assert cluster.tokens == {"ann"}
         code, found = await asked(url, "ann", "nodes?namespaces=shop")
-        assert (code, "ann may not list" in json.dumps(found)) == (503, True)
+        assert (code, "ann may not list" in json.dumps(found)) == (403, True)
+
+
+@pytest.mark.parametrize("path", [WHY, "recommend?namespace=shop", "nodes", "replay?namespace=shop"])
+async def test_while_kube_apiserver_cannot_answer_a_user_is_to_try_again(tmp_path: Path, path: str) -> None:
+    body = yaml.safe_dump(CLOSED).encode() if path.startswith("replay") else None
+    async with serving(tmp_path) as (url, cluster):
+        cluster.is_overloaded = True
+        code, found = await asked(url, "root", path, body)
+        assert (code, "try later" in json.dumps(found)) == (503, True), found
 
 
 ASKED_FROM_RECORDS = (
