@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.agent.network_policy.confirmation import Deadlines
 from antrea.agent.network_policy.connection_flush import ConnectionFlusher
+from antrea.agent.network_policy.ended_pod import EndedPodConnections
 from antrea.agent.network_policy.fqdn import (
     FqdnController,
     nearly_full,
@@ -29,6 +30,7 @@ from antrea.agent.part import Part
 from antrea.apis.policy_report import PolicyReport
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
 from antrea.features.network_policy.agent.service import SaveState
+from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.controlplane.report_sink import PolicyReportSink
 from antrea.outside.log.audit_log import AuditLog
@@ -69,6 +71,7 @@ class PolicyPart(Part):
         self.packets = PolicyPackets(agent.facts, agent.send, self.audit)
         self._deadlines = Deadlines(agent.facts, agent.run_dir / UNCONFIRMED)
         self._reports = PolicyReportSink(agent.controlplane)
+        self._ended = EndedPodConnections(Conntrack(switch))
         self._cutting = ConnectionFlusher(
             agent.facts,
             config.host_gateway,
@@ -92,7 +95,7 @@ class PolicyPart(Part):
         return {InspectConnections: self._look, SaveState: self._keep}
 
     def sinks(self) -> Mapping[type, Sink]:
-        return {PolicyReport: self._reports}
+        return {PolicyReport: self._reports, TrackedPodAddress: self._ended}
 
     def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
         answers = packet_in_handler(self._names, self._agent.resume)
@@ -102,6 +105,7 @@ class PolicyPart(Part):
         self._agent.controlplane.on_connect.append(lambda: self._agent.engine().resync(self._reports))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._names.run(), name="names in rules")
+            tasks.create_task(self._ended.run(self._agent.engine()), name="connections of ended Pods")
             tasks.create_task(self._revalidation.run(), name="passes over the switch's cache")
             tasks.create_task(self.audit.run(), name="audit log")
             tasks.create_task(self._deadlines.run(), name="deadlines of policies")

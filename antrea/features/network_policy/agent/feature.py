@@ -38,6 +38,7 @@ from antrea.features.network_policy.agent.connection_flush import (
     inspect_connections,
 )
 from antrea.features.network_policy.agent.dns_server import DNS_ENDPOINT_WATCH, DnsEndpoint
+from antrea.features.network_policy.agent.ended_pod import tracked_pod_addresses
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
 from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
 from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
@@ -217,6 +218,7 @@ MACHINE = AgentFeature(
         NODE_PORT_AUDITS,
         *FQDN_UNITS,
         Unit(PodInterface, inspect_connections),
+        Unit(PodInterface, tracked_pod_addresses),
         Unit(FlushedConnection, flushed_connection_flows),
     ),
     watches=(
