@@ -5,7 +5,6 @@ Source: upstream pkg/antctl/raw/helper.go; a program's own API is reached at the
 
 from __future__ import annotations
 
-import base64
 import os
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import Loopback, Server, ask
+from antrea.decoding import decode_base64
+from antrea.errors import Invalid
+from antrea.outside.tls.pem import decode_pem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +58,6 @@ def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
 
 def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig. Raises Failure."""
-    from antrea.errors import Invalid  # noqa: PLC0415 (start-up time)
     from antrea.outside.kube import kubeconfig  # noqa: PLC0415
 
     paths = [path for path in _kubeconfigs(given, environ) if path.exists()]
@@ -100,10 +101,14 @@ def agent_of(
     bundle = info.get("apiCABundle", "")
     if not bundle and not insecure:
         raise Failure(f"AntreaAgentInfo of Node {name} has no apiCABundle yet; --insecure does without")
+    try:
+        authority = decode_pem(decode_base64(bundle, "apiCABundle"))
+    except Invalid as error:
+        raise Failure(f"AntreaAgentInfo of Node {name}: apiCABundle is not base64: {error.why}") from error
     return _elsewhere(
         kubernetes,
         url=f"https://{_host(node)}:{info.get('apiPort', 10350)}",
-        ca_pem="" if insecure else base64.b64decode(bundle).decode(),
+        ca_pem="" if insecure else authority,
         # the certificate is for localhost only
         server_name="localhost",
         insecure=insecure,

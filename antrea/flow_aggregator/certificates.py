@@ -20,6 +20,7 @@ from antrea.outside.kube.config_map import ConfigMap
 from antrea.outside.kube.secret import SecretData
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
+from antrea.outside.tls.pem import ascii_pem
 from antrea.outside.tls.server_context import server_tls
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def mutual_tls(own: Certificate, root: str) -> ssl.SSLContext:
     """TLS 1.2 or later of a server that takes clients of the authority `root` alone. Raises Invalid."""
     context = server_tls(own)
     try:
-        context.load_verify_locations(cadata=root)
+        context.load_verify_locations(cadata=ascii_pem(root))
     except (ssl.SSLError, ValueError) as why:
         raise Invalid("certificate", f"that of the authority cannot be used: {why}") from why
     context.verify_mode = ssl.CERT_REQUIRED

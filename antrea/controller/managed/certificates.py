@@ -19,6 +19,7 @@ from antrea.outside.kube import tls_secret
 from antrea.outside.kube.secret import SecretData
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
+from antrea.outside.tls.pem import read_pem
 from antrea.outside.tls.serving_certificate import LOOK_SECONDS
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ class Provided:
         """Until cancelled. Raises Invalid if the files do not come."""
         await provided(self._directory)
         while True:
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                self._publisher.trust((self._directory / "ca.crt").read_text(encoding="ascii"))
+            with contextlib.suppress(OSError):
+                self._publisher.trust(read_pem(self._directory / "ca.crt"))
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -15,6 +15,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from antrea.outside.tls.pem import ascii_pem
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,7 +38,7 @@ def issued_by(
     """The subject of the DER certificate `leaf` if a chain over `others` leads to a CA of the bundle, else None."""
     now = at or datetime.now(UTC)
     try:
-        roots = x509.load_pem_x509_certificates(bundle_pem.encode()) if bundle_pem.strip() else []
+        roots = x509.load_pem_x509_certificates(ascii_pem(bundle_pem).encode()) if bundle_pem.strip() else []
         first = x509.load_der_x509_certificate(leaf)
         between = [x509.load_der_x509_certificate(other) for other in others[:DEPTH]]
         until = _leads(first, between, roots, now) if _for_clients(first) else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
 from antrea.outside.apiserver.authentication import Trust
 from antrea.outside.kube.config_map import contents
 from antrea.outside.log import klog
+from antrea.outside.tls.pem import ascii_pem, read_pem
 
 if TYPE_CHECKING:
     from antrea.outside.apiserver.authentication import Authentication
@@ -47,8 +47,8 @@ def admit(tls: ssl.SSLContext, trust: Trust) -> None:
     for bundle in (trust.client_ca, trust.front_ca):
         if bundle:
             try:
-                tls.load_verify_locations(cadata=bundle)
-            except ssl.SSLError as why:
+                tls.load_verify_locations(cadata=ascii_pem(bundle))
+            except (ssl.SSLError, ValueError) as why:
                 log.error("Failed to parse a CA bundle", configMap=NAME, err=str(why))
                 continue
             tls.verify_mode = ssl.CERT_OPTIONAL
@@ -58,6 +58,6 @@ def _read(path: str) -> str:
     if not path:
         return ""
     try:
-        return Path(path).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as why:
+        return read_pem(path)
+    except OSError as why:
         raise Invalid("clientCAFile", f"{path} cannot be read: {why}") from why

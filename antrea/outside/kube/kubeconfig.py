@@ -14,10 +14,11 @@ import msgspec
 
 from antrea.config.load import read
 from antrea.config.yaml_reader import own_document
-from antrea.decoding import decode_base64, decode_text, decode_tree, guarded
+from antrea.decoding import decode_base64, decode_tree, guarded
 from antrea.errors import Invalid
 from antrea.outside.kube.access import Access, api_server_url
 from antrea.outside.kube.exec_credential import Credential, credential
+from antrea.outside.tls.pem import decode_pem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,7 +209,7 @@ def _pem(entry: _Entry, key: str) -> str:
     data = entry.section.get(f"{key}-data")
     if data:
         try:
-            return decode_text(decode_base64(data, key), key)
+            return decode_pem(decode_base64(data, key))
         except Invalid as error:
             raise Invalid(f"{entry.file}: {key}-data", "is not base64 of PEM") from error
     return read(entry.file.parent / entry.section[key]) if entry.section.get(key) else ""

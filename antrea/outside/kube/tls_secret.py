@@ -7,10 +7,11 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
-from antrea.decoding import decode_base64, decode_text
+from antrea.decoding import decode_base64
 from antrea.errors import Invalid
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
+from antrea.outside.tls.pem import decode_pem
 from antrea.outside.tls.server_context import Certificate, load_pair
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ def pair_of(secret: SecretData) -> Certificate | None:
     """The pair of the Secret, or None if it has none that can be used."""
     try:
         certificate, key = (
-            decode_text(decode_base64(secret.data.get(name, ""), name), name, "ascii")
-            for name in ("tls.crt", "tls.key")
+            decode_pem(decode_base64(secret.data.get(name, ""), name)) for name in ("tls.crt", "tls.key")
         )
         pair = Certificate(certificate, key)
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)

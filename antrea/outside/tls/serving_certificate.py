@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid, Unavailable
 from antrea.outside.log import klog
+from antrea.outside.tls.pem import read_pem
 from antrea.outside.tls.server_context import Certificate, load_pair
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class ServingCertificate:
         """Load the files; returns whether a certificate is loaded."""
         try:
             found = self._read()
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             return self._loaded is not None
         if found in (self._loaded, self._refused):
             return self._loaded is not None
@@ -94,5 +95,4 @@ class ServingCertificate:
             connection.context = self._presented
 
     def _read(self) -> Certificate:
-        certificate = self._certificate.read_text(encoding="ascii")
-        return Certificate(certificate, self._key.read_text(encoding="ascii") if self._key else "")
+        return Certificate(read_pem(self._certificate), read_pem(self._key) if self._key else "")

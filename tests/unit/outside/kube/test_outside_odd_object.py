@@ -53,7 +53,8 @@ KINDS = {
 WRONG: tuple[Any, ...] = (None, 10**30, "010.0.0.0/8", ["x"], {"x": 1})
 SLICES = "/apis/discovery.k8s.io/v1/{}endpointslices"
 GIVE_NONE = (
-    SLICES.format(""), SLICES.format("namespaces/default/"), "/apis/crd.antrea.io/v1alpha1/nodelatencymonitors",
+    SLICES.format(""), SLICES.format("namespaces/default/"), SLICES.format("namespaces/kube-system/"),
+    "/apis/crd.antrea.io/v1alpha1/nodelatencymonitors",
 )  # fmt: skip
 """Kinds of which these samples give no row: only the feed's end is looked at."""
 TEXTS = {
