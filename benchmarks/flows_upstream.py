@@ -1,8 +1,8 @@
 """How many records a second does a core of the flow aggregator join, compared with upstream's?
 
-`ANTREA_SRC=/a/checkout/of/v2.3.2 python -m benchmarks.flows_upstream [RATE] [SECONDS] [TIMES]`: upstream's flow-aggregator, built
-with Go from that checkout, and ours, each in its turn (TIMES, 3): mode Aggregate, TCP, into the flow log and an IPFIX collector that reads
-and forgets. Two sessions, as of two Nodes, send RATE (4,000) records a second for SECONDS (40), the halves of 10,000 connections between
+`ANTREA_FLOW_AGGREGATOR=/a/flow-aggregator python -m benchmarks.flows_upstream [RATE] [SECONDS] [TIMES]`: that program, upstream's
+flow-aggregator v2.3.2, and ours, each in its turn (TIMES, 3): mode Aggregate, TCP, into the flow log and an IPFIX collector that reads and
+forgets. Two sessions, as of two Nodes, send RATE (4,000) records a second for SECONDS (40), the halves of 10,000 connections between
 these Nodes that go on; a joined record is exported every 10 s. The figure is records per second of processor of the aggregator alone; lines
 of the log are what it has exported. Upstream's needs a cluster: a real etcd and kube-apiserver. All of it is in namespaces of its own.
 """
@@ -27,8 +27,6 @@ import msgspec
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter
 from antrea.ipfix.template import Contents
-from antrea.lab import cache
-from antrea.lab.go_build import SETTINGS, toolchain
 from antrea.outside.ipfix.exporter import CollectorSession
 from benchmarks.cni_add import ROOT, processes, sh
 from benchmarks.figure import Against, show
@@ -50,31 +48,9 @@ MOUNTED = "/var/run/secrets/kubernetes.io/serviceaccount"
 REST = 3.0
 """Seconds after the last record."""
 TARGET = 0.5
-FLAGS = "-s -w -X antrea.io/antrea/pkg/version.Version=v2.3.2"
-"""Of the linker; the program ends without a version."""
+PROGRAM = "ANTREA_FLOW_AGGREGATOR"
+"""Names upstream's program, a file that runs on this machine."""
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def built(source: Path) -> Path:
-    """Upstream's program, kept in the cache by its commit."""
-    words = ("git", "-C", str(source), "rev-parse", "HEAD")
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    commit = done.stdout.strip() or cache.digest(source / "go.sum")
-
-    def make(part: Path) -> None:
-        go = toolchain(lambda line: print(line, file=sys.stderr))
-        command = (
-            str(go),
-            "build",
-            "-ldflags",
-            FLAGS,
-            "-o",
-            str(part / "flow-aggregator"),
-            "./cmd/flow-aggregator",
-        )
-        subprocess.run(command, cwd=source, env=os.environ | SETTINGS, check=True)
-
-    return cache.made("upstream-flow-aggregator", cache.digest(commit, FLAGS), make) / "flow-aggregator"
 
 
 def configuration(folder: Path) -> Path:
@@ -232,10 +208,10 @@ def measured(words: list[str], folder: Path, rate: int, seconds: int) -> Outcome
 
 
 def main(rate: int, seconds: int, times: int) -> None:
-    source = os.environ.get("ANTREA_SRC", "")
-    if not source:
-        sys.exit("ANTREA_SRC: name a checkout of upstream's v2.3.2")
-    upstream = built(Path(source))
+    upstream = os.environ.get(PROGRAM, "")
+    if not os.access(upstream, os.X_OK) or Path(upstream).is_dir():
+        sys.exit(f"{PROGRAM}: {upstream!r} is no program; name upstream's flow-aggregator v2.3.2")
+    upstream = str(Path(upstream).absolute())
     # namespaces of this process and its children alone: ports and mounts are not everybody's
     if ctypes.CDLL(None).unshare(CLONE_NEWNS | CLONE_NEWNET):
         sys.exit("unshare: this needs root")
@@ -250,7 +226,7 @@ def main(rate: int, seconds: int, times: int) -> None:
         for _ in range(times):
             print(f"load average {os.getloadavg()[0]:.1f}", flush=True)
             found["upstream"].append(
-                measured([str(upstream), "--config", str(configuration(folder))], folder, rate, seconds)
+                measured([upstream, "--config", str(configuration(folder))], folder, rate, seconds)
             )
             found["ours"].append(measured(ours(folder), folder, rate, seconds))
     ratios = [one.rate / other.rate for one, other in zip(*found.values(), strict=True)]

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.untraced
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(p for top in ("antrea", "tests", "benchmarks", "build") for p in (ROOT / top).rglob("*.py"))
+RECIPES = frozenset((".py", ".md", ".sh", ".mod", ".yaml", ".yml", ""))
+"""Suffixes of files that people and programs run or read for how to build something."""
 BANNED = ("utils", "helpers", "common", "misc", "manager", "base")
 METAPHORS = {
     "Abreast", "Aside", "Courier", "Crowd", "Cutting", "Desk", "Door", "Errand", "Heard", "Herald", "Home", "Knock", "Look",
@@ -174,6 +176,22 @@ def test_house_connections_are_taken_by_the_bounded_listener_alone() -> None:
     assert found == OTHER_LISTENERS.keys(), (
         "serve with antrea.outside.listener.listener.Listener, or with SessionServer"
     )
+
+
+def test_house_nothing_builds_programs_of_upstream() -> None:
+    """A benchmark or a test that compares with one takes the path of a program that is there."""
+    tops = ("antrea", "tests", "benchmarks", "build", "scripts", "docs", ".ci")
+    files = [
+        path for top in tops for path in (ROOT / top).rglob("*") if path.suffix in RECIPES and path.is_file()
+    ]
+    recipe = re.compile(
+        r"antrea\.io/antrea/|github\.com/antrea-io/antrea\b(?=[@\"' ])|\./cmd/(?:antrea|flow-aggregator)"
+    )
+    found = {
+        named(path) for path in (*files, ROOT / "Makefile") if recipe.search(path.read_text(errors="replace"))
+    }
+    assert len(files) > 1000
+    assert found - {named(Path(__file__))} == set()
 
 
 def test_house_names_of_classes_are_no_metaphors() -> None:
