@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from antrea.agent.part import AgentContext, Connected, Handler
     from antrea.engine import Act, Feed
+    from antrea.facts.fact import Fact
 
 log = klog.logger(__name__)
 
@@ -45,6 +46,11 @@ class EgressPart(Part):
         self._handover = GracefulHandover(agent.facts, agent.kube, agent.config, agent.node)
         self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
+        self._owners: dict[str, str] = {}
+        """Node by the key of EgressOwner."""
+        self._reported: dict[str, set[tuple[str, str]]] = {}
+        """Moves of which there is an Event, by the key of EgressOwner, until another Node is to hold the address."""
+        agent.facts.observe(EgressOwner, self._placed)
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {
@@ -97,14 +103,35 @@ class EgressPart(Part):
             said = f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}"
             self._tell_of(act, "IPAssigned", said)
 
+    def _placed(self, _: type[Fact], key: str) -> None:
+        """A move ends when the address is placed elsewhere, not when a status or an interface changes back for a moment."""
+        row = self._facts.get(EgressOwner, key)
+        if row is None or self._owners.get(key) != row.node:
+            self._reported.pop(key, None)
+        if row is None:
+            self._owners.pop(key, None)
+        else:
+            self._owners[key] = row.node
+
+    def _is_new(self, key: str, reason: str, move: str) -> bool:
+        """Whether there is no Event yet of this move of the address of this Egress row."""
+        reported = self._reported.setdefault(key, set())
+        is_new = (reason, move) not in reported
+        reported.add((reason, move))
+        return is_new
+
     async def _unassigned(self, act: RecordUnassigned) -> None:
         """An Egress that is deleted has no Events any more."""
         self._facts.drop(AssignedAddress, act.address)
+        if not self._is_new(act.address.rpartition(" ")[0], "IPUnassigned", act.ip):
+            return
         if any(row.uid == act.uid for row in self._facts.all(Egress)):
             said = f"Unassigned Egress {act.egress} with IP {act.ip} from Node {act.node}"
             self._tell_of(act, "IPUnassigned", said)
 
     async def _took_over(self, act: RecordTakeover) -> None:
+        if not self._is_new(str(act.key), "EgressTakenOver", f"{act.ip} {act.before}"):
+            return
         log.info("Took over an Egress IP", egress=act.egress, ip=act.ip, before=act.before, why=act.why.why)
         self._tell_of(act, "EgressTakenOver", takeover_message(act, self._changes.times))
 

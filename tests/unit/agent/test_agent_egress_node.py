@@ -96,6 +96,37 @@ async def test_an_address_that_was_here_before_the_agent_gets_an_event_when_it_g
     assert world.api.events == []
 
 
+async def test_a_move_has_one_event_until_the_address_is_placed_elsewhere() -> None:
+    """A Node that hung writes itself into the status for a moment; interfaces come and go."""
+    world = World()
+    world.facts.put(Egress("web", "u"))
+    world.facts.put(EgressOwner("web", "n1"))
+    acts = world.node.acts()
+    taken = RecordTakeover(
+        "web", (IP, "n2"), egress="web", uid="u", ip=IP, pool="p", node="n1", before="n2", why=Cause("gone")
+    )
+    gone = RecordUnassigned(*OF, address=f"web {IP}", egress="web", uid="u", ip=IP, node="n1")
+
+    async def reasons(*done: Act) -> list[str]:
+        for act in done:
+            await acts[type(act)](act)
+        await asyncio.gather(*world._begun)
+        found, world.api.events = [event[-2] for event in world.api.events], []
+        return found
+
+    assert await reasons(taken, taken) == ["EgressTakenOver"]
+    world.facts.put(EgressOwner("web", "n1", home="n2"))  # the same place
+    assert await reasons(taken) == []
+    world.facts.put(EgressOwner("web", "n2"))
+    assert await reasons(gone, gone) == ["IPUnassigned"]
+    world.facts.put(EgressOwner("web", "n1"))
+    assert await reasons(taken) == ["EgressTakenOver"]
+    world.facts.put(EgressOwner("web", "n2"))
+    assert await reasons(gone) == ["IPUnassigned"]
+    world.facts.drop(EgressOwner, "web")
+    assert (world.node._reported, world.node._owners) == ({}, {})
+
+
 def test_an_address_is_announced_while_it_is_here_and_no_other_node_is_to_take_it() -> None:
     facts = (world := World()).facts
     assert not world.node.holds(IP)
