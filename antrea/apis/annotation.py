@@ -40,6 +40,9 @@ KEPT_EXTERNAL_IPS = "service.antrea.io/kept-external-ips"
 SILENT_SUBNETS = "node.antrea.io/silent-subnets"
 """On a Node, by its agent: networks of external IPs in which neighbours do not answer it: "172.18.181.1/24@181,172.30.0.0/24"."""
 
+ACCEPT_ANY_HOST_KEY = "antrea.io/accept-any-host-key"
+"""On a PacketCapture or SupportBundleCollection: "true" if an SFTP server may have any key where hostPublicKey is empty."""
+
 CONSISTENT_CHOICE = "service.antrea.io/consistent-endpoint-choice"
 """On a Service: "true" if Endpoints that come and go are to leave the choice of the others for each connection as it is."""
 

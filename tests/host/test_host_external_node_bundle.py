@@ -10,6 +10,8 @@ from certificate_world import ApiServer
 from machine_process import NODE, NODES, SPACE, external_node, machine
 from sftp_server import secret, sftp_server
 
+from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -34,6 +36,7 @@ async def test_a_bundle_of_a_machine_arrives_at_the_file_server(netns: Namespace
                 "metadata": {
                     "uid": "c1",
                     "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "annotations": {ACCEPT_ANY_HOST_KEY: "true"},
                 },
                 "spec": {
                     "externalNodes": {"namespace": SPACE, "nodeSelector": {"matchLabels": {"role": "vm"}}},

@@ -297,10 +297,9 @@ async def test_a_file_goes_to_the_server_that_has_the_key(netns: Namespaces, tmp
     async with sftp_server(tmp_path / "server") as server, node(netns, tmp_path) as one:
         one.agent.api.put(SECRET, secret())
         stranger = new_key().public_data
-        for name, key in (("known", server.keys[1]), ("other", stranger)):
-            one.capture(
-                name, packet={"protocol": "ICMP"}, fileServer={"url": server.url(), "hostPublicKey": encoded(key)}
-            )  # fmt: skip
+        for name, key in (("known", server.keys[1]), ("other", stranger), ("unknown", b"")):
+            given = {"hostPublicKey": encoded(key)} if key else {}
+            one.capture(name, packet={"protocol": "ICMP"}, fileServer={"url": server.url(), **given})
             await one.started(name)
         assert one.ping("-c5 -i0.01").returncode == 0
         await one.complete("known")
@@ -309,6 +308,10 @@ async def test_a_file_goes_to_the_server_that_has_the_key(netns: Namespaces, tmp
         uploaded = server.folder / "upload/known.pcapng"
         assert uploaded.read_bytes() == one.file("known").read_bytes()
         assert len(lines(uploaded)) == 5
+        await one.complete("unknown")
+        (_, *rest, why) = one.conditions("unknown")[2]
+        assert rest == ["False", "Failed"]
+        assert 'annotate the object with antrea.io/accept-any-host-key: "true"' in why
         await one.complete("other")
         why = "failed to upload file after 5 attempts"
         assert one.conditions("other")[1:] == [

@@ -20,6 +20,8 @@ from free_port import free_port
 from loopback import answering
 from sftp_server import PASSWORD, USER, new_key, secret, sftp_server
 
+from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -110,6 +112,7 @@ class World:
             "metadata": {
                 "uid": f"uid-{name}",
                 "creationTimestamp": _before(age),
+                "annotations": {} if "hostPublicKey" in server else {ACCEPT_ANY_HOST_KEY: "true"},
             },
             "spec": {
                 "nodes": {"nodeNames": [NODE]},

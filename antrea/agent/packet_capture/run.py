@@ -204,7 +204,16 @@ class CaptureRun:
         try:
             pair = await secret_texts(self._agent.kube, own_namespace(), SECRET, "username", "password")
             source = str(self._part.file(self._entry.name))
-            await uploaded(UploadOrder(server.url, name, source, Credentials(*pair), server.host_public_key))
+            await uploaded(
+                UploadOrder(
+                    server.url,
+                    name,
+                    source,
+                    Credentials(*pair),
+                    server.host_public_key,
+                    self._entry.any_host_key,
+                )
+            )
         except UploadFailed as no:
             self._part.warn(self._entry, "PacketCaptureUploadFailed", f"{server.url}: {no.why}")
             return {"upload": "Failed", "upload_failure": str(no)}

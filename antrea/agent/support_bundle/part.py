@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
+from antrea.errors import Invalid
 from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleUpload
 from antrea.outside.controlplane.bundle_report_sink import BundleReportSink
 from antrea.outside.http.loopback_token import TOKEN_FILE
 from antrea.outside.log import klog
 from antrea.outside.support_bundle.server import first_line, make_bundle
-from antrea.outside.upload.plan import Credentials, UploadOrder
+from antrea.outside.upload.plan import Credentials, UploadOrder, expect_known_host
 from antrea.outside.upload.uploader import UploadFailed, uploaded
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ class CollectionPart(Part):
         """Why the bundle is not at the file server; empty if it is."""
         target = self._folder / f"{task.name}{SUFFIX}"
         try:
+            # before the work of a bundle that goes nowhere
+            expect_known_host(task.url, task.host_key, any_host_key=task.any_host_key)
             since = first_line(task.since)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
@@ -131,7 +134,12 @@ class CollectionPart(Part):
             if made.why:
                 return f"failed to generate support bundle: {made.why}"
             name = f"{self._agent.node.rpartition('/')[2]}_{task.name}{SUFFIX}"
-            await uploaded(UploadOrder(task.url, name, str(target), _credentials(task), task.host_key))
+            await uploaded(
+                UploadOrder(task.url, name, str(target), _credentials(task), task.host_key, task.any_host_key)
+            )
+        except Invalid as error:
+            self._warn(task, f"{task.url}: {error}")
+            return str(error)
         except UploadFailed as no:
             self._warn(task, f"{task.url}: {no.why}")
             return str(no)

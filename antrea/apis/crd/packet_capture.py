@@ -113,7 +113,12 @@ class FileServer(CrdStruct, frozen=True):
     """Where the file is sent."""
 
     url: Annotated[str, doc("Such as sftp://10.0.0.1:22/captures.", pattern=SFTP)] = ""
-    host_public_key: Annotated[bytes, doc("Key of the server; any if not given.")] = b""
+    host_public_key: Annotated[
+        bytes,
+        doc(
+            "Key of the server; without one nothing goes to a server of SFTP, unless an annotation accepts any."
+        ),
+    ] = b""
 
 
 class PacketCaptureSpec(CrdStruct, frozen=True):

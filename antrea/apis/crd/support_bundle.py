@@ -30,7 +30,12 @@ class BundleFileServer(CrdStruct, frozen=True):
     """Where the files are sent."""
 
     url: Annotated[str, doc("Such as sftp://10.0.0.1:22/bundles.")] = ""
-    host_public_key: Annotated[bytes, doc("Key of the server; any if not given.")] = b""
+    host_public_key: Annotated[
+        bytes,
+        doc(
+            "Key of the server; without one nothing goes to a server of SFTP, unless an annotation accepts any."
+        ),
+    ] = b""
 
 
 class SecretReference(CrdStruct, frozen=True):

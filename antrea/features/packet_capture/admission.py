@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from antrea.apis.crd.packet_capture import PacketCapture
 from antrea.errors import Invalid, Unavailable
 from antrea.features.framework.admission import Installation, MayGet, Warn, Webhook
+from antrea.features.framework.file_server import unknown_host_warning
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.features.framework.admission import Review, Steps
 
 SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
-
-ANY_HOST = "spec.fileServer.hostPublicKey is empty: any server that answers at the address is told the password and gets the file"
 
 
 def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
@@ -26,8 +25,9 @@ def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
     # another Pod's packets at the same server are another matter than those that were allowed
     if server is None or (review.old is not None and review.old.spec == review.new.spec):
         return
-    if not server.host_public_key:
-        yield Warn(ANY_HOST)
+    annotations = review.new.metadata.annotations
+    if warning := unknown_host_warning("PacketCapture", server.url, server.host_public_key, annotations):
+        yield Warn(warning)
     namespace = (facts.get(Installation) or Installation()).namespace
     secret = f"{namespace}/{SECRET}"
     try:

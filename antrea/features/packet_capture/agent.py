@@ -42,7 +42,7 @@ def capture_file(facts: Facts, request: CaptureRequest) -> Iterator[CaptureFile]
     point = capture_point(request.spec)
     here = point is not None and bool(facts.by(PodInterface, "pod", f"{point.namespace}/{point.name}"))
     if begun or request.complete or here:
-        yield CaptureFile(request.name, request.uid, request.spec, request.complete)
+        yield CaptureFile(request.name, request.uid, request.spec, request.any_host_key, request.complete)
 
 
 def capture_status(facts: Facts, request: CaptureRequest) -> Iterator[Status]:

@@ -9,6 +9,7 @@ import msgspec
 
 from antrea.apis.crd.packet_capture import PacketCapture, PacketCaptureSpec
 from antrea.facts.fact import Fact
+from antrea.features.framework.file_server import accepts_any_host_key
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class CaptureRequest(Fact, frozen=True):
     """By its status nothing more is captured."""
     begun: bool = False
     """By its status a Node captures, or has captured."""
+    any_host_key: bool = False
+    """Whether its file may go to an SFTP server of any key, where the spec has none."""
 
     @property
     def key(self) -> str:
@@ -62,6 +65,7 @@ class CaptureFile(msgspec.Struct, frozen=True):
     name: str
     uid: str
     spec: PacketCaptureSpec
+    any_host_key: bool
     complete: bool
     """Nothing is left to capture, on any Node."""
 
@@ -77,7 +81,10 @@ def capture_request(found: PacketCapture) -> CaptureRequest:
     """The row of an object."""
     true = {one.type for one in found.status.conditions if one.status == "True"}
     meta = found.metadata
-    return CaptureRequest(meta.name, meta.uid, found.spec, COMPLETE in true, STARTED in true)
+    any_host_key = accepts_any_host_key(meta.annotations)
+    return CaptureRequest(
+        meta.name, meta.uid, found.spec, COMPLETE in true, begun=STARTED in true, any_host_key=any_host_key
+    )
 
 
 def file_name(name: str) -> str:

@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING
 from antrea.apis.crd.support_bundle import SupportBundleCollection
 from antrea.errors import Invalid, Unavailable
 from antrea.features.framework.admission import MayGet, Warn, Webhook
+from antrea.features.framework.file_server import unknown_host_warning
 from antrea.features.support_bundle.ssh_key import fault
 
 if TYPE_CHECKING:
-    from antrea.apis.crd.support_bundle import BundleFileServer
     from antrea.engine import Facts
     from antrea.features.framework.admission import Review, Steps
 
 AUTH_SECRET = "spec.authentication.authSecret"  # noqa: S105 (a path)
-CERTIFIED = ("https://", "s3://")
-ANY_HOST = (
-    "spec.fileServer.hostPublicKey is empty: any server that answers at the address is told the credentials and gets the"
-    " bundles"
-)
 
 
 def validate_collection(_: Facts, review: Review[SupportBundleCollection]) -> Steps:
@@ -35,8 +30,12 @@ def validate_collection(_: Facts, review: Review[SupportBundleCollection]) -> St
     if spec.file_server.host_public_key and (why := fault(spec.file_server.host_public_key)):
         raise Invalid("spec.fileServer.hostPublicKey", f"invalid host public key: {why}")
     old = review.old.spec if review.operation == "UPDATE" and review.old is not None else None
-    if (old is None or old.file_server != spec.file_server) and trusts_any(spec.file_server):
-        yield Warn(ANY_HOST)
+    if old is None or old.file_server != spec.file_server:
+        server, annotations = spec.file_server, review.new.metadata.annotations
+        if warning := unknown_host_warning(
+            "SupportBundleCollection", server.url, server.host_public_key, annotations
+        ):
+            yield Warn(warning)
     secret = spec.authentication.auth_secret
     if secret is None:
         return
@@ -45,11 +44,6 @@ def validate_collection(_: Facts, review: Review[SupportBundleCollection]) -> St
     # what was allowed when it was set needs no second question, unless it now goes elsewhere
     if old is None or (old.authentication, old.file_server) != (spec.authentication, spec.file_server):
         yield from _check_access(review, secret.namespace, secret.name)
-
-
-def trusts_any(server: BundleFileServer) -> bool:
-    """Whether nothing shows that a server is the right one; one of HTTPS has a certificate."""
-    return not server.host_public_key and not server.url.lower().startswith(CERTIFIED)
 
 
 def _check_access(review: Review[SupportBundleCollection], namespace: str, name: str) -> Steps:

@@ -12,6 +12,7 @@ from antrea.apis.crd import external
 from antrea.apis.crd.support_bundle import SupportBundleCollection, SupportBundleCollectionSpec
 from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
+from antrea.features.framework.file_server import accepts_any_host_key
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -33,6 +34,8 @@ class OpenCollection(Fact, frozen=True):
     spec: SupportBundleCollectionSpec
     started: bool = False
     """By its status: another one that was created earlier does not take its turn."""
+    any_host_key: bool = False
+    """Whether bundles may go to an SFTP server of any key, where the spec has none."""
 
     @property
     def key(self) -> str:
@@ -121,7 +124,14 @@ def open_collection(found: SupportBundleCollection) -> OpenCollection | None:
     if COMPLETED in true:
         return None
     meta = found.metadata
-    return OpenCollection(meta.name, meta.uid, meta.creation_timestamp, found.spec, STARTED in true)
+    return OpenCollection(
+        meta.name,
+        meta.uid,
+        meta.creation_timestamp,
+        found.spec,
+        STARTED in true,
+        accepts_any_host_key(meta.annotations),
+    )
 
 
 def collected_node(found: core.Node) -> CollectedNode:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis import controlplane as cp
 from antrea.apis import meta
+from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
 from antrea.engine import Unit
 from antrea.errors import Unavailable
 from antrea.features.framework.controller_feature import ControllerFeature
@@ -88,8 +89,9 @@ def _published(
     row: OpenCollection, nodes: tuple[str, ...], credentials: cp.BundleServerAuthConfiguration
 ) -> PublishedObject:
     server = row.spec.file_server
+    annotations = {ACCEPT_ANY_HOST_KEY: "true"} if row.any_host_key else {}
     found = cp.SupportBundleCollection(
-        metadata=meta.ObjectMetadata(name=row.name, uid=row.uid),
+        metadata=meta.ObjectMetadata(name=row.name, uid=row.uid, annotations=annotations),
         expired_at=row.expires_at,
         since_time=row.spec.since_time,
         file_server=cp.BundleFileServer(url=server.url, host_public_key=server.host_public_key),

@@ -8,6 +8,7 @@ import msgspec
 
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
+from antrea.features.framework.file_server import accepts_any_host_key
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class BundleTask(Fact, frozen=True):
     url: str
     host_key: bytes
     credentials: cp.BundleServerAuthConfiguration
+    any_host_key: bool = False
+    """Whether the bundle may go to an SFTP server of any key, where there is no `host_key`."""
 
     @property
     def key(self) -> str:
@@ -89,4 +92,5 @@ def bundle_task(found: cp.SupportBundleCollection) -> BundleTask:
         server.url,
         server.host_public_key,
         found.authentication,
+        accepts_any_host_key(meta.annotations),
     )

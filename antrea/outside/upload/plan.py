@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
 from antrea.errors import Invalid
 
 TRIES = 5
@@ -39,7 +40,9 @@ class UploadOrder(msgspec.Struct, frozen=True):
     """Path of the file."""
     credentials: Credentials = Credentials()
     host_key: bytes = b""
-    """The only public key of the server that is accepted, in SSH's wire format; empty: any of an SFTP server."""
+    """The only public key of the server that is accepted, in SSH's wire format."""
+    any_host_key: bool = False
+    """Whether an SFTP server may have any key where `host_key` is empty."""
     tries: int = TRIES
     pause_seconds: float = PAUSE_SECONDS
     connect_seconds: float = 5.0
@@ -65,6 +68,16 @@ class Target(msgspec.Struct, frozen=True):
     path: str
     region: str = ""
     """Of an S3 server."""
+
+
+def expect_known_host(url: str, host_key: bytes, *, any_host_key: bool) -> None:
+    """Raises Invalid: nothing would show that an SFTP server is the right one before it is sent the password."""
+    if target(url, "").scheme == "sftp" and not host_key and not any_host_key:
+        raise Invalid(
+            "fileServer.hostPublicKey",
+            "it is empty, so any server at the address could take the password and the file: set it to the key that ssh-keyscan "
+            f'prints for the server, or annotate the object with {ACCEPT_ANY_HOST_KEY}: "true"',
+        )
 
 
 def target(url: str, name: str) -> Target:

@@ -13,16 +13,17 @@ import time
 import msgspec
 
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.upload.plan import Uploaded, UploadOrder, target
+from antrea.outside.upload.plan import Uploaded, UploadOrder, expect_known_host, target
 
 NICENESS = 10
-LONGEST = 300
+LONGEST = 400
 """Characters of one reason."""
 
 
 def attempt(order: UploadOrder) -> str:
     """Why it failed; empty if it has not. Raises Invalid for what no other try would change."""
     try:
+        expect_known_host(order.url, order.host_key, any_host_key=order.any_host_key)
         place = target(order.url, order.name)
         if place.scheme == "sftp":
             from antrea.outside.upload.sftp import upload  # noqa: PLC0415 (its library is large)

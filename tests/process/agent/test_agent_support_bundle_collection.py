@@ -54,7 +54,13 @@ class Node:
         given = cp.BundleServerAuthConfiguration(basic_authentication=pair)
         return BundleUpload(
             BundleTask(
-                name, uid or f"uid-{name}", fields.get("since", ""), url or self.server.url(), b"", given
+                name,
+                uid or f"uid-{name}",
+                fields.get("since", ""),
+                url or self.server.url(),
+                b"",
+                given,
+                fields.get("any_host_key", True),
             )
         )
 
@@ -152,6 +158,7 @@ async def test_an_agent_that_was_killed_leaves_no_file(node: Node) -> None:
     ("fields", "limits", "words"),
     [
         ({"since": "yesterday"}, Limits(), "spec.sinceTime: 'yesterday' is not a duration"),
+        ({"any_host_key": False}, Limits(), "fileServer.hostPublicKey: it is empty, so any server"),
         ({"url": "ftp://192.0.2.1/x"}, Limits(), "fileServer.url: not sftp protocol"),
         ({}, Limits(free_bytes=1 << 60), "failed to generate support bundle: No space left on device"),
     ],
@@ -163,6 +170,7 @@ async def test_what_cannot_be_done_is_reported_in_words(
     await node.part.apply([node.entry("c", **fields)], ())
     assert (await node.result("c")).startswith(words)
     assert node.names() == []
+    assert node.server.asked == []
     if "url" in fields:
         await until(lambda: node.events)
         (event,) = node.events

@@ -10,8 +10,6 @@ import pytest
 from admission_world import OK, World, facts_of, named, webhook
 
 from antrea.features.framework.admission import Patch, Review
-from antrea.features.packet_capture import admission as capture_admission
-from antrea.features.support_bundle import admission as bundle_admission
 
 POD = "/api/v1/namespaces/n/pods/p"
 SOURCE = {"source": {"namespace": "n", "pod": "p"}, "destination": {"ip": "10.0.0.1"}}
@@ -49,6 +47,16 @@ CAPTURE = {
 }
 SERVED = {**CAPTURE, "fileServer": {"url": "sftp://10.0.0.1:22/up"}}
 KEYED = {**CAPTURE, "fileServer": {"url": "sftp://10.0.0.1:22/up", "hostPublicKey": "AAAA"}}
+
+
+def unknown(kind: str) -> str:
+    """The warning of a server without a key."""
+    return (
+        "spec.fileServer.hostPublicKey is empty: nothing is uploaded, because any server at the address could take the password. Set it "
+        f'to the key that ssh-keyscan prints for the server, or annotate the {kind} with antrea.io/accept-any-host-key: "true"'
+    )
+
+
 CAPTURES_SECRET = "kube-system/antrea-packetcapture-fileserver-auth"
 
 
@@ -56,8 +64,9 @@ CAPTURES_SECRET = "kube-system/antrea-packetcapture-fileserver-auth"
     ("new", "old", "readable", "said"),
     [
         (CAPTURE, None, (), OK),
-        (SERVED, None, (CAPTURES_SECRET,), f"{OK}; {capture_admission.ANY_HOST}"),
+        (SERVED, None, (CAPTURES_SECRET,), f"{OK}; {unknown('PacketCapture')}"),
         (KEYED, None, (CAPTURES_SECRET,), OK),
+        ({**SERVED, "fileServer": {"url": "https://10.0.0.1/up"}}, None, (CAPTURES_SECRET,), OK),
         (SERVED, SERVED, (), OK),
         (
             {**SERVED, "source": {"pod": {"namespace": "n", "name": "other"}}},
@@ -94,6 +103,15 @@ def test_a_capture_goes_to_a_server_only_for_who_may_read_the_secret(
     world = World(readable=readable)
     before = None if old is None else named(old)
     assert world.decide("/validate/packetcapture", named(new), before) == said
+
+
+@pytest.mark.parametrize("path", ["packetcapture", "supportbundlecollection"])
+@pytest.mark.parametrize(("value", "is_warned"), [("true", False), ("yes", True), ("", True)])
+def test_a_server_without_a_key_is_accepted_by_an_annotation(path: str, value: str, is_warned: bool) -> None:
+    world = World(readable=(CAPTURES_SECRET,))
+    spec = SERVED if path == "packetcapture" else bundle()["spec"]
+    found = named(spec, annotations={"antrea.io/accept-any-host-key": value})
+    assert ("hostPublicKey is empty" in world.decide(f"/validate/{path}", found)) == is_warned
 
 
 def wire(*fields: bytes) -> str:
@@ -135,7 +153,7 @@ def test_a_host_key_is_one_in_wire_format(key: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("new", "old", "readable", "said"),
     [
-        (bundle(), None, (), f"{OK}; {bundle_admission.ANY_HOST}"),
+        (bundle(), None, (), f"{OK}; {unknown('SupportBundleCollection')}"),
         (bundle(url="https://a"), None, (), OK),
         (
             bundle(secret={"name": "s"}),
@@ -143,7 +161,7 @@ def test_a_host_key_is_one_in_wire_format(key: str, why: str) -> None:
             (),
             f"{REFERENCE}: {REFERENCE} must specify both name and namespace",
         ),
-        (bundle(secret=SECRET), None, ("n/s",), f"{OK}; {bundle_admission.ANY_HOST}"),
+        (bundle(secret=SECRET), None, ("n/s",), f"{OK}; {unknown('SupportBundleCollection')}"),
         (bundle(secret=SECRET), None, (), NO_RIGHT),
         (bundle(secret=SECRET), bundle(secret=SECRET), (), OK),
         (bundle(secret=SECRET, url="sftp://eve"), bundle(secret=SECRET), (), NO_RIGHT),
