@@ -139,7 +139,7 @@ def cost_without_sockets(count: int, seconds: int = 10) -> list[float]:
     machines = {name: Machine(name, random=rng, token=rng.randbytes) for name in names}
     measured, taken = machines[names[0]], [0.0]
 
-    def during(machine: Machine, work: Callable[[], None]) -> None:
+    def during(machine: Machine, work: Callable[[], object]) -> None:
         began = time.thread_time()
         work()
         packets, _ = machine.take()
