@@ -131,7 +131,10 @@ class SessionServer:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=READ_BUFFER), self._begin)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self._listener is not None  # noqa: S101 (it has accepted the connection)
+        if self._listener is None or not writer.get_extra_info("peername"):
+            # the client has reset the connection meanwhile
+            writer.transport.abort()
+            return
         task = asyncio.create_task(
             self._session(Session(reader, writer, self._listener)), name=f"session of {self._name}"
         )

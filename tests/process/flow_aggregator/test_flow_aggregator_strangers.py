@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio  # type: ignore[import-untyped]
@@ -211,3 +213,14 @@ async def test_a_token_is_looked_at_before_a_message_comes_and_a_connection_with
                     found = {name.decode(): value.decode() for name, value in event.headers}
         assert found["grpc-status"] == "16"
         writer.close()
+
+
+async def test_clients_that_reset_at_once_leave_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The kernel does not know their address any more when the session begins."""
+    async with collector("tcp") as (port, use), asyncio.timeout(60):
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.send(b"\x00")
+        await use()
+    assert [one for one in caplog.records if one.exc_info or one.levelname == "ERROR"] == []
