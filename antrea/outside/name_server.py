@@ -5,7 +5,9 @@ Source: RFC 1035, RFC 6891 (EDNS), RFC 7766 (TCP)
 
 from __future__ import annotations
 
-import dns.asyncquery
+import asyncio
+from typing import Any
+
 import dns.exception
 import dns.message
 import dns.rcode
@@ -21,30 +23,74 @@ RESOLV_CONF = "/etc/resolv.conf"
 """Of a Pod with `hostNetwork`, whose `dnsPolicy` is not another: that of the Node."""
 ANSWERS = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 """Response codes of a conclusive answer, NXDOMAIN included."""
+_HEADER = 12
+_RESPONSE, _TRUNCATED = 0x80, 0x02
+"""Bits of the third byte of a message."""
 
 
-async def ask(
-    name: str, *, v6: bool, server: tuple[str, int], seconds: float = SECONDS
-) -> dns.message.Message:
-    """By UDP and, where the answer is truncated, by TCP. Raises Unavailable if the server cannot answer."""
+async def ask(name: str, *, v6: bool, server: tuple[str, int], seconds: float = SECONDS) -> bytes:
+    """The message of an answer, by UDP and, where it is truncated, by TCP. Raises Unavailable if the server cannot answer."""
     kind = dns.rdatatype.AAAA if v6 else dns.rdatatype.A
     address, port = server
     try:
-        question = dns.message.make_query(name, kind, use_edns=True)
-        # what is no answer to this question, by its id, name or sender, does not end the wait for the answer
-        read, _ = await dns.asyncquery.udp_with_fallback(
-            question, address, timeout=seconds, port=port, ignore_unexpected=True, ignore_errors=True
-        )
-    except (
-        dns.exception.DNSException,
-        EOFError,
-        OSError,
-        ValueError,
-    ) as no:  # EOFError: it ends the connection
+        question = dns.message.make_query(name, kind, use_edns=True).to_wire()
+        async with asyncio.timeout(seconds):
+            found = await _by_udp(question, server)
+            if found[2] & _TRUNCATED:
+                found = await _by_tcp(question, server)
+    except (TimeoutError, dns.exception.DNSException, EOFError, OSError, ValueError) as no:
         raise Unavailable(f"{name} of {address}:{port}: {type(no).__name__} {no}") from no
-    if read.rcode() not in ANSWERS:
-        raise Unavailable(f"{name} of {address}:{port}: it answers {dns.rcode.to_text(read.rcode())}")
-    return read
+    code = found[3] & 0xF
+    if code not in ANSWERS:
+        raise Unavailable(
+            f"{name} of {address}:{port}: it answers {dns.rcode.to_text(dns.rcode.Rcode(code))}"
+        )
+    return found
+
+
+async def _by_udp(question: bytes, server: tuple[str, int]) -> bytes:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.create_datagram_endpoint(lambda: _Answer(question), remote_addr=server)
+    try:
+        transport.sendto(question)
+        return await protocol.found
+    finally:
+        transport.close()
+
+
+async def _by_tcp(question: bytes, server: tuple[str, int]) -> bytes:
+    reader, writer = await asyncio.open_connection(*server)
+    try:
+        writer.write(len(question).to_bytes(2) + question)
+        found = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+    finally:
+        writer.close()
+    if not is_answer(question, found):
+        raise ValueError("what it sends by TCP is no answer to the question")
+    return found
+
+
+class _Answer(asyncio.DatagramProtocol):
+    """Waits for the answer to a question: what is none does not end the wait."""
+
+    def __init__(self, question: bytes) -> None:
+        self._question = question
+        self.found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        if not self.found.done() and is_answer(self._question, data):
+            self.found.set_result(data)
+
+    def error_received(self, exc: Exception) -> None:
+        if not self.found.done():
+            self.found.set_exception(exc)
+
+
+def is_answer(question: bytes, found: bytes) -> bool:
+    """Whether a message has the id and the question of another, and is a response."""
+    end = question.index(b"\0", _HEADER) + 5
+    same = found[:2] == question[:2] and found[_HEADER:end].lower() == question[_HEADER:end].lower()
+    return same and found[4:6] == question[4:6] and bool(found[2] & _RESPONSE)
 
 
 def configured_servers(path: str = RESOLV_CONF) -> list[tuple[str, int]]:

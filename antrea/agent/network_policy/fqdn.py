@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
-import sys
 import time
 from collections import Counter
 from functools import partial
@@ -24,6 +22,7 @@ from antrea.apis.agent_api import FqdnAnswer
 from antrea.decoding import decode_msgpack
 from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.agent.dns_answer import DnsAnswer, dns_answer
 from antrea.features.network_policy.agent.dns_stream import DnsStreams
 from antrea.features.network_policy.agent.fqdn_cache import NEARLY_FULL, FqdnCache
 from antrea.features.network_policy.agent.own_answer import OwnAnswers
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from antrea.agent.network_policy.name_scope import NameScope
     from antrea.engine import Facts
-    from antrea.features.network_policy.agent.dns_answer import DnsAnswer
     from antrea.features.network_policy.agent.fqdn import FqdnAddress
     from antrea.features.network_policy.agent.fqdn_cache import Fill
     from antrea.openflow.packet import Packet
@@ -66,7 +64,6 @@ MAX_NAMED = 3
 """Pods that a message names."""
 EVERY_SECONDS, SHARE = 0.2, 20
 """Least time between two writes of the file, and how many times what the last one took."""
-READER = "antrea.features.network_policy.agent.dns_answer"
 FORMAT = b"antrea fqdn cache 1\n"
 _UDP_HEADER = 8
 
@@ -207,8 +204,6 @@ class FqdnController:
             messages = self._streams.messages(read)
         else:
             raise Invalid("DNS answer", f"protocol {read.protocol} does not carry it")
-        from antrea.features.network_policy.agent.dns_answer import dns_answer  # noqa: PLC0415 (2.7 MiB)
-
         return [answer for one in messages if (answer := dns_answer(one)) is not None]
 
     def _learned(self, answer: DnsAnswer, pod: str) -> list[FqdnAddress]:
@@ -267,9 +262,6 @@ class FqdnController:
             while True:
                 changed.clear()
                 patterns = {row.pattern for row in self._facts.all(self._scope.patterns)}
-                if patterns and READER not in sys.modules:
-                    # of 2.7 MiB, which takes longer than the first answer should wait
-                    await asyncio.to_thread(importlib.import_module, READER)
                 # before all policies are there, what an earlier agent knew is kept
                 if patterns or self._facts.feeds.has(SentPolicy):
                     for name in self.cache.set_patterns(patterns):
@@ -327,13 +319,12 @@ class FqdnController:
 
     async def _resolved(self, name: str) -> list[tuple[str, int]]:
         """Addresses of a name, each with the seconds that it may be kept. Raises Unavailable, Invalid."""
-        from antrea.features.network_policy.agent.dns_answer import answer_in  # noqa: PLC0415 (3.4 MiB)
-        from antrea.outside.name_server import ask  # noqa: PLC0415
+        from antrea.outside.name_server import ask  # noqa: PLC0415 (3.4 MiB)
 
         trouble: AntreaError = Unavailable(f"{name}: no DNS server is known: set dnsServerOverride")
         for server in self._scope.servers():
             try:
-                said = [answer_in(await ask(name, v6=v6, server=server)) for v6 in families(self._facts)]
+                said = [dns_answer(await ask(name, v6=v6, server=server)) for v6 in families(self._facts)]
             except Unavailable as no:
                 trouble = no
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ import dns.rrset
 import pytest
 from free_port import free_port
 
-from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full
+from antrea.agent.network_policy.fqdn import FqdnController, nearly_full
 from antrea.agent.network_policy.metrics import name_metrics
 from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.agent.node_policy.answer import node_scope
@@ -170,16 +169,6 @@ async def test_an_answer_with_another_transaction_id_neither_counts_nor_ends_the
     async with Node(server, tmp_path / "names", "api.example").running() as node:
         await node.until(node.addresses)
         assert node.addresses() == {"192.0.2.1"}
-
-
-async def test_what_reads_answers_is_imported_before_the_first_answer(
-    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The import takes longer than an answer should be held."""
-    monkeypatch.delitem(sys.modules, READER, raising=False)
-    async with Node(server, tmp_path / "names", "*.example").running() as node:
-        await node.until(lambda: READER in sys.modules)
-        assert not server.asked
 
 
 async def test_names_that_nearly_reach_a_limit_are_told_once_and_have_a_condition(

@@ -1,31 +1,38 @@
 """DNS answers: which addresses a server gives to the name that was asked for.
 
-Anybody may write what stands here. Nothing counts but the addresses of that name, by its chain of aliases.
-Source: RFC 1035 (messages), RFC 6891 (EDNS), RFC 7766 (length of a message over TCP)
+Anybody may write what stands here. Nothing counts but the addresses of that name, by its chain of aliases, and nothing is read
+beyond a number of bytes: a general parser takes a quarter of a second for the longest message.
+Source: RFC 1035 (messages), RFC 3596 (AAAA), RFC 2181 8 (time to live), RFC 7766 (length of a message over TCP)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import dns.exception
-import dns.flags
-import dns.message
-import dns.name
-import dns.rcode
-import dns.rdataclass
-import dns.rdatatype
+import struct
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
 
 from antrea.errors import Invalid
-
-if TYPE_CHECKING:
-    from dns.rrset import RRset
 
 MOST_ALIASES = 16
 """Of a chain; resolvers give up before."""
 MOST_ADDRESSES = 256
 """Of one answer that count."""
-TYPES = {4: dns.rdatatype.A, 6: dns.rdatatype.AAAA}
+MAX_OCTETS = 8192
+"""Read of one message: room for 256 addresses of IPv6."""
+MAX_LABELS = 128
+"""Of one name, with pointers."""
+MAX_NAME = 255
+"""Bytes of a name."""
+_A, _CNAME, _AAAA, _IN = 1, 5, 28, 1
+_NOERROR, _QUERY = 0, 0
+_HEADER = struct.Struct("!HHHHHH")
+_RECORD = struct.Struct("!HHIH")
+_POINTER, _LONGEST_LABEL = 0xC0, 63
+_PRINTED = frozenset(range(0x21, 0x7F)) - frozenset(b'"().;\\@$')
+"""Characters of a label that are written as they are (RFC 1035 5.1)."""
+
+Name = tuple[bytes, ...]
+"""Labels in lower case."""
 
 
 class DnsAnswer(NamedTuple):
@@ -37,53 +44,121 @@ class DnsAnswer(NamedTuple):
     """Each with the seconds that it may be kept."""
 
 
+class _Records(NamedTuple):
+    """What counts of the records of a message."""
+
+    addresses: dict[Name, dict[str, int]]
+    """Addresses of each name with their times to live."""
+    aliases: dict[Name, tuple[Name, int]]
+
+
 def dns_answer(message: bytes) -> DnsAnswer | None:
     """The answer of a message to the name in its question; None if that is no name's address.
 
     Truncated answers count as far as they go. Raises Invalid for what is no answer to one question.
     """
-    try:
-        read = dns.message.from_wire(message, ignore_trailing=True, continue_on_error=True)
-    except (dns.exception.DNSException, ValueError, IndexError) as no:
-        raise Invalid("DNS message", f"{type(no).__name__}: {no}") from no
-    return answer_in(read)
-
-
-def answer_in(read: dns.message.Message) -> DnsAnswer | None:
-    """The same, of a message that was read. Raises Invalid."""
-    if not read.flags & dns.flags.QR or len(read.question) != 1:
+    message = message[:MAX_OCTETS]
+    _, flags, questions, answers, _, _ = _HEADER.unpack(_piece(message, 0, _HEADER.size))
+    if not flags & 0x8000 or questions != 1 or flags >> 11 & 0xF != _QUERY:
         raise Invalid("DNS message", "it is no answer to one question")
-    (question,) = read.question
-    if question.rdclass != dns.rdataclass.IN or question.rdtype not in TYPES.values():
+    name, at = _name(message, _HEADER.size)
+    kind, of = struct.unpack("!HH", _piece(message, at, 4))
+    if of != _IN or kind not in (_A, _AAAA) or flags & 0xF != _NOERROR:
         return None
-    if read.rcode() != dns.rcode.NOERROR:
+    records = _records(message, at + 4, answers, kind)
+    owner, seconds = _canonical(name, records.aliases)
+    found = records.addresses.get(owner)
+    if not found:
         return None
-    records = {
-        (found.name, found.rdtype): found for found in read.answer if found.rdclass == question.rdclass
-    }
-    owner, seconds = _canonical(question.name, records)
-    found = records.get((owner, question.rdtype))
-    if found is None:
-        return None
-    seconds = found.ttl if seconds is None else min(seconds, found.ttl)
-    addresses = tuple((one.address, seconds) for one, _ in zip(found, range(MOST_ADDRESSES), strict=False))
-    return DnsAnswer(name_text(question.name), addresses)
+    shortest = min(found.values())
+    seconds = shortest if seconds is None else min(seconds, shortest)
+    addresses = tuple((one, seconds) for one, _ in zip(found, range(MOST_ADDRESSES), strict=False))
+    return DnsAnswer(name_text(name), addresses)
 
 
-def name_text(name: dns.name.Name) -> str:
-    """In lower case, without the dot of the root."""
-    return name.to_text(omit_final_dot=True).lower()
+def name_text(name: Name) -> str:
+    """In lower case, without the dot of the root, other characters escaped."""
+    return ".".join("".join(map(_character, label)) for label in name) or "."
 
 
-def _canonical(
-    name: dns.name.Name, records: dict[tuple[dns.name.Name, dns.rdatatype.RdataType], RRset]
-) -> tuple[dns.name.Name, int | None]:
+def _character(octet: int) -> str:
+    if octet in _PRINTED:
+        return chr(octet)
+    return f"\\{chr(octet)}" if 0x21 <= octet < 0x7F else f"\\{octet:03}"
+
+
+def _records(message: bytes, at: int, count: int, kind: int) -> _Records:
+    """Those of the answer section as far as the message goes. Raises Invalid."""
+    found, known = _Records({}, {}), dict[int, Name]()
+    for _ in range(count):
+        if at >= len(message):
+            break
+        try:
+            owner, at = _name(message, at, known)
+            type_, of, seconds, length = _RECORD.unpack(_piece(message, at, _RECORD.size))
+            at += _RECORD.size
+            data = _piece(message, at, length)
+        except _Cut:
+            break
+        seconds = 0 if seconds >> 31 else seconds
+        if of == _IN and type_ == _CNAME and owner not in found.aliases:
+            found.aliases[owner] = _name(message, at, known)[0], seconds
+        elif of == _IN and type_ == kind and length == (4 if kind == _A else 16):
+            address, known_here = _address(data), found.addresses.setdefault(owner, {})
+            known_here[address] = min(seconds, known_here.get(address, seconds))
+        at += length
+    return found
+
+
+def _address(data: bytes) -> str:
+    return str(IPv4Address(data) if len(data) == 4 else IPv6Address(data))
+
+
+class _Cut(Invalid):
+    """The message ends within what is read."""
+
+
+def _piece(message: bytes, at: int, length: int) -> bytes:
+    if at + length > len(message):
+        raise _Cut("DNS message", f"it ends after {len(message)} bytes")
+    return message[at : at + length]
+
+
+def _name(message: bytes, at: int, known: dict[int, Name] | None = None) -> tuple[Name, int]:
+    """The name that begins at an offset, and where what follows it begins; `known` has names by offset. Raises Invalid."""
+    labels: list[bytes] = []
+    start, end, size = at, -1, 0
+    for _ in range(MAX_LABELS):
+        length = _piece(message, at, 1)[0]
+        if length >= _POINTER:
+            to = int.from_bytes(_piece(message, at, 2)) & 0x3FFF
+            end = at + 2 if end < 0 else end
+            if to >= at:
+                raise Invalid("DNS message", "a name continues at a later place of the message")
+            if known is not None and not labels and to in known:
+                return known[to], end
+            start, at = (to, to) if not labels else (start, to)
+        elif length > _LONGEST_LABEL:
+            raise Invalid("DNS message", f"a label begins with {length:#04x}")
+        elif not length:
+            name = tuple(labels)
+            if known is not None:
+                known[start] = name
+            return name, at + 1 if end < 0 else end
+        else:
+            labels.append(_piece(message, at + 1, length).lower())
+            at, size = at + 1 + length, size + 1 + length
+            if size >= MAX_NAME:
+                break
+    raise Invalid("DNS message", f"a name has more than {MAX_NAME} bytes")
+
+
+def _canonical(name: Name, aliases: dict[Name, tuple[Name, int]]) -> tuple[Name, int | None]:
     """The name at the end of the chain of aliases, and the shortest time to live of its links. Raises Invalid."""
     seconds: int | None = None
     for _ in range(MOST_ALIASES):
-        alias = records.get((name, dns.rdatatype.CNAME))
-        if alias is None:
+        if name not in aliases:
             return name, seconds
-        seconds = alias.ttl if seconds is None else min(seconds, alias.ttl)
-        name = alias[0].target
+        name, more = aliases[name]
+        seconds = more if seconds is None else min(seconds, more)
     raise Invalid("DNS message", f"more than {MOST_ALIASES} aliases")

@@ -8,8 +8,10 @@ Source: RFC 9293, 3.1 (header), RFC 7766, 8 (length before each message)
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from antrea.openflow.packet import Packet
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
     Key = tuple[str, str, int, int]
 
 MOST_STREAMS = 256
-"""Those that were used least recently are forgotten."""
+"""Of the client with the most, those that were used least recently are forgotten."""
+MAX_MESSAGES = 16
+"""Messages of which one segment may have a part: servers send one answer at a time."""
+MIN_MESSAGE = 12
+"""Bytes of the header of a DNS message."""
 MOST_OCTETS = (1 << 16) + 2
 """Kept of a stream: one message with its length at most, and as many before it as there is room for."""
 _SYN, _HEADER, _LENGTH, _SEQUENCES = 0x02, 20, 2, 1 << 32
@@ -39,7 +45,7 @@ class DnsStreams:
         return len(self._streams)
 
     def messages(self, segment: Packet) -> list[bytes]:
-        """The whole messages of which this segment has a part."""
+        """The whole messages of which this segment has a part. Raises Invalid for what is no stream of DNS messages."""
         ports, header = segment.ports, segment.payload[:_HEADER]
         if ports is None or len(header) < _HEADER:
             return []
@@ -57,15 +63,20 @@ class DnsStreams:
         spans = _spans(stream.data)
         self._keep(key, _shortened(stream, spans))
         at = (sequence - stream.start) % _SEQUENCES
-        return [
+        found = [
             stream.data[begin + _LENGTH : end] for begin, end in spans if begin < at + len(data) and end > at
         ]
+        if len(found) > MAX_MESSAGES:
+            raise Invalid("DNS stream", f"{len(found)} messages in one segment")
+        return found
 
     def _keep(self, key: Key, stream: _Stream) -> None:
         if len(stream.data) <= MOST_OCTETS:
             self._streams[key] = stream
             if len(self._streams) > MOST_STREAMS:
-                self._streams.popitem(last=False)
+                counts = Counter(client for _, client, *_ in self._streams)
+                client = max(counts, key=counts.__getitem__)
+                del self._streams[next(key for key in self._streams if key[1] == client)]
 
 
 def _extended(before: _Stream | None, sequence: int, data: bytes) -> _Stream:
@@ -86,10 +97,13 @@ def _shortened(stream: _Stream, spans: list[tuple[int, int]]) -> _Stream:
 
 
 def _spans(stream: bytes) -> list[tuple[int, int]]:
-    """Where each whole message begins, with its length, and ends."""
+    """Where each whole message begins, with its length, and ends. Raises Invalid."""
     found, at = [], 0
     while len(stream) - at >= _LENGTH:
-        end = at + _LENGTH + int.from_bytes(stream[at : at + _LENGTH])
+        length = int.from_bytes(stream[at : at + _LENGTH])
+        if length < MIN_MESSAGE:
+            raise Invalid("DNS stream", f"a message of {length} bytes")
+        end = at + _LENGTH + length
         if end > len(stream):
             break
         found.append((at, end))

@@ -104,7 +104,12 @@ def test_any_octets_are_an_answer_or_refused(noise: bytes, at: int) -> None:
             continue
 
 
-def segment(data: bytes, sequence: int, *, port: int = 4000, flags: int = 0x18) -> Packet:
+FIRST, SECOND, THIRD, NEXT = b"first message", b"the second one", b"third message", b"the next message"
+
+
+def segment(
+    data: bytes, sequence: int, *, port: int = 4000, flags: int = 0x18, client: str = "10.10.0.7"
+) -> Packet:
     header = (
         b"\x00\x35"
         + port.to_bytes(2)
@@ -113,7 +118,7 @@ def segment(data: bytes, sequence: int, *, port: int = 4000, flags: int = 0x18) 
         + bytes([0x50, flags])
         + b"\x00" * 6
     )
-    return Packet(b"", b"", False, "192.0.2.53", "10.10.0.7", TCP, 0, b"", header + data, True)
+    return Packet(b"", b"", False, "192.0.2.53", client, TCP, 0, b"", header + data, True)
 
 
 def framed(*messages: bytes) -> bytes:
@@ -121,22 +126,22 @@ def framed(*messages: bytes) -> bytes:
 
 
 def test_messages_of_a_stream_are_put_together() -> None:
-    streams, whole = DnsStreams(), framed(b"first", b"second one", b"third")
+    streams, whole = DnsStreams(), framed(FIRST, SECOND, THIRD)
     found = [streams.messages(segment(whole[at : at + 7], 0xFFFFFFFA + at)) for at in range(0, len(whole), 7)]
-    assert [one for some in found for one in some] == [b"first", b"second one", b"third"]
+    assert [one for some in found for one in some] == [FIRST, SECOND, THIRD]
 
 
 def test_a_segment_that_comes_once_more_gives_its_messages_once_more() -> None:
-    streams, whole = DnsStreams(), framed(b"first", b"second one", b"third")
+    streams, whole = DnsStreams(), framed(FIRST, SECOND, THIRD)
     start = 0xFFFFFFFA
     for at in range(0, len(whole), 7):
         streams.messages(segment(whole[at : at + 7], start + at))
     last = len(whole) - len(whole) % 7
-    assert streams.messages(segment(whole[last:], start + last)) == [b"third"]
+    assert streams.messages(segment(whole[last:], start + last)) == [THIRD]
     # all that was not confirmed in one segment, and a part of what came before
-    assert streams.messages(segment(whole[14:], start + 14)) == [b"second one", b"third"]
-    assert streams.messages(segment(whole[:7], start)) == [b"first"]
-    assert streams.messages(segment(framed(b"next"), start + len(whole))) == [b"next"]
+    assert streams.messages(segment(whole[16:], start + 16)) == [SECOND, THIRD]
+    assert streams.messages(segment(whole[:7], start)) == [FIRST]
+    assert streams.messages(segment(framed(NEXT), start + len(whole))) == [NEXT]
 
 
 def test_no_more_is_kept_of_a_stream_than_its_latest_messages() -> None:
@@ -149,10 +154,10 @@ def test_no_more_is_kept_of_a_stream_than_its_latest_messages() -> None:
 
 
 def test_a_segment_out_of_order_begins_anew() -> None:
-    streams, whole = DnsStreams(), framed(b"first")
+    streams, whole = DnsStreams(), framed(FIRST)
     assert streams.messages(segment(whole[:4], 100)) == []
     assert streams.messages(segment(whole[4:], 300)) == []
-    assert streams.messages(segment(whole, 500)) == [b"first"]
+    assert streams.messages(segment(whole, 500)) == [FIRST]
 
 
 def test_streams_that_stop_within_a_message_are_few() -> None:
@@ -160,3 +165,17 @@ def test_streams_that_stop_within_a_message_are_few() -> None:
     for port in range(2 * MOST_STREAMS):
         streams.messages(segment(b"\xff\xffx", 1, port=port))
     assert len(streams) == MOST_STREAMS
+
+
+def test_a_client_with_many_streams_makes_none_of_another_go() -> None:
+    streams, whole = DnsStreams(), framed(FIRST)
+    streams.messages(segment(whole[:9], 1, client="10.10.0.8"))
+    for port in range(2 * MOST_STREAMS):
+        streams.messages(segment(b"\xff\xffx", 1, port=port))
+    assert streams.messages(segment(whole[9:], 10, client="10.10.0.8")) == [FIRST]
+
+
+@pytest.mark.parametrize("data", [b"\0\0" * 700, framed(*[FIRST] * 17), framed(b"short")])
+def test_a_segment_of_many_or_of_empty_messages_is_refused(data: bytes) -> None:
+    with pytest.raises(Invalid):
+        DnsStreams().messages(segment(data, 1))
