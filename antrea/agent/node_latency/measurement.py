@@ -25,6 +25,8 @@ class Measurement(msgspec.Struct):
 
     sent: int = 0
     received: int = 0
+    began: int = 0
+    """When the last probe was sent, by a clock that never jumps."""
     rtt: int = 0
     """Nanoseconds of the last round trip."""
     sequence: int = 0

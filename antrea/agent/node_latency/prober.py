@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -72,8 +73,10 @@ class LatencyProber:
         sockets: Callable[[bool, Callable[[EchoReply], None]], Echo],
         controller: Callable[[], Kube | None],
         record: Callable[[str, str, bool], None],
+        lasting: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`record` writes an Event of the Node: reason, message, whether it is a warning."""
+        """`record` writes an Event of the Node: reason, message, whether it is a warning. `lasting` is a clock that never jumps."""
+        self._lasting = lasting
         self._facts, self._node = facts, node
         self._open, self._controller, self._record = sockets, controller, record
         self._sockets: dict[bool, Echo] = {}
@@ -137,7 +140,9 @@ class LatencyProber:
         try:
             if ipv6 not in self._sockets:
                 self._sockets[ipv6] = self._open(ipv6, self.receive)
+            began = self._lasting()
             found.sent = self._sockets[ipv6].send(ip, found.sequence, found.token)
+            found.began = began
         except OSError as why:
             log.v(2).info("Failed to send an echo request", ip=ip, err=str(why))
 
@@ -150,10 +155,10 @@ class LatencyProber:
         if reply.sequence != found.sequence or not secrets.compare_digest(reply.data, found.token):
             return
         found.token = b""
-        rtt = reply.at - found.sent
-        if rtt <= 0:
-            log.v(2).info("The clock was set back during a round trip", ip=reply.ip)
-            return
+        rtt, lasted = reply.at - found.sent, self._lasting() - found.began
+        if not 0 < rtt <= lasted:
+            log.v(2).info("The clock was set during a round trip", ip=reply.ip)
+            rtt = max(lasted, 1)  # with the time until this process saw the reply
         found.received, found.rtt = reply.at, rtt
         self._histograms[is_ipv6(reply.ip)].note(rtt / 10**6)
         self._judge(monitor, target, found, rtt)
