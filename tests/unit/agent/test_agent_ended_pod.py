@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_world import interface
 
 from antrea.agent.network_policy.ended_pod import EndedPodConnections
 from antrea.engine import Engine, Facts, Unit
@@ -16,7 +17,6 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.ended_pod import tracked_pod_addresses
 from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.outside.vswitch.conntrack import Tracked
-from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
