@@ -13,7 +13,14 @@ import msgspec
 
 from antrea.apis.annotation import LINK, TRANSPORT_ADDRESSES
 from antrea.errors import Invalid
-from antrea.explain.address import balanced_ips, has_addresses, internal_ips, readable_ips, stored_ip
+from antrea.explain.address import (
+    balanced_ips,
+    has_addresses,
+    internal_ips,
+    readable_ips,
+    service_ips,
+    stored_ip,
+)
 from antrea.explain.packet import PORTED, End, family, pod_name
 
 if TYPE_CHECKING:
@@ -126,6 +133,34 @@ def why_unserved(world: World, packet: Packet) -> str:
         return ""
     whose = f"Service {names[0]}" if len(names) == 1 else f"Services {', '.join(names)}"
     return f"{packet.protocol} port {port} of {end.ip} is not among those of {whose}: AntreaProxy rejects the packet."
+
+
+def service_entered(world: World, packet: Packet) -> str:
+    """Return namespace/name of the Service at whose address the packet of a host outside arrives; empty: at none.
+
+    Cluster IPs count where AntreaProxy serves Services for such clients, too.
+    """
+    source, there = packet.source, packet.destination
+    if packet.service or packet.node_port or packet.protocol not in PORTED:
+        return ""
+    if source.pod is not None or source.host or there.pod is not None or there.host:
+        return ""
+    found = [
+        (service, port)
+        for service in world.services.values()
+        if has_addresses(service) and there.ip in service_ips(service)
+        for port in service.spec.ports
+        if (port.protocol, port.port) == (packet.protocol, packet.port)
+    ]
+    service, _ = min(found, key=_age, default=(None, None))
+    if service is None or (there.service and not is_served_outside(world, there.ip)):
+        return ""
+    return f"{service.metadata.namespace}/{service.metadata.name}"
+
+
+def is_served_outside(world: World, ip: str) -> bool:
+    """Whether AntreaProxy serves a Service at this address for clients outside the cluster."""
+    return world.proxy is not None and world.proxy.all_addresses and bool(world.serving(ip))
 
 
 def _at_node_port(world: World, packet: Packet, service: Service, port: ServicePort) -> Balanced:

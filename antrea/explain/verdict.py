@@ -22,7 +22,7 @@ from antrea.explain.node import as_received, kept, node_rules
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.policy import Silent, kube_policies, native_rules, node_port_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
-from antrea.explain.service import is_direct, why_unserved
+from antrea.explain.service import is_direct, is_served_outside, service_entered, why_unserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +41,8 @@ ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baselin
 AFTER_BASELINE = "its action Pass leaves the packet to what comes after the baseline tier, and nothing does"
 NODE_PORTS = "NodePorts of Service"
 AT_NODE_PORT = "it lets the packet in by the NodePort, and the Node of the Endpoint judges it after that"
+TRANSLATED_BEFORE = "it does not hold at an address that another program than AntreaProxy translates"
+"""Of a rule on a Node."""
 AFTER_PROXY = "it is asked of what kube-proxy makes of the packet: name a Pod behind the Service"
 
 
@@ -105,6 +107,8 @@ def half(world: World, packet: Packet, direction: str) -> Half:
     end = packet.source if direction == EGRESS else packet.destination
     if world.node_policies and end.host:
         return _node_half(world, packet, direction)
+    if world.node_policies and direction == INGRESS and (name := service_entered(world, packet)):
+        return _service_half(world, packet, name)
     whole, world = world, world.near(packet)
     if (machine := world.machine(end)) is not None:
         seen = as_received(whole, packet, direction)
@@ -210,6 +214,48 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
     if name := world.guard.kept(seen, node, egress=direction == EGRESS):
         decided = _guarded(decided, node, name)
     return msgspec.structs.replace(decided, pod="", silent=tuple(silent))
+
+
+def _service_half(world: World, packet: Packet, name: str) -> Half:
+    """That of the Nodes at an address of a Service, to any of which a host outside may send the packet."""
+    found: dict[str, Half] = {}
+    silent: dict[RuleRef, str] = {}
+    served = is_served_outside(world, packet.destination.ip)
+    for node in sorted(world.nodes):
+        rows = list(node_rules(world.near(packet, node), packet, node, INGRESS))
+        silent |= {one.ref: one.why for one in rows if isinstance(one, Silent)}
+        weighed = [one for one in rows if not isinstance(one, Silent)]
+        silent |= {one.ref: text for one in weighed for text in one.unbuilt}
+        if not served:
+            silent |= {one.ref: TRANSLATED_BEFORE for one in weighed if one.matches}
+        found[node] = _decided(weighed, (), _Making(INGRESS, f"Node {node}", ()))
+    lines = tuple(LosingRule(ref, why) for ref, why in silent.items())
+    if not served:
+        text = (
+            f"Service {name} is not served by AntreaProxy at {packet.destination.ip}: kube-proxy, or another program, translates"
+            " the packet before policies on Nodes are asked, unless its mode is ipvs; policies of the Endpoint judge it."
+        )
+        return Half(
+            direction=INGRESS, pod="", verdict="Allow", reason="no Endpoint", sentence=text, silent=lines
+        )
+    return msgspec.structs.replace(_of_nodes(found, name), pod="", silent=lines)
+
+
+def _of_nodes(found: dict[str, Half], name: str) -> Half:
+    """Return the half of the first Node that refuses the packet, or of the first Node if none does."""
+    refused = [node for node, half in found.items() if half.verdict != "Allow"]
+    if not refused:
+        text = f"No policy on Nodes refuses the packet at Service {name}; policies of the Endpoint judge it after that."
+        first = next(iter(found.values()), None)
+        if first is not None and first.reason == "rule":
+            return msgspec.structs.replace(first, sentence=f"{first.sentence} {text}")
+        return Half(direction=INGRESS, pod="", verdict="Allow", reason="nothing", sentence=text)
+    half = found[refused[0]]
+    if len(refused) == len(found):
+        return half
+    others = ", ".join(node for node in found if node not in refused)
+    text = f"If Node {refused[0]} gets the packet: {half.sentence} Let through by Node {others}."
+    return msgspec.structs.replace(half, sentence=text)
 
 
 def _guarded(decided: Half, node: str, name: str) -> Half:

@@ -175,11 +175,15 @@ class World:
         found.objects = objects
         return found
 
-    def near(self, packet: Packet) -> World:
-        """The same, with those members only that the packet is from or for: no other matters to it."""
+    def near(self, packet: Packet, node: str = "") -> World:
+        """The same, with those members only that the packet is from or for, and Node `node`: no other matters to it."""
         found = copy.copy(self)
         ends = {packet.source.ip, packet.destination.ip}
-        found.members = tuple(one for one in self.members if not ends.isdisjoint(one.ips))
+        found.members = tuple(
+            one
+            for one in self.members
+            if not ends.isdisjoint(one.ips) or (one.kind == "node" and one.name == node)
+        )
         return found
 
     def tier(self, name: str) -> tuple[str, int]:

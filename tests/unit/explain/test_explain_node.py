@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -203,3 +204,58 @@ def test_ports_that_are_kept_are_those_of_the_configuration() -> None:
     for port, verdict in (("4789/udp", "Allow"), ("1234/tcp", "Allow"), ("6081/udp", "Drop")):
         assert ask(there, "192.0.2.2", "192.0.2.1", port).verdict == verdict
     assert ask(there, "192.0.2.1", "192.0.2.2", "2345/tcp").ingress.verdict == "Allow"
+
+
+BALANCED = "198.51.100.77"
+LOAD_BALANCER: Object = {
+    **SERVICE,
+    "spec": {**SERVICE["spec"], "externalIPs": ["198.51.100.78"]},
+    "status": {"loadBalancer": {"ingress": [{"ip": BALANCED}]}},
+}
+HTTP = {"ports": [{"port": 80}]}
+OUT_THERE = "203.0.113.1"
+
+
+def at_service(
+    *policies: Object, proxy: Proxy | None, to: str = BALANCED, source: str = OUT_THERE, port: str = "80/tcp"
+) -> Any:
+    found = {"pods": PODS, "nodes": NODES, "namespaces": NAMESPACES, "services": [LOAD_BALANCER]}
+    whole = World(objects({**found, "cluster_policies": list(policies)}), proxy, gates=("NodeNetworkPolicy",))
+    return ask(whole, source, to, port)
+
+
+def everywhere(name: str, *ingress: Object) -> Object:
+    return native(name, *ingress, appliedTo=[{"nodeSelector": {}}])
+
+
+@pytest.mark.parametrize("to", [BALANCED, "198.51.100.78", "10.96.0.10"])
+def test_a_policy_on_nodes_holds_at_addresses_of_services_that_antrea_proxy_serves(to: str) -> None:
+    ask_ = functools.partial(at_service, proxy=Proxy(all_addresses=True), to=to)
+    assert (ask_(everywhere("p", rule("Drop", **HTTP))).verdict) == "Drop"
+    assert ask_(everywhere("p", rule("Drop", **HTTP))).sentence == DROP
+    assert ask_(everywhere("p", rule("Drop", **HTTP)), port="81/tcp").ingress.reason == "no port"
+    assert ask_(everywhere("p", rule("Drop", ports=[{"port": 8080}]))).verdict == "Allow"
+    assert ask_(everywhere("p", rule("Drop", **BLOCK))).verdict == "Drop"
+    assert ask_(everywhere("p", rule("Drop", **BLOCK)), source="198.51.100.1").verdict == "Allow"
+    some = ask_(nodes("p", rule("Drop", **HTTP)))
+    assert (some.verdict, some.sentence) == (
+        "Drop",
+        f"If Node n2 gets the packet: {DROP} Let through by Node n1.",
+    )
+    assert ask_().sentence == (
+        "No policy on Nodes refuses the packet at Service a/s; policies of the Endpoint judge it after that."
+    )
+
+
+@pytest.mark.parametrize("proxy", [None, Proxy(), Proxy(frozenset({"a/s"}), all_addresses=True)])
+def test_where_another_program_serves_a_service_it_is_said_that_rules_on_nodes_do_not_hold(
+    proxy: Proxy | None,
+) -> None:
+    found = at_service(everywhere("p", rule("Drop", **HTTP)), proxy=proxy)
+    assert (found.verdict, found.direction) == ("Allow", "Ingress")
+    assert found.sentence.startswith(
+        f"Service a/s is not served by AntreaProxy at {BALANCED}: kube-proxy, or"
+    )
+    assert [(one.rule.policy, one.why) for one in found.ingress.silent] == [
+        ("p", "it does not hold at an address that another program than AntreaProxy translates")
+    ]
