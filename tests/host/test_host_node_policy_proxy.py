@@ -1,7 +1,9 @@
-"""Policies on a Node with proxyAll: a load balancer's address that leads to a process of the Node meets them, one that leads to a Pod does not."""
+"""Policies on a Node with proxyAll: at a load balancer's address whatever that leads to, and at a process of the Node behind it once more."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from proxy_node import (
     BALANCED,
     EXTERNAL,
     GATEWAYS,
+    NEAR,
     PROXY_ALL,
     SERVER,
     SERVICE,
@@ -21,8 +24,10 @@ from proxy_node import (
 )
 
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.features.network_policy.agent.received import SentAppliedMember
+from antrea.outside.nftables.counters import NftCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,20 +83,104 @@ async def test_what_reaches_a_process_of_the_node_by_the_load_balancer_meets_pol
         assert not engine.errors.counts
 
 
-async def test_what_reaches_a_pod_by_the_load_balancer_is_not_for_the_node(node: Node) -> None:
+async def test_what_comes_to_a_service_of_pods_meets_policies_on_the_node_at_its_address(node: Node) -> None:
+    """With the address of the client and the port of the Service; what Pods and the Node itself send does not."""
     for row in endpoints(WEB):
         node.facts.put(row)
-    rules = (
-        rule("In", peer(*EVERYBODY), "Drop", services=LISTENS + SERVES),
-        rule("Out", hosts(BALANCED), "Drop", services=SERVES),
-    )
+    last = rule("In", peer(*EVERYBODY), "Drop", services=SERVES, priority=1)
+    async with node.agent(PROXY_ALL, *GATES) as engine:
+
+        async def enforce(*rules: Any) -> None:
+            node.facts.put(policy("p", *rules))
+            await engine.quiet()
+
+        with node.serving(node.pods["web"], SERVER):
+            for to in (BALANCED, EXTERNAL):
+                assert await node.asks("outside", to) == OUTSIDE * 2
+            await enforce(last)
+            for to in (BALANCED, EXTERNAL):
+                assert await node.asks("outside", to, seconds=SHORT) == DROPPED
+            assert await node.asks("node", BALANCED) == GATEWAYS * 2
+            assert await node.asks("near", BALANCED) == NEAR * 2
+            await enforce(rule("In", hosts(OUTSIDE), "Allow", services=SERVES), last)
+            for to in (BALANCED, EXTERNAL):
+                assert await node.asks("outside", to) == OUTSIDE * 2
+            await enforce(rule("In", peer(*EVERYBODY), "Drop", services=LISTENS))
+            assert await node.asks("outside", BALANCED) == OUTSIDE * 2, "the port is that of the Service"
+            await enforce(rule("In", hosts(OUTSIDE), "Reject", services=SERVES))
+            refused = ("ECONNREFUSED",) * 2 + ("EHOSTUNREACH", "EACCES")
+            assert await node.asks("outside", BALANCED) == refused
+        assert not engine.errors.counts
+
+
+async def test_what_the_node_sends_to_the_load_balancer_is_judged_by_its_egress_rules(node: Node) -> None:
+    for row in endpoints(WEB):
+        node.facts.put(row)
     async with node.agent(PROXY_ALL, *GATES) as engine:
         with node.serving(node.pods["web"], SERVER):
             assert await node.asks("node", BALANCED) == GATEWAYS * 2
-            node.facts.put(policy("p", *rules))
+            node.facts.put(policy("p", rule("Out", hosts(BALANCED), "Drop", services=SERVES)))
             await engine.quiet()
             assert await node.asks("outside", BALANCED) == OUTSIDE * 2
-            # what a process of the Node sends is judged by the address of the Service
             assert await node.asks("node", BALANCED, seconds=SHORT) == ("timeout",) * 2 + ("EPERM",) * 2
             assert await node.asks("node", EXTERNAL) == GATEWAYS * 2
         assert not engine.errors.counts
+
+
+STREAM = """
+import socket, sys
+client = socket.create_connection((sys.argv[1], 80), timeout=20)
+print("connected", flush=True)
+for line in sys.stdin:
+    try:
+        client.sendall(b"x")
+        print(client.recv(9).decode(), flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+"""
+ECHO = """
+import socket, threading
+def serve(client):
+    while data := client.recv(99):
+        client.sendall(data)
+listening = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listening", flush=True)
+while True:
+    threading.Thread(target=serve, args=listening.accept()[:1], daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("ip", BALANCED, ids=["ipv4", "ipv6"])
+async def test_connections_of_before_a_policy_go_on_at_the_load_balancer(node: Node, ip: str) -> None:
+    for row in endpoints(WEB):
+        node.facts.put(row)
+    words = ["ip", "netns", "exec", node.pods["outside"], sys.executable, "-c", STREAM, ip]
+    pipe = asyncio.subprocess.PIPE
+    async with node.agent(PROXY_ALL, *GATES) as engine:
+        with node.serving(node.pods["web"], ECHO):
+            await asyncio.to_thread(node.switch.revalidate)
+            client = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert await client.stdout.readline() == b"connected\n"
+            node.facts.put(policy("p", rule("In", peer(*EVERYBODY), "Drop", services=SERVES)))
+            await engine.quiet()
+            assert await node.ask("outside", ip, "SOCK_STREAM", 80, SHORT) == "timeout"
+            client.stdin.write(b"\n")
+            await client.stdin.drain()
+            assert await client.stdout.readline() == b"x\n"
+            client.stdin.close()
+            await client.wait()
+
+
+async def test_audited_rules_count_what_comes_to_the_load_balancer_and_drop_nothing(node: Node) -> None:
+    for row in endpoints(WEB):
+        node.facts.put(row)
+    deny = rule("In", peer(*EVERYBODY), "Drop", services=SERVES)
+    async with node.agent(PROXY_ALL, *GATES) as engine:
+        with node.serving(node.pods["web"], SERVER):
+            node.facts.put(policy("p", deny, enforcement=AUDIT))
+            await engine.quiet()
+            assert await node.asks("outside", BALANCED) == OUTSIDE * 2
+            counters = {one.flow: one for one in await NftCounters().read()}
+            assert counters["np-p-0"].packets >= 4

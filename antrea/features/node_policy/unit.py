@@ -6,7 +6,7 @@ from antrea.engine import Unit
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
-from antrea.facts.service import Service
+from antrea.facts.service import Service, ServicePort
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.features.node_policy.chain import (
     audit_entries,
@@ -35,7 +35,15 @@ from antrea.features.node_policy.rule import (
     peer_groups,
     peer_ports,
 )
+from antrea.features.node_policy.service_address import (
+    TranslatedPort,
+    service_address_elements,
+    service_chain_entries,
+    translated_ports,
+)
 
+SERVICE_CHAIN = Unit(ThisNode, service_chain_entries)
+SERVICE_ELEMENTS = Unit(ServicePort, service_address_elements)
 BASE = Unit(ThisNode, base_entries)
 RULES = Unit(NodeRule, rule_entries)
 SETS = Unit(NodePeerGroup, group_sets)
@@ -56,6 +64,9 @@ UNITS = (
     PORT_SETS,
     PORT_ELEMENTS,
     GUARD,
+    SERVICE_CHAIN,
+    SERVICE_ELEMENTS,
+    Unit(Service, translated_ports, yields=(TranslatedPort,)),
     *NAMES,
     Unit(AgentNode, guarded_nodes),
     Unit(ApiServerEndpoint, guarded_servers),

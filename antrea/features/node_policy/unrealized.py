@@ -20,7 +20,17 @@ from antrea.features.node_policy.fqdn import (
     UntrustedNodeAnswer,
 )
 from antrea.features.node_policy.rule import NodePeerPort, NodeRule
-from antrea.features.node_policy.unit import BASE, ELEMENTS, GUARD, PORT_ELEMENTS, PORT_SETS, RULES, SETS
+from antrea.features.node_policy.unit import (
+    BASE,
+    ELEMENTS,
+    GUARD,
+    PORT_ELEMENTS,
+    PORT_SETS,
+    RULES,
+    SERVICE_CHAIN,
+    SERVICE_ELEMENTS,
+    SETS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +66,13 @@ def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]
         if (member := facts.get(SentAddressMember, row.row)) is not None:
             groups[member.group] = row.why
     names = _names(facts)
+    at_services = next(
+        (row.why for unit in (SERVICE_CHAIN, SERVICE_ELEMENTS) for row in facts.refusals(unit)), ""
+    )
     for rule in facts.by(NodeRule, "policy", policy.key):
         peers = (*map(groups.get, rule.peer.address_groups), *map(names.get, rule.fqdns))
         lacks = (rules.get(rule.key), *peers, _unread(facts) if rule.fqdns else "", _unclosed(facts, rule))
+        lacks = (*lacks, "" if rule.egress else at_services)
         if why := base or (EXCESS if rule.exceeds else next(filter(None, lacks), "")):
             yield rule.rule.name, why
 

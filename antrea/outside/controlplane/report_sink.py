@@ -42,7 +42,7 @@ class PolicyReportSink:
                 "nodeName": entry.node,
                 "generation": entry.generation,
                 "realizationFailure": bool(entry.failure),
-                "message": entry.failure or entry.kept,
+                "message": entry.message,
             }
             body = {
                 "apiVersion": f"{GROUP}/{VERSION}",

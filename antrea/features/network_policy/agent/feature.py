@@ -75,6 +75,7 @@ from antrea.features.network_policy.agent.service_target import ServiceTarget, s
 from antrea.features.network_policy.agent.unrealized import missing, why_not
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.node_policy.guard_report import prevented_cuts
+from antrea.features.node_policy.service_address import untranslated_rules
 from antrea.features.node_policy.unrealized import node_failures
 from antrea.features.proxy.service import SERVICE_WATCH
 from antrea.openflow.action import goto
@@ -175,7 +176,9 @@ def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
         flush_on_deny = prevented_cuts(facts, policy.key)
         told = "; ".join(f"{one_line(name[:LONGEST])} would cut {what}" for name, what in flush_on_deny)
         kept = told or (ON_NODE if not failure and is_for_node(facts, policy.found) else "")
-        yield PolicyReport(meta.name, node.name, meta.generation, failure, kept)
+        parts = untranslated_rules(facts, policy.key)
+        translated = "; ".join(f"{one_line(name[:LONGEST])} at {ports}" for name, ports in parts)
+        yield PolicyReport(meta.name, node.name, meta.generation, failure, kept, translated)
 
 
 def _failure(facts: Facts, policy: SentPolicy) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.apis.crd.part import Condition
-from antrea.apis.policy_report import ON_NODE
+from antrea.apis.policy_report import AT_SERVICES, ON_NODE
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
@@ -39,6 +39,8 @@ MOST_PARTS = 3
 """Parts of a policy that are not enforced, which its condition names."""
 PREVENTED = "LockoutPrevented"
 """Type of the condition of a policy that would cut Nodes from what they cannot do without."""
+TRANSLATED = "NotAtServiceAddresses"
+"""Type of the condition of a policy on Nodes where another program than AntreaProxy translates packets to Services first."""
 AUDITED = "Audited"
 """Type of the condition of a policy that drops nothing, or of which some rules do not."""
 UNKNOWN_PORTS = REASON
@@ -64,6 +66,16 @@ class NodeReport(Fact, frozen=True):
     @property
     def key(self) -> str:
         return report_key(self.policy, self.node)
+
+    @property
+    def kept(self) -> str:
+        """What the policy would have cut, and the Node keeps."""
+        return "" if self.failure else self.message.partition(AT_SERVICES)[0]
+
+    @property
+    def translated(self) -> str:
+        """Rules on the Node that do not hold at addresses of Services there."""
+        return "" if self.failure else self.message.partition(AT_SERVICES)[2]
 
 
 class PolicySpan(Fact, frozen=True):
@@ -145,6 +157,7 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
             _prevented(told),
             _audited(span),
             _unknown_ports(span),
+            _translated(told),
         ),
     )
 
@@ -155,7 +168,7 @@ def _known(span: PolicySpan, found: NodeReport) -> NodeReport:
         return found
     if not found.message:
         return msgspec.structs.replace(found, failure=True, message=UNAWARE)
-    return msgspec.structs.replace(found, message="") if found.message == ON_NODE else found
+    return msgspec.structs.replace(found, message=found.message.removeprefix(ON_NODE))
 
 
 def _phase(span: PolicySpan, current: int, failed: int) -> str:
@@ -193,12 +206,22 @@ def _failure(failed: list[str]) -> Condition:
 
 def _prevented(told: list[NodeReport]) -> Condition:
     """Without a status if the policy would cut no Node."""
-    kept = sorted(f'"{one.node}":"{one.message}"' for one in told if one.message and not one.failure)
+    kept = sorted(f'"{one.node}":"{one.kept}"' for one in told if one.kept)
     if not kept:
         return Condition(PREVENTED)
     text = f"Nodes count {len(kept)}: {', '.join(kept)}"
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
     return Condition(PREVENTED, "True", reason="NodePolicyWouldCutNode", message=text)
+
+
+def _translated(told: list[NodeReport]) -> Condition:
+    """Without a status if the policy holds at all addresses of Services, or is for no Node."""
+    rows = sorted(f'"{one.node}":"{one.translated}"' for one in told if one.translated)
+    if not rows:
+        return Condition(TRANSLATED)
+    text = f"Nodes count {len(rows)}: {', '.join(rows)}"
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return Condition(TRANSLATED, "True", reason="ServicesTranslatedBefore", message=text)
 
 
 def _audited(span: PolicySpan) -> Condition:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from native_world import Told, pod, row, space
+from native_world import Told, node, pod, row, space
 
 from antrea.apis.controlplane_report import NetworkPolicyNodeStatus, NetworkPolicyStatus
 from antrea.apis.crd.part import Condition
 from antrea.apis.meta import ObjectMetadata
+from antrea.apis.policy_report import AT_SERVICES as BEHIND
 from antrea.apis.policy_report import ON_NODE
 from antrea.apis.status import Status
 from antrea.features.grouping.publication import PublishedPolicy
@@ -61,7 +62,8 @@ def status(told: Told) -> tuple[Any, ...]:
 
 
 ENFORCED, PORTS_KNOWN = Condition("Audited"), Condition("PortNameUnknown")
-GOOD = (REALIZABLE, NO_FAILURE, NOTHING_KEPT, ENFORCED, PORTS_KNOWN)
+AT_SERVICES = Condition("NotAtServiceAddresses")
+GOOD = (REALIZABLE, NO_FAILURE, NOTHING_KEPT, ENFORCED, PORTS_KNOWN, AT_SERVICES)
 
 
 def test_a_policy_is_realized_when_all_its_nodes_say_so() -> None:
@@ -90,13 +92,19 @@ def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spok
         return Condition("RealizationFailure", "True", reason=reason, message=text)
 
     one = failure('Failed Nodes count 1: "n2":"no room"')
-    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN))
+    assert status(told) == (
+        "Realizing",
+        1,
+        0,
+        2,
+        (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN, AT_SERVICES),
+    )
     assert status(reports(told, ("n1", 1))) == (
         "Failed",
         1,
         1,
         2,
-        (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN),
+        (REALIZABLE, one, NOTHING_KEPT, ENFORCED, PORTS_KNOWN, AT_SERVICES),
     )
     two = failure('Failed Nodes count 2: "n1":"too", "n2":"no room"')
     assert status(reports(told, ("n1", 1, "too"))) == (
@@ -104,7 +112,7 @@ def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spok
         1,
         0,
         2,
-        (REALIZABLE, two, NOTHING_KEPT, ENFORCED, PORTS_KNOWN),
+        (REALIZABLE, two, NOTHING_KEPT, ENFORCED, PORTS_KNOWN, AT_SERVICES),
     )
     assert status(reports(told, ("n1", 1), ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
 
@@ -158,6 +166,23 @@ def test_a_policy_of_a_namespace_for_strangers_says_so() -> None:
     )
 
 
+def test_where_a_policy_on_nodes_does_not_hold_at_services_is_a_condition_and_no_failure() -> None:
+    told = Told().put(space("ns"), policy(nodeSelector={}), node("n1", "192.0.2.1"), node("n2", "192.0.2.2"))
+    text = "drop at 80/TCP"
+    rows = [
+        NetworkPolicyNodeStatus(node_name="n1", generation=1, message=f"{ON_NODE}{BEHIND}{text}"),
+        NetworkPolicyNodeStatus(node_name="n2", generation=1, message=f"drop would cut gossip{BEHIND}{text}"),
+    ]
+    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=tuple(rows)))
+    found = status(told.step())
+    assert found[:4] == ("Realized", 1, 2, 2)
+    assert {one.type: one.message for one in found[4] if one.status == "True"} == {
+        "Realizable": "",
+        "LockoutPrevented": 'Nodes count 1: "n2":"drop would cut gossip"',
+        "NotAtServiceAddresses": f'Nodes count 2: "n1":"{text}", "n2":"{text}"',
+    }
+
+
 def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
     told = world("n1", "n2")
     kept = NetworkPolicyNodeStatus(node_name="n1", generation=1, message="r would cut gossip")
@@ -172,7 +197,7 @@ def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
         1,
         2,
         2,
-        (REALIZABLE, NO_FAILURE, prevented, ENFORCED, PORTS_KNOWN),
+        (REALIZABLE, NO_FAILURE, prevented, ENFORCED, PORTS_KNOWN, AT_SERVICES),
     )
 
 
