@@ -20,6 +20,7 @@ import pytest
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from difference import answer_in
 from recording import GOLDEN, RAW, answers
 
 from antrea.apis.null import without_nulls
@@ -58,7 +59,7 @@ WORDS = (
     # main has nodeSelector
     ("At most one of podSelector, (externalEntitySelector, .* for a ClusterGroup)", "At most one of podSelector, nodeSelector, {0}"),
 )  # fmt: skip
-"""Upstream's recorded sentences, and what stands there instead."""
+"""Upstream's recorded sentences (of v2.3.2), and what stands there instead: those of main, which were reworded since."""
 ALLOWED = "spec.egressIPs is not supported yet"
 WHOLE = ("Traceflow",)
 """Kinds whose whole message upstream's own tests compare."""
@@ -153,7 +154,9 @@ def asked(cluster: Cluster, case: str) -> dict[str, Any]:
     if step == "create":
         return {"operation": "CREATE", "object": body, "oldObject": None}
     *verb, resource, name = step.split()
-    old = next(one for path, one in cluster.objects.items() if path.endswith(f"/{resource}/{name}"))
+    old = next((one for path, one in cluster.objects.items() if path.endswith(f"/{resource}/{name}")), None)
+    if old is None:
+        pytest.skip(f"no {resource} {name} was recorded, which {case} changes")
     if verb == ["delete"]:
         return {"operation": "DELETE", "object": None, "oldObject": old}
     return {"operation": "UPDATE", "object": merged(old, body), "oldObject": old}
@@ -259,7 +262,8 @@ async def test_a_posted_review_gets_upstreams_answer(cluster: Cluster, case: str
     body = (GOLDEN / "inputs" / "webhook" / f"{case}.json").read_bytes()
     path = re.search(r"https://[^/]+(/\S+)", recorded)
     assert path
-    webhook = next(webhook for webhook in WEBHOOKS if webhook.path == path.group(1))
+    webhook = next((webhook for webhook in WEBHOOKS if webhook.path == path.group(1)), None)
+    assert webhook is not None, f"no webhook of ours is at {path.group(1)}"
     answer = await review(webhook, AdmissionContext(cluster.facts, cluster), body, STRANGER)
     ours = {
         "kind": "AdmissionReview",
@@ -272,14 +276,13 @@ async def test_a_posted_review_gets_upstreams_answer(cluster: Cluster, case: str
             "status": {"message": "request: is missing"},
         }
         return
-    theirs = next(line for line in recorded.splitlines() if line.startswith("{"))
-    assert not_built_removed(normal(ours)) == not_built_removed(normal(json.loads(theirs)))
+    assert not_built_removed(normal(ours)) == not_built_removed(normal(answer_in(recorded, case)))
 
 
 @pytest.mark.parametrize("case", [case for case in WEBHOOK_CASES if case.startswith("convert")])
 async def test_a_posted_conversion_gets_upstreams_answer(case: str) -> None:
     recorded = (GOLDEN / "raw" / "webhook" / f"{case}.txt").read_text()
-    theirs = json.loads(next(line for line in recorded.splitlines() if line.startswith("{")))
+    theirs = answer_in(recorded, case)
     app = web.Application()
     for path, handler in conversion_routes().items():
         app.router.add_post(path, handler)

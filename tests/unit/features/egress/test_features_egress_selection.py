@@ -17,6 +17,7 @@ from antrea.facts.external_ip import FencedLeadership
 from antrea.features.egress.controller.feature import egress_row
 from antrea.features.egress.controller.selection import MANAGER
 from antrea.features.framework.event import RecordEvent
+from antrea.features.grouping.publication import Memberships
 
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
@@ -115,3 +116,17 @@ def test_a_word_that_is_true_no_more_is_taken_back_and_only_who_leads_speaks() -
     assert controller.said == {"e": (Condition("Overlapped"), Condition("HostNetworkPods"))}
     controller.drop(FencedLeadership, "self")
     assert controller.said == {}
+
+
+def test_the_group_of_an_egress_whose_address_is_anothers_has_its_pods_which_agents_close() -> None:
+    """Upstream empties it, and the Pods leave with their Node's address. What agents do: test_features_egress_missing."""
+    old, young = (
+        msgspec.structs.replace(egress(name, since), pool="p")
+        for since, name in enumerate(("old", "young"), 1)
+    )
+    controller = Controller(old, young, pod("web-1"))
+    standing = controller.engine.standing().values()
+    members = [one for entry in standing if isinstance(entry, Memberships) for one in entry.each()]
+    assert {(one.resource, one.name, one.who) for one in members} == {
+        ("egressgroups", name, "shop/web-1") for name in ("old", "young")
+    }
