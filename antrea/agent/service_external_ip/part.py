@@ -76,7 +76,9 @@ class ServiceExternalIPPart(Part):
         self._given_up = -GIVE_UP_SECONDS
         """When another Node took over what this one answered for, by the clock of `time.monotonic`."""
         self._ours: set[str] = set()
-        """Keys of those that this Node answers for."""
+        """Keys of those that this Node is to answer for."""
+        self._announced: dict[str, str] = {}
+        """The addresses of those that it has announced since, by their key."""
         for row in self._answered_file.read() if GATE in agent.gates else ():
             agent.facts.put(row)
         agent.facts.observe(ExternalIPOwner, self._note)
@@ -157,11 +159,21 @@ class ServiceExternalIPPart(Part):
         elif key in self._ours:
             self._ours.discard(key)
             self._given_up = time.monotonic()
+            ip = self._announced.pop(key, "")
+            if row and row.node and row.ip == ip and quorum and quorum.has:
+                asyncio.get_running_loop().call_soon(self._record_handover, row)
         if row is None:
             self._before.pop(key, None)
             asyncio.get_running_loop().call_soon(self._facts.drop, AnsweredAddress, key)
         elif row.node not in ("", self._node) and quorum and quorum.has:
             self._before[key] = (row.ip, row.node)
+
+    def _record_handover(self, row: ExternalIPOwner) -> None:
+        """An agent that has just started does not know from which Node it takes an address over: this one does."""
+        service = self._facts.get(Service, row.service)
+        message = f"Node {self._node} handed {row.ip} over to {row.node}"
+        about = _reference(row.service, service.uid if service else "")
+        self._agent.record("ExternalIPHandedOver", message, about=about)
 
     def _hands_over(self) -> bool:
         """Whether neighbours may not have received yet that another Node has what this one answered for."""
@@ -207,6 +219,7 @@ class ServiceExternalIPPart(Part):
     async def _announce(self, act: AnnounceExternalIP) -> None:
         # connections begin here with the first announcement, and this Node may have to give up before the last
         self._facts.put(msgspec.structs.replace(self._answered_before(act), here=True))
+        self._announced[act.holder] = act.ip
         await self._announcer.announce(act)
         ip, before = self._before.pop(act.holder, ("", ""))
         if ip != act.ip:

@@ -119,6 +119,25 @@ async def test_a_move_is_told_with_its_cause_and_the_time_since_that_was_known(w
     assert await world.told() == [said]  # once
 
 
+async def test_who_hands_an_address_over_says_so_once_for_an_agent_that_starts_does_not_know(
+    world: World,
+) -> None:
+    world.owns("n1")
+    assert await world.told() == []
+    world.owns("n2")
+    await asyncio.sleep(0)
+    await asyncio.gather(*world._begun)
+    handed = ("Service", "shop", "web", "", "ExternalIPHandedOver", f"Node n1 handed {IP} over to n2")
+    assert world.api.events == [handed]
+    # what was placed here and never announced was not here
+    world.owns("n1")
+    world.owns("n2")
+    world.facts.put(Quorum(has=False, alive=1, of=3))
+    await asyncio.sleep(0)
+    await asyncio.gather(*world._begun)
+    assert world.api.events == [handed]
+
+
 async def test_a_move_because_of_endpoints_says_so(world: World) -> None:
     world.facts.put(world.service(local=True))
     world.facts.put(PoolAddressNodes("shop/web", ipv6=False, parts=("n2",)))
