@@ -19,6 +19,7 @@ from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.explain.objects import KINDS as EXPLAINED
 from antrea.features.framework.config_validation import accept_agent, accept_controller
+from antrea.features.l7_flow_export.controller import WORKLOADS as WORKLOAD_KINDS
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.flow_aggregator import node_states
@@ -269,3 +270,17 @@ def test_nothing_that_a_user_applies_names_an_image_of_upstream() -> None:
         ROOT / "build/image.py",
     ]
     assert [file for file in shipped if "-ubuntu" in file.read_text()] == []
+
+
+def test_the_rights_of_flow_export_are_those_to_read_workloads() -> None:
+    role, binding = yaml.safe_load_all((ROOT / "build/yamls/antrea-l7-flow-export-rights.yml").read_text())
+    granted = {
+        f"/apis/{rule['apiGroups'][0]}/v1/{one}" for rule in role["rules"] for one in rule["resources"]
+    }
+    assert granted == {kind.path() for kind in WORKLOAD_KINDS}
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+    assert binding["subjects"][0] == {
+        "kind": "ServiceAccount",
+        "name": OBJECTS["ServiceAccount", "antrea-controller"]["metadata"]["name"],
+        "namespace": OBJECTS["ServiceAccount", "antrea-controller"]["metadata"]["namespace"],
+    }
