@@ -90,7 +90,12 @@ class Seen(NamedTuple):
 
 
 def test_kubeconfig_of_another_user_is_sent_as_headers_of_impersonation(tmp_path: Path) -> None:
-    fields = {"as": "jane", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": {"Scopes/a": ["b"]}}
+    fields: dict[str, Any] = {
+        "as": "jane",
+        "as-uid": "7",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"Scopes/a": ["b"]},
+    }
     access = kubeconfig(written(tmp_path / "k", token="t", **fields))
     assert sorted(access.authorization().items()) == [
         ("Authorization", "Bearer t"),
@@ -106,7 +111,7 @@ def test_kubeconfig_of_another_user_is_sent_as_headers_of_impersonation(tmp_path
 async def test_kubeconfig_of_another_user_reaches_the_server_by_both_clients(tmp_path: Path) -> None:
     seen = Seen([])
     async with answering(seen.answer) as url:
-        fields = {"as": "jane", "as-groups": ["dev", "ops"]}
+        fields: dict[str, Any] = {"as": "jane", "as-groups": ["dev", "ops"]}
         access = kubeconfig(written(tmp_path / "k", {"server": url}, token="t", **fields))
         async with Kube(access) as kube:
             await kube.get(NODE, Node)
