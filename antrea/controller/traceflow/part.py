@@ -15,8 +15,8 @@ import msgspec
 from antrea.controller.part import ControllerPart
 from antrea.errors import Refused, Unavailable
 from antrea.facts.cluster import Pod
-from antrea.features.traceflow.phase import next_step
-from antrea.features.traceflow.trace import RUNNING, SUCCEEDED, TRACEFLOWS, TraceRow
+from antrea.features.traceflow.phase import TIMEOUT, next_step
+from antrea.features.traceflow.trace import FAILED, RUNNING, SUCCEEDED, TRACEFLOWS, TraceRow
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TraceflowPart(ControllerPart):
 
     async def _write(self, change: Change) -> bool:
         """Whether it is written: not over a version that is no longer the last."""
-        row, status = change.row, self._with_pods(change.status)
+        row, status = change.row, self._with_pods(self._with_missing_pod(change))
         told: dict[str, Any] = {
             "phase": status.phase or None,
             "reason": status.reason or None,
@@ -94,6 +94,17 @@ class TraceflowPart(ControllerPart):
                 "Traceflow changed its phase", traceflow=row.name, phase=status.phase, reason=status.reason
             )
         return True
+
+    def _with_missing_pod(self, change: Change) -> TraceflowStatus:
+        """The status, which names an end that does not exist once its time is over: no Node reports of such a Pod."""
+        status, spec = change.status, change.row.spec
+        if status.phase != FAILED or not status.reason.startswith(TIMEOUT):
+            return status
+        for end in (spec.source, spec.destination):
+            key = f"{end.namespace or 'default'}/{end.pod}"
+            if end.pod and self._facts.get(Pod, key) is None:
+                return msgspec.structs.replace(status, reason=f"{TIMEOUT}: Pod {key} does not exist")
+        return status
 
     def _with_pods(self, status: TraceflowStatus) -> TraceflowStatus:
         """The Pods that Services chose, by name, once the Traceflow has succeeded."""

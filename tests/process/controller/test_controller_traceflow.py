@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 SENT = Observation(component="SpoofGuard", action="Forwarded", src_pod_ip="10.10.0.7")
 CHOSEN = Observation(component="LB", action="Forwarded", translated_dst_ip="10.10.1.9")
 ARRIVED = Observation(component="Forwarding", action="Delivered")
+SENDER = Pod("a", "web", "l", node="n1", ips=("10.10.0.7",))
 POD = Pod("shop", "web", "l", node="n2", ips=("10.10.1.9",))
 
 
@@ -67,7 +68,8 @@ async def until(true: Callable[[], object], what: str) -> None:
 async def controller(kube: Kube, now: Callable[[], float] = time.time) -> AsyncIterator[Facts]:
     """The part of a leader, and its facts; `now` is its clock."""
     facts = Facts()
-    facts.put(POD)
+    for pod in (POD, SENDER):
+        facts.put(pod)
     context = ControllerContext(
         config=ControllerConfig(), gates=frozenset({"Traceflow"}), facts=facts, kube=kube, lead=Leadership(), namespace="kube-system"
     )  # fmt: skip
@@ -163,6 +165,20 @@ async def test_with_agents_away_it_fails_by_its_time_and_the_next_one_has_its_ta
         assert {one["reason"] for one in statuses(server)} == {
             "Traceflow timeout: the Node of Pod a/web has not reported the packet"
         }
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"source": {"namespace": "a", "pod": "none"}},
+        {"destination": {"namespace": "a", "pod": "none"}},
+    ],
+)
+async def test_one_of_a_pod_that_does_not_exist_fails_by_its_time_and_says_so(ends: dict[str, Any]) -> None:
+    objects = {f"{TRACEFLOWS}/t": trace(0, timeout=1, **ends)}
+    async with api_server(objects) as (server, kube), controller(kube):
+        await until(lambda: phases(server)["Failed"] == 1, "it has failed")
+        assert statuses(server)[0]["reason"] == "Traceflow timeout: Pod a/none does not exist"
 
 
 async def test_the_next_leader_goes_on_with_what_runs() -> None:
