@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.apis.core import Event, EventSource, ObjectMeta, ObjectReference, OnlyMetadata
@@ -69,6 +70,7 @@ class Requests(NamedTuple):
     annotations: Mapping[str, str]
 
 
+@cache
 def kind_of(path: str) -> Kind | None:
     """Of a collection such as /api/v1/pods; None for one of which nothing is judged."""
     root, _, plural = path.rpartition("/")
