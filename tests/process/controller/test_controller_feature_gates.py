@@ -64,9 +64,11 @@ async def test_while_agents_refuse_their_configuration_the_gates_in_effect_are_t
         agents = statuses(EnabledGates("agent", frozenset(ON)))
         assert "Egress" not in ON
         said = 'antrea-agent.conf: refused by the agents of {}, where the last good one goes on: featureGates.Nonsense: unrecognized feature gate; \\"Egress\\" is one'
-        assert await asked(kube) == ([*agents, *OWN], [f'299 - "{said.format("all 2 Nodes")}"'])
+        one_sided = '299 - "featureGates.Egress: is on in antrea-controller.conf and off in antrea-agent.conf; the feature needs both"'
+        assert await asked(kube) == ([*agents, *OWN], [f'299 - "{said.format("all 2 Nodes")}"', one_sided])
         server.put(f"{INFOS}/n2", {})
-        assert await asked(kube) == ([*agents, *OWN], [f'299 - "{said.format("1 of 2 Nodes, first n1")}"'])
+        some = f'299 - "{said.format("1 of 2 Nodes, first n1")}"'
+        assert await asked(kube) == ([*agents, *OWN], [some, one_sided])
 
 
 async def test_why_the_controller_refuses_its_own_configuration_is_told() -> None:
