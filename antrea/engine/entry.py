@@ -20,6 +20,7 @@ Ref = tuple[type, Hashable]
 class Entry(Protocol):
     """A state of the outside: frozen, comparable, hashable.
 
+    Two with the same key are the same state if they differ in `rank` and `category` alone.
     Optional, on the class: `forgets = True`, for entries whose withdrawal must not touch the outside.
     """
 

@@ -1,36 +1,67 @@
-"""The value wanted under one key: equal values are shared, values with parts unite, of others the first claim counts."""
+"""The value wanted under one key: equal states are shared, values with parts unite, of others the first claim counts.
+
+Two values are the same state if they differ in the engine's bookkeeping alone (`BOOKKEEPING`): entries of two features that
+want the same are one entry, which is put as early as any of them and dropped as late.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from antrea.engine.core.clash import Clash
 from antrea.engine.core.place import ORPHANED
 
 if TYPE_CHECKING:
     from antrea.engine.core.place import Cell
-    from antrea.engine.entry import Mergeable
 
 FEW = 8
 """Up to so many distinct parts are sorted anew each time; more are kept sorted."""
 
 
-class PartCounts:
-    """The parts of values that unite, counted; once they are many, also sorted."""
+BOOKKEEPING = ("category", "rank")
+"""Fields of entries by which the engine orders and sweeps them; they are no state of the outside."""
 
-    __slots__ = ("counts", "order", "total", "value")
+_bookkeeping: dict[type, tuple[str, ...]] = {}
+"""By class: those of these fields that its values have."""
+
+
+def bookkeeping_of(kind: type) -> tuple[str, ...]:
+    """Return the names of the bookkeeping fields that values of this class have."""
+    found = _bookkeeping.get(kind)
+    if found is None:
+        fields = getattr(kind, "__struct_fields__", ())
+        found = _bookkeeping[kind] = tuple([name for name in BOOKKEEPING if name in fields])
+    return found
+
+
+class PartCounts:
+    """Values of one state: their parts, if they have any, and their bookkeeping, counted; many parts are also sorted."""
+
+    __slots__ = ("books", "counts", "names", "order", "total", "unites", "value")
 
     def __init__(self, value: Any) -> None:
-        self.value: Mergeable = value
-        """Any one of the values: the others differ from it in their parts alone."""
+        self.value: Any = value
+        """Any one of the values: the others differ from it in their parts and bookkeeping alone."""
+        self.unites: bool = has_parts(value)
+        """Whether values have parts."""
+        self.names: tuple[str, ...] = bookkeeping_of(type(value))
         self.total: int = 0
         """Values."""
+        self.books: dict[Any, int] = {}
+        """Number of values by their bookkeeping."""
         self.counts: dict[Any, int] = {}
         self.order: list[Any] | None = None
 
     def add(self, value: Any) -> None:
         self.total += 1
+        if self.names:
+            book = self._book(value)
+            self.books[book] = self.books.get(book, 0) + 1
+        if not self.unites:
+            return
         counts = self.counts
         for part in value.parts:
             count = counts.get(part, 0)
@@ -40,6 +71,14 @@ class PartCounts:
 
     def remove(self, value: Any) -> None:
         self.total -= 1
+        if self.names:
+            book = self._book(value)
+            if self.books[book] == 1:
+                del self.books[book]
+            else:
+                self.books[book] -= 1
+        if not self.unites:
+            return
         counts = self.counts
         for part in value.parts:
             count = counts[part] - 1
@@ -50,6 +89,9 @@ class PartCounts:
             if self.order is not None:
                 del self.order[bisect_left(self.order, part)]
 
+    def _book(self, value: Any) -> Any:
+        return tuple([getattr(value, name) for name in self.names])
+
     def _insert(self, order: list[Any], part: Any) -> None:
         try:
             insort(order, part)
@@ -57,6 +99,14 @@ class PartCounts:
             self.order = None
 
     def united(self) -> Any:
+        """Return the value with all parts, and the lowest rank and category: the same whatever the order of the values."""
+        value = self._with_parts() if self.unites else self.value
+        if len(self.books) < 2 and (not self.books or self._book(value) in self.books):
+            return value
+        least = {name: min([book[at] for book in self.books]) for at, name in enumerate(self.names)}
+        return msgspec.structs.replace(value, **least)
+
+    def _with_parts(self) -> Any:
         """Return the value with all parts: sorted, or, if they cannot be compared, by their representation."""
         if self.order is not None:
             return self.value.with_parts(tuple(self.order))
@@ -72,9 +122,17 @@ class PartCounts:
         return self.value.with_parts(tuple(found))
 
 
-def without_parts(value: Any) -> Any:
-    """Return `value` without its parts, which must be equal for two values to unite; None if it has none."""
-    return value.with_parts(()) if getattr(value, "parts", None) else None
+def has_parts(value: Any) -> bool:
+    """Return whether `value` unites with others of its key."""
+    return bool(getattr(value, "parts", None))
+
+
+def state_of(value: Any) -> Any:
+    """Return `value` without its parts and its bookkeeping: what must be equal for two values to be shared or to unite."""
+    unites = has_parts(value)
+    state = value.with_parts(()) if unites else value
+    names = bookkeeping_of(type(value))
+    return unites, msgspec.structs.replace(state, **dict.fromkeys(names, 0)) if names else state
 
 
 class SharedValue:
@@ -100,7 +158,7 @@ class SharedValue:
         self.undecided: bool = undecided
         """No owner holds the key yet."""
         self.groups: dict[Any, PartCounts] = {}
-        """The distinct values by what is left of them without their parts; those without parts are under None."""
+        """The distinct values by their states."""
         self.agreed: Any = None
         """The value to apply, once worked out."""
 
@@ -141,14 +199,11 @@ class SharedValue:
 
     def _enter(self, value: Any) -> None:
         self.agreed = None
-        bare = without_parts(value)
-        group = self.groups.get(bare)
+        state = state_of(value)
+        group = self.groups.get(state)
         if group is None:
-            group = self.groups[bare] = PartCounts(value)
-        if bare is None:
-            group.total += 1
-        else:
-            group.add(value)
+            group = self.groups[state] = PartCounts(value)
+        group.add(value)
 
     def _remove(self, value: Any) -> None:
         values = self.values
@@ -165,23 +220,20 @@ class SharedValue:
             self.values = None
             self.groups = {}
             return
-        bare = without_parts(value)
-        group = self.groups[bare]
-        if bare is None:
-            group.total -= 1
-        else:
-            group.remove(value)
+        state = state_of(value)
+        group = self.groups[state]
+        group.remove(value)
         if not group.total:
-            del self.groups[bare]
+            del self.groups[state]
 
     @property
     def clashes(self) -> bool:
         """Whether owners want different values that cannot unite."""
-        return self.values is not None and (len(self.groups) != 1 or None in self.groups)
+        return self.values is not None and len(self.groups) != 1
 
     def clash(self, cell: Cell) -> Clash | None:
         """Return the clash of the owners, if they clash."""
-        return Clash(cell.ref, len(self.values)) if self.values is not None and self.clashes else None
+        return Clash(cell.ref, len(self.groups)) if self.clashes else None
 
     def get(self, cell: Cell) -> Any:
         """Return the one value, the united one, or, where owners clash, that of the holder and those that unite with it."""
@@ -203,9 +255,7 @@ class SharedValue:
                     self.holder = owner
                     break
             self.undecided = False
-        value = self.claims[self.holder]
-        bare = without_parts(value)
-        return value if bare is None else self.groups[bare].united()
+        return self.groups[state_of(self.claims[self.holder])].united()
 
     @property
     def held(self) -> Any:
@@ -219,8 +269,7 @@ class SharedValue:
         held = self.held
         if value is None or value == held:
             return True
-        bare = without_parts(value)
-        return bare is not None and bool(bare == without_parts(held))
+        return held is not None and bool(state_of(value) == state_of(held))
 
     def last(self) -> Any:
         """Return the value of the only owner left."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from all_gates import FEATURES, HERE, PIPELINE, PODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_world import ANY, CONFIG, NODE, applied, interface, member, native, policy, port, rule
+from policy_world import ANY, applied, member, native, policy, port, rule
 
-from antrea.agent.feature_set import active, pipeline_of
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress
-from antrea.facts.node import LocalLink, Transport
-from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import RealisedPipeline
-from antrea.features.framework.gate import GATES, EnabledGates
 from antrea.features.grouping.selector import NEVER
 from antrea.features.network_policy.agent.received import SentAppliedGroup
 from antrea.features.traffic_control.row import SteeredNamespace, SteeredPod, Steering
@@ -26,21 +22,6 @@ from antrea.openflow.flow import Flow
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
-GATES_ON = frozenset(gate.name for gate in GATES if gate.built)
-FEATURES = active(GATES_ON)
-PIPELINE = pipeline_of(FEATURES, CONFIG, NODE)
-PODS = (interface("web", 5), interface("db", 6))
-HERE: tuple[Fact, ...] = (
-    CONFIG,
-    NODE,
-    EnabledGates("agent", GATES_ON),
-    RealisedPipeline(PIPELINE),
-    Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)),
-    LocalLink("eth0", 2),
-    OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01"),
-    OvsPort("antrea-tun0", "tunnel", 1, ""),
-    *PODS,
-)
 OTHER = (("app", "=", ("nobody",)),)
 L7 = cp.L7Protocol(http=cp.HTTPProtocol(path="/public"))
 

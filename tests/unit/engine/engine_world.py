@@ -74,6 +74,7 @@ class Flow(msgspec.Struct, frozen=True):
     actions: tuple[str, ...] = ()
     category: int = 0
     rank: int = 50
+    timeout: int = 0
 
     @property
     def key(self) -> Hashable:
