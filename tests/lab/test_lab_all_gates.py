@@ -101,6 +101,38 @@ def source(lab: Lab, pod: str) -> str:
     return ""
 
 
+def copies_are_sent(two: Lab, ip: str) -> None:
+    """To the port of a TrafficControl; those of requests have flows."""
+    put(two, "TrafficControl", "mirror", {
+        "appliedTo": applied("near"), "action": "Mirror", "direction": "Both", "targetPort": {"ovsInternal": {"name": "tap0"}},
+    })  # fmt: skip
+    wait_for("flows that mirror", lambda: traffic_flows(two, "priority=200", "reg9"), seconds=60)
+    wait_for("flows that copy requests", lambda: traffic_flows(two, "priority=190", "reg9"), seconds=60)
+
+    def received() -> int:
+        text = in_agent(two, "node-1", "ovs-vsctl", "get", "interface", "tap0", "statistics:tx_packets")
+        return int(text.strip() or 0)
+
+    before = received()
+    assert asks(two, "client", f"{ip}:8080")
+    wait_for("copies", lambda: received() > before, seconds=60)
+
+
+def policies_are_enforced(two: Lab, ip: str) -> None:
+    drop = {"action": "Drop", "from": [applied("client")]}
+    put(
+        two,
+        "ClusterNetworkPolicy",
+        "closed",
+        {"priority": 1, "appliedTo": [applied("near")], "ingress": [drop]},
+    )
+    wait_for("the policy", lambda: not asks(two, "client", f"{ip}:8080"), seconds=60)
+    assert asks(two, "far", f"{ip}:8080")
+    two.api.kubectl("delete", "clusternetworkpolicies.crd.antrea.io", "closed")
+    wait_for("an end of the policy", lambda: asks(two, "client", f"{ip}:8080"), seconds=60)
+    assert traffic_flows(two, "actions=drop") == []
+
+
 def test_every_feature_does_its_work_beside_all_others(two: Lab) -> None:
     """A TrafficControl that redirects what no Pod is stands from the beginning."""
     gone = {"action": "Redirect", "direction": "Both", "targetPort": {"device": {"name": "gone0"}}}
@@ -125,30 +157,5 @@ def test_every_feature_does_its_work_beside_all_others(two: Lab) -> None:
     put(two, "Egress", "out", {"appliedTo": applied("client"), "egressIP": EGRESS_IP})
     wait_for("the Egress IP", lambda: source(two, "client") == EGRESS_IP, seconds=60)
 
-    put(two, "TrafficControl", "mirror", {
-        "appliedTo": applied("near"), "action": "Mirror", "direction": "Both", "targetPort": {"ovsInternal": {"name": "tap0"}},
-    })  # fmt: skip
-    wait_for("flows that mirror", lambda: traffic_flows(two, "priority=200", "reg9"), seconds=60)
-    wait_for("flows that copy requests", lambda: traffic_flows(two, "priority=190", "reg9"), seconds=60)
-    ip = ips["near"][0]["ip"]
-
-    def received() -> int:
-        text = in_agent(two, "node-1", "ovs-vsctl", "get", "interface", "tap0", "statistics:tx_packets")
-        return int(text.strip() or 0)
-
-    before = received()
-    assert asks(two, "client", f"{ip}:8080")
-    wait_for("copies", lambda: received() > before, seconds=60)
-
-    drop = {"action": "Drop", "from": [applied("client")]}
-    put(
-        two,
-        "ClusterNetworkPolicy",
-        "closed",
-        {"priority": 1, "appliedTo": [applied("near")], "ingress": [drop]},
-    )
-    wait_for("the policy", lambda: not asks(two, "client", f"{ip}:8080"), seconds=60)
-    assert asks(two, "far", f"{ip}:8080")
-    two.api.kubectl("delete", "clusternetworkpolicies.crd.antrea.io", "closed")
-    wait_for("an end of the policy", lambda: asks(two, "client", f"{ip}:8080"), seconds=60)
-    assert traffic_flows(two, "actions=drop") == []
+    copies_are_sent(two, ips["near"][0]["ip"])
+    policies_are_enforced(two, ips["near"][0]["ip"])
