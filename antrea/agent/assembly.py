@@ -56,6 +56,7 @@ from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.controlplane.client import Controlplane
 from antrea.outside.disk.id_journal import FileJournal
+from antrea.outside.isolation import CONDITION, Isolation
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.event_recorder import TRIES
 from antrea.outside.kube.node_annotation_sink import AnnotationSink
@@ -84,7 +85,7 @@ from antrea.outside.vswitch.tunnel_neighbour_sink import TunnelNeighbourSink
 from antrea.outside.vswitch.watch import SwitchWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 
     from antrea.agent.api.certificate import ApiCertificate
     from antrea.agent.node.bootstrap import Prepared
@@ -108,6 +109,8 @@ JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 COUNTERS = "policy-counters"
 """File of what those flows had counted when it was reported last."""
+ESSENTIAL_FEEDS = frozenset({"ports", "addresses", "interfaces", "node"})
+"""Those whose failure ends the agent, beside `Part.essential_feeds`: docs/decisions/0010-isolated-parts.md."""
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_LIST_SECONDS = 10.0
@@ -140,7 +143,7 @@ class Agent:
         self.facts = Facts(self.journal)
         self.packets = SwitchPackets(switch, config)
         self.ready = Readiness()
-        self.annotations = AnnotationSink(kube)
+        self.annotations, self.isolation = AnnotationSink(kube), Isolation()
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         self.cni = self._cni(socket)
         self.features = active(configuration.now.gates.names, node_type=config.node_type)
@@ -195,6 +198,7 @@ class Agent:
 
     def _view(self, configuration: AgentConfiguration, rebuild: Rebuild) -> AgentView:
         """What is shown of all this."""
+        alone = {CONDITION: self.isolation.failed}
         return AgentView(
             lambda: configuration.now,
             self.facts,
@@ -203,15 +207,16 @@ class Agent:
             ready=dict(self.health.ready),
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
-            troubles=merged("condition", (part.conditions() for part in self.parts)),
+            troubles=merged("condition", (alone, *(part.conditions() for part in self.parts))),
             parts=self.parts,
             idle_metrics=idle_metrics(folders_on(configuration.now.gates.names, self.config.node_type)),
             starts=self.gate.starts,
             tolerant=rebuild.under_way,
+            isolation=self.isolation,
         )
 
     async def run(self) -> None:
-        """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
+        """Until cancelled. What fails ends all of it, and the container starts anew, but for what fails alone: see `isolation`."""
         async with contextlib.AsyncExitStack() as last:
             last.callback(self.journal.close)
             last.callback(self.netns.close)
@@ -282,16 +287,15 @@ class Agent:
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.features))
         switch = SwitchRecovery(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
         self.health.follow(db, switch)
-        tasks.create_task(self.report.run(), name="AntreaAgentInfo")
-        for name, feed in self._feeds(db, prepared).items():
-            tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
+        self._isolate("AntreaAgentInfo", self.report.run)
+        self._start_feeds(self._feeds(db, prepared))
         first = first_lists(self.features, prepared.cookie_round)
         await self._listed(first, within=FIRST_LIST_SECONDS)
         self.ready.wait_for("flows and routes of this Node, not all in place")
         self._work(tasks, prepared.transport, netlink, nft)
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
-        self._count(tasks)
+        self._count()
         tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()
@@ -310,7 +314,16 @@ class Agent:
         for pool, (low, high) in merged("pool", ranks).items():
             self.facts.ids.between(pool, low, high)
 
-    def _count(self, tasks: asyncio.TaskGroup) -> None:
+    def _start_feeds(self, feeds: Mapping[str, Feed]) -> None:
+        """Run the feeds; those that are essential end the agent when they fail."""
+        essential = ESSENTIAL_FEEDS.union(*(part.essential_feeds for part in self.parts))
+        for name, feed in feeds.items():
+            if name in essential:
+                self.tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
+            else:
+                self._isolate(f"feed of {name}", partial(feed.run, self.facts))
+
+    def _count(self) -> None:
         """Report what policies match and Egresses send, each where its gate is on."""
         if counted := [feature.counted for feature in self.features if feature.counted]:
             stats = TrafficStatistics(
@@ -318,7 +331,7 @@ class Agent:
                 node=self.name, tables=self.view.tables, counters=NftCounters().read, keep=self.run_dir / COUNTERS,
             )  # fmt: skip
             every = seconds(self.config.network_policy_stats_interval)
-            tasks.create_task(stats.run(every), name="statistics")
+            self._isolate("statistics", partial(stats.run, every))
 
     def _work(
         self, tasks: asyncio.TaskGroup, link: Transport | None, netlink: NetlinkSink, nft: NftSink
@@ -336,7 +349,7 @@ class Agent:
             others = NftWatch(lambda: self.engine.resync(nft))
             tasks.create_task(others.run(), name="changes of nftables by others")
         for part in self.parts:
-            tasks.create_task(part.run(), name=type(part).__name__)
+            self._isolate(type(part).__name__, part.run)
 
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
@@ -409,4 +422,7 @@ class Agent:
             await part.farewell()
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self.tasks.create_task(work, name=name)
+        self.tasks.create_task(self.isolation.once(name, work), name=name)
+
+    def _isolate(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        self.tasks.create_task(self.isolation.keep(name, work), name=name)

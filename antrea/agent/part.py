@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -113,6 +113,9 @@ class AgentContext(msgspec.Struct, kw_only=True):
 class Part:
     """Base class of parts. Every method has a default for features without such an effect: override what the feature has."""
 
+    essential_feeds: ClassVar[frozenset[str]] = frozenset()
+    """Names of its feeds whose failure ends the agent; all others fail alone, as `run` does, and are started again."""
+
     def acts(self) -> Mapping[type[Act], Handler]:
         """Handlers of the acts that its units yield."""
         return {}
@@ -134,7 +137,7 @@ class Part:
         return ()
 
     async def run(self) -> None:
-        """Run whatever else there is until cancelled; called when the engine starts."""
+        """Run whatever else there is until cancelled; called when the engine starts, and again after it failed."""
 
     def owns(self, interface: str) -> bool:
         """Whether the feature creates this interface: addresses and routes are restored when the interface comes back."""

@@ -33,6 +33,7 @@ from antrea.features.framework.admission import wanted_gates
 from antrea.features.framework.config_validation import accept_controller
 from antrea.features.framework.gate import statuses
 from antrea.outside.http.loopback_token import TOKEN_FILE
+from antrea.outside.isolation import Isolation
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.environment import own_config_map, own_namespace
 from antrea.outside.kube.event_recorder import EventRecorder
@@ -166,9 +167,10 @@ async def _work(
                         namespace=own_namespace(),
                     )  # fmt: skip
                     parts = make_parts(context, folders_on(wanted))
-                    computation = Computation(features, facts, ours, publisher, parts)
-                    info.counts, front.metrics = computation.counts, computation.metrics
-                    info.refused = facts.feeds.refused
+                    alone = Isolation(moments.heard.set)
+                    computation = Computation(features, facts, ours, publisher, parts, alone)
+                    info.counts, info.failed = computation.counts, alone.failed
+                    info.refused, front.metrics = facts.feeds.refused, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
                 for work in (front.run(), info.run(), *_managed(config, ours, places, wanted)):

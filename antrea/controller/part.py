@@ -62,7 +62,7 @@ class ControllerPart:
         return ()
 
     async def run(self) -> None:
-        """Run whatever else there is until cancelled."""
+        """Run whatever else there is until cancelled; called again after it failed."""
 
     async def run_while_leading(self) -> None:
         """Run what only the leader does; called whenever this replica begins to lead, cancelled when that ends."""

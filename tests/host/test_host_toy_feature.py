@@ -43,3 +43,33 @@ async def test_a_feature_of_one_folder_one_part_and_one_line_has_flows_and_effec
         assert (status, json.loads(text)) == (200, [{"name": "a", "uid": "u", "ip": "203.0.113.7"}])
         agent.api.drop(f"{BEACONS}/a")
         await agent.until(lambda agent: not flows(agent), "the flow of the Beacon is gone")
+
+
+async def test_a_part_that_fails_is_named_and_started_again_while_the_agent_goes_on(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """A tenant's annotation ended the agent, at each start again."""
+
+    async def failed(agent: AgentProcess) -> str:
+        info = json.loads((await agent.get("/agentinfo"))[1])
+        found = {row["type"]: row.get("message", "") for row in info["agentConditions"]}
+        return str(found.get("PartFailed", ""))
+
+    async def has(agent: AgentProcess, text: str) -> bool:
+        return text in await failed(agent)
+
+    async with agent_process(netns, tmp_path, plug_in(tmp_path)) as agent:
+        await agent.until(lambda agent: agent.ready(), "the agent is ready")
+        assert await failed(agent) == ""
+        agent.api.put(f"{BEACONS}/broken", {"metadata": {"uid": "b"}, "spec": {"ip": "203.0.113.8"}})
+        twice = "BeaconPart failed 2 times, last: RecursionError: a Beacon is broken"
+        await agent.until(lambda agent: has(agent, twice), "the condition names the part")
+        assert 'antrea_agent_part_failure_count{part="BeaconPart"}' in (await agent.get("/metrics"))[1]
+        agent.api.put(f"{BEACONS}/a", {"metadata": {"uid": "u"}, "spec": {"ip": "203.0.113.7"}})
+        await agent.until(
+            lambda agent: FLOW in agent.switch.ofctl("dump-flows", "br-int"),
+            "the agent goes on with the rest",
+        )
+        agent.api.drop(f"{BEACONS}/broken")
+        await agent.until(lambda agent: "broken" not in agent.api.objects, "the Beacon is gone")
+        assert (await agent.get("/livez"))[0] == 200

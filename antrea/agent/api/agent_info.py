@@ -28,7 +28,7 @@ from antrea.apis.crd.info import (
     OvsInfo,
 )
 from antrea.apis.crd.part import ObjectReference
-from antrea.errors import Refused, Unavailable
+from antrea.errors import Refused, Unavailable, words
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.plug import merged
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from antrea.agent.api.view import AgentView
+    from antrea.outside.http.handlers import Check
     from antrea.outside.kube.client import Kube
 
 log = klog.logger(__name__)
@@ -48,6 +49,8 @@ HEARTBEAT_SECONDS = 60
 LOOK_SECONDS = 2
 """Between looks at the conditions, whose change does not wait for the next heartbeat."""
 PATH = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
+MAX_MESSAGE = 300
+"""Characters of the message of a check that fails."""
 MOVING = ("ovsInfo", "networkPolicyControllerInfo", "localPodNum", "agentConditions", "apiCABundle")
 """What a partial update writes."""
 _TABLE = re.compile(r"tables? (?P<first>\d+)(?:\.\.\.(?P<last>\d+))?\b.*:(?P<same> ditto)?$")
@@ -129,11 +132,19 @@ def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
     rows += [
         {"type": name, "status": "True", "message": why}
         for name, test in view.troubles.items()
-        if (why := test())
+        if (why := _trouble(test))
     ]
     if view.now.rejected:
         rows.append({"type": "ConfigRejected", "status": "True", "message": view.now.rejected})
     return tuple(msgspec.convert({**row, "lastHeartbeatTime": now}, AgentCondition) for row in rows)
+
+
+def _trouble(test: Check) -> str:
+    """What a check of a part finds; one that fails itself is a trouble, too."""
+    try:
+        return test()
+    except Exception as error:
+        return f"it cannot be checked: {words(error)}"[:MAX_MESSAGE]
 
 
 def gates_in_effect(view: AgentView) -> str | None:

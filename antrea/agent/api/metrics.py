@@ -13,13 +13,19 @@ from antrea.agent.api.agent_info import flow_counts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.openflow.meter import PacketInMeter
+from antrea.outside.isolation import failures
 from antrea.outside.kube.odd_object import odd_object_metrics
+from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.vswitch import packet_channel
 
 if TYPE_CHECKING:
     from antrea.agent.api.view import AgentView
+    from antrea.agent.part import Part
 
+log = klog.logger(__name__)
+
+FAILURES = failures("agent")
 PODS = Metric(
     "antrea_agent_local_pod_count",
     "gauge",
@@ -63,7 +69,7 @@ async def agent_metrics(view: AgentView) -> str:
     """In Prometheus' format; without an answer of the switch, flows are left out."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
     text += view.starts.text() + odd_object_metrics() + view.idle_metrics
-    text += "".join(part.metrics() for part in view.parts)
+    text += "".join(map(_part_metrics, view.parts)) + view.isolation.text(FAILURES)
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)
         text += FLOWS.text([Sample(sum(counts.values()))])
@@ -83,6 +89,15 @@ async def agent_metrics(view: AgentView) -> str:
             usage = await view.connections()
             text += TRACKED.text([Sample(usage.tracked)]) + MOST_TRACKED.text([Sample(usage.most)])
     return text + view.operations.text() + view.packets()
+
+
+def _part_metrics(part: Part) -> str:
+    """Metrics of a part; none where it fails, so that those of others are shown."""
+    try:
+        return part.metrics()
+    except Exception as error:
+        log.error("Failed to collect metrics of a part", error=error, part=type(part).__name__)
+        return ""
 
 
 async def _meter_drops(view: AgentView) -> dict[int, int]:

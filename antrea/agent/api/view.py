@@ -14,6 +14,7 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.features.framework.gate import EnabledGates
 from antrea.outside.http.handlers import Check
+from antrea.outside.isolation import Isolation
 from antrea.outside.vswitch.conntrack import Usage
 from antrea.outside.vswitch.operation_metrics import FlowOperations
 
@@ -55,6 +56,8 @@ class AgentView(msgspec.Struct):
     """Further conditions, present and True only while their check fails."""
     ovs_version: Callable[[], str] = _unknown
     """Raises Unavailable."""
+    isolation: Isolation = msgspec.field(default_factory=Isolation)
+    """What runs the parts, and counts their failures."""
     parts: list[Part] = []
     """Of the features that are on: each has more to show."""
     idle_metrics: str = ""

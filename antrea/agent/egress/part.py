@@ -66,6 +66,8 @@ class EgressPart(Part):
             ConfirmAnnounced: self._handover.receive,
         }
 
+    essential_feeds = frozenset({"BFD"})
+
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         """From now on the handover has members to notify."""
         gossip = self._agent.part(MembershipPart).gossip

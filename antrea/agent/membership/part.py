@@ -77,6 +77,8 @@ class MembershipPart(Part):
         """None: there is none yet, or nothing needs it."""
         return self._membership.gossip if self._membership else None
 
+    essential_feeds = frozenset({"members"})
+
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         agent = self._agent
         if not is_needed(agent.gates):

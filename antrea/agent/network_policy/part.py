@@ -102,13 +102,16 @@ class PolicyPart(Part):
         return {Category.NETWORK_POLICY: self.packets.handle, Category.DNS: answers}
 
     async def run(self) -> None:
-        self._agent.controlplane.on_connect.append(lambda: self._agent.engine().resync(self._reports))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._names.run(), name="names in rules")
-            tasks.create_task(self._ended.run(self._agent.engine()), name="connections of ended Pods")
-            tasks.create_task(self._revalidation.run(), name="passes over the switch's cache")
-            tasks.create_task(self.audit.run(), name="audit log")
-            tasks.create_task(self._deadlines.run(), name="deadlines of policies")
+        with self._agent.controlplane.notify_connected(self._repeat_reports):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._names.run(), name="names in rules")
+                tasks.create_task(self._ended.run(self._agent.engine()), name="connections of ended Pods")
+                tasks.create_task(self._revalidation.run(), name="passes over the switch's cache")
+                tasks.create_task(self.audit.run(), name="audit log")
+                tasks.create_task(self._deadlines.run(), name="deadlines of policies")
+
+    def _repeat_reports(self) -> None:
+        self._agent.engine().resync(self._reports)
 
     def routes(self) -> Mapping[str, Route]:
         facts = self._agent.facts

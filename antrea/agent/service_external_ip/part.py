@@ -99,6 +99,8 @@ class ServiceExternalIPPart(Part):
     def sinks(self) -> Mapping[type, Sink]:
         return {NeighbourResponse: self._responder}
 
+    essential_feeds = frozenset({"claims of external IPs"})
+
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         if GATE not in self._agent.gates:
             return {}

@@ -62,11 +62,11 @@ class CollectionPart(Part):
 
     async def run(self) -> None:
         """Repeat reports."""
-        self._agent.controlplane.on_connect.append(self._repeat)
-        while True:
-            await asyncio.sleep(REPEAT_SECONDS)
-            if self._agent.facts.all(BundleResult):
-                self._repeat()
+        with self._agent.controlplane.notify_connected(self._repeat):
+            while True:
+                await asyncio.sleep(REPEAT_SECONDS)
+                if self._agent.facts.all(BundleResult):
+                    self._repeat()
 
     def _repeat(self) -> None:
         self._agent.engine().resync(self._reports)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 REJECTED = "ConfigRejected"
 """The condition of an agent or the controller while a newer configuration is not in effect."""
+PART_FAILED = "PartFailed"
+"""The condition of an agent or the controller while parts of it fail and are started again."""
 OUR_CNI = "10-antrea.conflist"
 META_PLUGINS = {"multus", "multus-shim"}
 """They come first, and call Antrea."""
@@ -313,6 +315,14 @@ def clock(node: NodeState) -> Iterator[FindingText]:
         )
 
 
+def parts(node: NodeState) -> Iterator[FindingText]:
+    """Parts of the agent that failed: what they do stands as it was, and does not follow changes."""
+    if why := (node.conditions or {}).get(PART_FAILED):
+        namespace, _, name = node.pod.partition("/")
+        repair = f"kubectl -n {namespace or 'kube-system'} logs {name} -c antrea-agent"
+        yield FindingText("error", f"parts of the agent fail and are started again: {why}", repair)
+
+
 CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str, ...]]] = {
     "config": (configuration, ("conditions", "unknown_keys")),
     "cni-configs": (cni_configs, ("cni_files",)),
@@ -336,6 +346,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "fqdn-servers": (configured("FqdnServersUntrusted", "warning"), ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),
+    "parts": (parts, ("conditions",)),
 }
 """Each check with the fields that it cannot do without."""
 
@@ -371,6 +382,11 @@ def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"the controller's configuration is refused, the last good one goes on: {why}"
         repair = edit(info.get("podRef", {}).get("namespace", ""))
         yield Finding(info.get("nodeRef", {}).get("name", ""), "error", "config", text, repair)
+    if why := messages_of(info.get("controllerConditions", ())).get(PART_FAILED):
+        about = info.get("podRef", {})
+        text = f"parts of the controller fail and are started again: {why}"
+        repair = f"kubectl -n {about.get('namespace') or 'kube-system'} logs {about.get('name', '')}"
+        yield Finding(info.get("nodeRef", {}).get("name", ""), "error", "parts", text, repair)
 
 
 def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -27,6 +27,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "OVSDBConnectionUp",
             "OpenflowConnectionUp",
             "ConfigRejected",
+            "PartFailed",
             "NodePortLocalPortsExhausted",
             "TrafficControlPortsMissing",
             "TrafficControlBypassed",
@@ -55,7 +56,7 @@ class AgentCondition(CrdStruct, frozen=True):
 class ControllerCondition(CrdStruct, frozen=True):
     """One line of the controller's health."""
 
-    type: Annotated[Literal["ControllerHealthy", "ConfigRejected"], doc("What is judged.")]
+    type: Annotated[Literal["ControllerHealthy", "ConfigRejected", "PartFailed"], doc("What is judged.")]
     status: Verdict
     last_heartbeat_time: Heartbeat
     reason: Annotated[str, doc("Why, in one word.")] = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from antrea.apis import system
@@ -26,6 +27,7 @@ from antrea.features.framework.gate import opened
 from antrea.features.framework.plug import declared, merged
 from antrea.features.framework.watch_plan import watch_plan
 from antrea.features.grouping.publication import ENTRIES, TOLD
+from antrea.outside.isolation import Isolation, failures
 from antrea.outside.kube.environment import own_config_map
 from antrea.outside.kube.event_recorder import EventRecorder
 from antrea.outside.kube.odd_object import odd_object_metrics
@@ -33,7 +35,7 @@ from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from antrea.controller.apiserver.process import Publisher
     from antrea.controller.leader.replica import Replica
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
 
 QUIET_SECONDS = 3.0
+FAILURES = failures("controller")
 BY_FOLDER = declared(FOLDERS, "controller", ControllerFeature)
 """What each folder of features declares to the controller."""
 FEATURES: tuple[ControllerFeature, ...] = tuple(one for found in BY_FOLDER.values() for one in found)
@@ -88,16 +91,16 @@ class Computation:
         ours: Replica,
         publisher: Publisher,
         parts: Collection[ControllerPart] = (),
+        isolation: Isolation | None = None,
     ) -> None:
-        """`ours` has an API server. Raises Unavailable else."""
+        """`ours` has an API server, and `isolation` runs what fails alone. Raises Unavailable without an API server."""
         kube = ours.kube
         if kube is None:
             raise Unavailable("an API server")
         self._kube, self._lead, self._parts = kube, ours.lead, parts
         self._watched = watched = [one for feature in features for one in feature.watched]
-        kinds = tuple(one.fact for one in watched)
         self._sink = sink = PublishSink(publisher, self._left, published(features))
-        self._facts = facts
+        self._facts, self.isolation = facts, isolation or Isolation()
         self._statuses = StatusSink(kube)
         statuses = LeaderOnlySink(self._statuses, ours.lead)
         sinks: Mapping[type, Sink] = {**dict.fromkeys(ENTRIES, sink), Status: statuses}
@@ -107,7 +110,7 @@ class Computation:
             [unit for feature in features for unit in feature.units],
             sinks,
             merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
-            sweeps={TOLD: kinds},
+            sweeps={TOLD: tuple(one.fact for one in watched)},
         )
         self._replay_when_leading(sinks)
         for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
@@ -120,7 +123,7 @@ class Computation:
         self._idle_requests = _idle_requests(kube, plan)
         self._watches = {watch.name: self._watch_feed(kube, watch) for watch in plan}
         by_fact = {fact: self._watches[watch.name] for watch in plan for fact in watch.rows}
-        self._feeds = {kind: by_fact[kind] for kind in kinds}
+        self._feeds = {one.fact: by_fact[one.fact] for one in watched}
         """By kind of fact; several are read of one watch."""
         for one in watched:
             barrier.watch(one, self._feeds[one.fact])
@@ -136,17 +139,20 @@ class Computation:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._engine.run(), name="engine")
             for name, feed in self._watches.items():
-                tasks.create_task(feed.run(self._facts), name=f"feed of {name}")
+                self._isolate(tasks, f"feed of {name}", partial(feed.run, self._facts))
             for part in self._parts:
-                tasks.create_task(part.run(), name=type(part).__name__)
-                tasks.create_task(
-                    self._lead.run_while_leading(part.run_while_leading), name=type(part).__name__
-                )
+                name = type(part).__name__
+                self._isolate(tasks, name, part.run)
+                leading = partial(self.isolation.keep, f"{name} of the leader", part.run_while_leading)
+                tasks.create_task(self._lead.run_while_leading(leading), name=name)
                 for what, own in part.feeds().items():
-                    tasks.create_task(own.run(self._facts), name=f"feed of {what}")
+                    self._isolate(tasks, f"feed of {what}", partial(own.run, self._facts))
             tasks.create_task(self._pod_progress.run(), name="progress of Pods")
             tasks.create_task(self._idle_requests.run(), name="Events on what nothing acts on")
             tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
+
+    def _isolate(self, tasks: asyncio.TaskGroup, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        tasks.create_task(self.isolation.keep(name, work), name=name)
 
     def _watch_feed(self, kube: Kube, watch: Watch) -> ResourceFeed[Any]:
         notes = [self._pod_progress.of(kind) for kind in watch.rows]
@@ -182,6 +188,7 @@ class Computation:
         """What was computed since this process started and what waits, in Prometheus' format."""
         own = "".join(part.metrics() for part in self._parts)
         counted = self._sink.processed + self._statuses.written
+        own += self.isolation.text(FAILURES)
         return policy_metrics(counted, self._engine.workloads()) + odd_object_metrics() + own
 
     def _left(self, policy: str, nodes: Iterable[str]) -> None:

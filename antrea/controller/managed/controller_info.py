@@ -15,6 +15,7 @@ import msgspec
 from antrea.apis import system
 from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Refused, Unavailable
+from antrea.outside.isolation import CONDITION
 from antrea.outside.kube.client import PatchKind
 from antrea.outside.kube.clock import stamp
 from antrea.outside.kube.resource_feed import missing_rights
@@ -55,6 +56,8 @@ class ControllerInfo:
         """How much is computed for policies."""
         self.refused: Callable[[], Mapping[str, str]] = dict
         """kube-apiserver's words by resource that this controller may not read."""
+        self.failed: Callable[[], str] = str
+        """Which parts failed; empty: none."""
         self._said = ""
         front.changed = self._changed.set
         replica.lead.listeners.append(self._changed.set)
@@ -96,10 +99,11 @@ class ControllerInfo:
             reason="RightsMissing" if refused else "",
             message=missing_rights(refused) if refused else "",
         )
-        if why := self._rejected():
-            yield system.ControllerCondition(
-                type="ConfigRejected", status="True", last_heartbeat_time=now, message=why
-            )
+        for kind, check in (("ConfigRejected", self._rejected), (CONDITION, self.failed)):
+            if why := check():
+                yield system.ControllerCondition(
+                    type=kind, status="True", last_heartbeat_time=now, message=why
+                )
 
     async def _save(self, info: system.AntreaControllerInfo) -> None:
         kube = self._replica.kube

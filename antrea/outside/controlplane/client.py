@@ -8,6 +8,7 @@ parity: pkg/agent/client/client.go, endpoint_resolver.go
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 from typing import TYPE_CHECKING, Protocol
@@ -277,8 +278,7 @@ class Controlplane:
         """The controller, while it is connected."""
         self.listeners: list[Callable[[], None]] = []
         """Called after each event."""
-        self.on_connect: list[Callable[[], None]] = []
-        """Called once for each connection, when the controller has answered."""
+        self._on_connect: list[Callable[[], None]] = []
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled: connect, watch, and connect again."""
@@ -293,6 +293,15 @@ class Controlplane:
                     log.warning("No connection to antrea-controller", err=str(why))
                 self.trouble = str(why)
             await pause.wait()
+
+    @contextlib.contextmanager
+    def notify_connected(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` within the block once for each connection, when the controller has answered."""
+        self._on_connect.append(listener)
+        try:
+            yield
+        finally:
+            self._on_connect.remove(listener)
 
     @property
     def processed(self) -> float:
@@ -323,7 +332,7 @@ class Controlplane:
             self.trouble = ""
             if self.controller is None:
                 self.controller = controller
-                for tell in self.on_connect:
+                for tell in self._on_connect:
                     tell()
             pause.reset()
 

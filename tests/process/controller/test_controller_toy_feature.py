@@ -85,6 +85,9 @@ class World:
     async def counts(self) -> bool:
         return "antrea_controller_beacon_count 1\n" in (await self.ask("GET", "/metrics"))[1]
 
+    async def counts_both(self) -> bool:
+        return "antrea_controller_beacon_count 2\n" in (await self.ask("GET", "/metrics"))[1]
+
     async def measures_policies(self) -> bool:
         name = "antrea_controller_network_policy_sync_duration_milliseconds_count"
         text = (await self.ask("GET", "/metrics"))[1]
@@ -133,6 +136,30 @@ async def test_a_feature_of_one_folder_has_a_webhook_a_status_a_metric_and_the_l
     await until(lambda: world.has(leaders), "the leader has begun")
     await until(world.shows_status, "the status is written")
     assert world.api.objects[f"{BEACONS}/a"]["status"] == {"seen": True}
+
+
+async def test_a_part_that_fails_is_named_and_started_again_while_the_controller_goes_on(
+    world: World,
+) -> None:
+    async def failed(times: int) -> bool:
+        """In the condition and the metric."""
+        status, text = await world.ask(
+            "GET", "/apis/system.antrea.io/v1beta1/controllerinfos/antrea-controller"
+        )
+        rows = json.loads(text)["controllerConditions"] if status == 200 else ()
+        said = {row["type"]: row.get("message", "") for row in rows}.get("PartFailed", "")
+        return f"BeaconPart failed {times} times, last: RecursionError: a Beacon is broken" in said
+
+    async def counted() -> bool:
+        return (
+            'antrea_controller_part_failure_count{part="BeaconPart"}'
+            in (await world.ask("GET", "/metrics"))[1]
+        )
+
+    world.api.put(f"{BEACONS}/broken", {"metadata": {"uid": "b"}, "spec": {"ip": "203.0.113.9"}})
+    await until(lambda: failed(2), "the condition names the part")
+    await until(counted, "the metric counts the failures")
+    await until(world.counts_both, "the controller goes on")
 
 
 async def test_metrics_of_the_program_have_how_long_a_policy_took(world: World) -> None:

@@ -40,6 +40,16 @@ class BeaconPart(Part):
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         return {"heartbeat": HeartbeatFeed()}
 
+    async def run(self) -> None:
+        """Fails while there is a Beacon named broken."""
+        facts = self._agent.facts
+        with facts.watch(Beacon) as changed:
+            while True:
+                changed.clear()
+                if facts.get(Beacon, "broken"):
+                    raise RecursionError("a Beacon is broken")
+                await changed.wait()
+
     def acts(self) -> Mapping[type[Act], Handler]:
         return {Lit: self._light}
 

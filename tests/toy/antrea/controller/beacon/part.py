@@ -21,6 +21,16 @@ class BeaconPart(ControllerPart):
     def __init__(self, controller: ControllerContext) -> None:
         self._controller = controller
 
+    async def run(self) -> None:
+        """Fails while there is a Beacon named broken."""
+        facts = self._controller.facts
+        with facts.watch(Beacon) as changed:
+            while True:
+                changed.clear()
+                if facts.get(Beacon, "broken"):
+                    raise RecursionError("a Beacon is broken")
+                await changed.wait()
+
     async def run_while_leading(self) -> None:
         path = f"/api/v1/namespaces/{self._controller.namespace}/configmaps/beacons"
         head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beacons"}}
