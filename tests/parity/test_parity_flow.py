@@ -50,6 +50,9 @@ ADDED_MARKS = {
     "notl7npingressctlabel": "the same",
     "trafficcontroll7exportregmark": "copies for L7FlowExporter are of both directions; upstream mirrors half of a connection",
     "pickedupctmark": "records keep the direction of connections that tracking has lost; upstream's are reversed",
+    "eprememberedregmark": "what a client has learned is looked up among the Endpoints of its Service; upstream asks those of all",
+    "rememberedremoteregmark": "with direct server return, a choice of an Endpoint elsewhere is looked up, too",
+    "notrememberedremoteregmark": "the same",
     "nothairpinctmark": "of these, connections of a Pod to itself are left out",
 }
 """Marks that upstream has not, and why."""
