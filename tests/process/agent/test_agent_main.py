@@ -13,7 +13,7 @@ IMPORTS = {"antrea.agent.program": "agent is being imported", "antrea.agent.asse
 
 def audit(event, words):
     if event == "subprocess.Popen":
-        done.append("certificate is being made" if words[1][2].endswith("self_signed_program") else words[1])
+        done.append("certificate is being made" if words[1][3].endswith("self_signed_program") else words[1])
     elif event == "import" and words[0] in IMPORTS:
         done.append(IMPORTS[words[0]])
 
