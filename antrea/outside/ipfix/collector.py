@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antrea.errors import Invalid, Unavailable
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import HEADER
+from antrea.outside.listener.connection_pool import ConnectionPool
 from antrea.outside.listener.listening_socket import bound_socket
 from antrea.outside.log import klog
 from antrea.outside.session.server import Session, SessionServer
@@ -87,13 +88,15 @@ class _Datagrams(asyncio.DatagramProtocol):
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         self._decoders: dict[tuple[Any, ...], Decoder] = {}
+        self._senders = ConnectionPool(MAX_SENDERS)
 
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        decoder = self._decoders.pop(addr, None) or Decoder()
-        # the sender that was heard of last comes last: of too many, who is silent for longest goes
-        self._decoders[addr] = decoder
-        if len(self._decoders) > MAX_SENDERS:
-            del self._decoders[next(iter(self._decoders))]
+        decoder = self._decoders.setdefault(addr, Decoder())
+        self._senders.discard(addr)
+        self._senders.add(addr)
+        if self._senders.exceeds and (gone := self._senders.next_to_drop(besides=addr)):
+            self._senders.discard(gone)
+            del self._decoders[gone]
         try:
             self._collector._read(decoder, data, str(addr[0]).partition("%")[0])
         except Invalid as no:

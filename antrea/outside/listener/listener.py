@@ -126,7 +126,7 @@ class Listener:
             held = self._held.setdefault(holder, {})
             held[peer] = None
             if len(held) > self._limits.of_one:
-                self._drop(first_idle([one for one in held if one != peer], self._busy), TOO_MANY)
+                self._drop(first_idle(held, self._busy, peer), TOO_MANY)
 
     def answered(self, peer: Peer) -> None:
         """The connection is idle now."""

@@ -271,3 +271,29 @@ async def test_a_collector_that_starts_later_reads_datagrams_after_the_next_temp
         assert [one.source_ip for one in got] == [record.source_ip] * read
         assert [one.source_ip for one in first.read(message)[1]] == [record.source_ip]
         await session.close()
+
+
+async def test_datagrams_of_one_source_do_not_end_the_templates_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ipfix_collector, "MAX_SENDERS", 64)
+    got: list[FlowRecord] = []
+    collector, ports = Collector(got.append), asyncio.Queue[int]()
+    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "udp", ports.put_nowait))
+    port = await ports.get()
+    writer = MessageWriter(1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
+        agent.bind(("127.0.0.2", 0))
+        agent.connect(("127.0.0.1", port))
+        for message in writer.templates(0):
+            agent.send(message)
+        for number in range(200):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.sendto(b"no IPFIX", ("127.0.0.1", port))
+            await until(lambda number=number: collector.refused > number)  # type: ignore[misc]
+        for message, _ in writer.data([FlowRecord(source_ip="10.0.0.1", source_transport_port=7)], 0, 1400):
+            agent.send(message)
+        await until(lambda: got)
+    assert [one.source_transport_port for one in got] == [7]
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)

@@ -1,5 +1,8 @@
 """Which connection makes room when there are too many: one of the source with the most, else the one that is idle for longest."""
 
+from collections import Counter
+from random import Random
+
 from antrea.outside.listener.connection_pool import ConnectionPool, first_idle
 from antrea.outside.listener.source import network
 
@@ -44,3 +47,20 @@ def test_a_pool_without_connections_has_none_to_drop() -> None:
 def test_the_source_of_an_address() -> None:
     given = ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "fe80::1%eth0", "")
     assert [network(one) for one in given] == ["10.0.0.1", "10.0.0.1", "2001:db8::/64", "fe80::/64", ""]
+
+
+def test_the_largest_source_is_known_after_any_changes() -> None:
+    random, held = Random(37), pool(limit=8)
+    peers = [(f"10.0.0.{source}", port) for source in range(6) for port in range(6)]
+    for _ in range(3000):
+        (held.add if random.random() < 0.6 else held.discard)(random.choice(peers))
+        counts = Counter(peer[0] for peer in held)
+        gone = held.next_to_drop()
+        if not counts:
+            assert gone is None
+        elif max(counts.values()) > 1:
+            assert gone
+            assert counts[gone[0]] == max(counts.values())
+            assert gone == next(peer for peer in held if peer[0] == gone[0])
+        else:
+            assert gone == next(iter(held))
