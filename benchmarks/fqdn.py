@@ -3,7 +3,8 @@
 A real Open vSwitch with its userspace datapath has the agent's flows for a Pod in a network namespace, to which rules allow DNS and
 names below a hundred wildcards, and reject all else. The Pod resolves a name and connects to its address at once, 10,000 names at
 100 a second, each with an address of its own; a connection that is judged before its address is known is refused, which is a
-false drop. Latencies are those of one name at a time, with the rules and without them in turn. Needs root.
+false drop. Latencies are those of one name at a time, with the rules and without them in turn. At last the Pod floods the agent with
+answers of 82 addresses each. Needs root.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler
 from antrea.agent.network_policy.name_scope import pod_scope
@@ -43,6 +46,7 @@ from antrea.outside.vswitch.ofctl import Ofctl
 from antrea.outside.vswitch.revalidation import Revalidation
 from benchmarks.cni_add import GATEWAY_MAC, namespaces, open_vswitch, processes, sh
 from benchmarks.figure import Against, show
+from benchmarks.fqdn_flood import flood
 from benchmarks.policy_switch import CONFIG, FEATURES, PIPELINE
 
 if TYPE_CHECKING:
@@ -60,6 +64,11 @@ TARGET_P99, TARGET_MEMORY, TARGET_CPU = 20, 40, 10
 NODE = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
 POD_IP, POD_MAC, GATEWAY_IP = "10.10.0.7", "0a:00:00:00:00:07", "10.10.0.1"
 RESOLVER, PORT = "198.18.255.53", 8080
+FLOODS = {"trusted": "198.18.255.54", "untrusted": "198.18.255.66"}
+"""Servers of floods."""
+TRUSTED = (RESOLVER, FLOODS["trusted"])
+PARTS = ("alone", "many", "flood")
+"""Of the benchmark: those that are named as arguments, or all."""
 SERVER = """
 import socket, struct, threading
 web = socket.create_server(("", 8080), backlog=1024)
@@ -128,7 +137,10 @@ class Agent:
         policies = PolicyPackets(
             self.facts, self.packets.send, AuditLog(directory / "np.log", CONFIG.audit_logging)
         )
-        scope = pod_scope(self.facts, CONFIG, directory / "names")
+        config = msgspec.structs.replace(CONFIG, fqdn_trusted_dns_servers=TRUSTED)
+        scope = pod_scope(self.facts, config, directory / "names")
+        self.received = 0
+        """Answers that came, of all."""
         self.revalidation = Revalidation(management)
         self.names = FqdnController(self.facts, scope, self._settled, revalidation=self.revalidation)
         self.held: dict[bytes, float] = {}
@@ -138,6 +150,7 @@ class Agent:
         answers = packet_in_handler(self.names, self._resume)
 
         def held(packet: Packet) -> None:
+            self.received += 1
             self.held[packet.held] = time.perf_counter()
             answers(packet)
 
@@ -318,10 +331,15 @@ async def measure(directory: Path, space: str, switch: int) -> None:
             runs = (agent.engine.run(), agent.packets.run(), agent.names.run(), agent.revalidation.run())
             work = [tasks.create_task(one) for one in runs]
             await agent.packets.connected.wait()
-            if "many" not in sys.argv:
+            parts = [part for part in PARTS if part in sys.argv] or PARTS
+            if "alone" in parts:
                 await alone(agent, space)
-            if "alone" not in sys.argv:
+            if "many" in parts:
                 await many(agent, space, switch)
+            if "flood" in parts:
+                await agent.enforce(True)
+                for kind, address in FLOODS.items():
+                    await flood(agent, space, address, kind)
             for task in work:
                 task.cancel()
     finally:

@@ -56,6 +56,10 @@ MOST_HELD = 1000
 """Answers that wait at the same time; more are dropped."""
 MAX_HELD_OF_POD = 250
 """Those to one Pod."""
+ROWS_IN_TURN = 4
+"""Addresses of a held answer that are looked at before others get the loop."""
+REPORT_SECONDS = 60.0
+"""Time between two lines of the log on answers of one kind: a Pod decides how many answers come."""
 MOST_QUESTIONS = 16
 """Of the agent, under way at the same time."""
 RETRY_SECONDS = 5.0
@@ -114,6 +118,8 @@ class FqdnController:
         """Answers, by the reason."""
         self.ignored = 0
         """Answers on names in rules, of servers that are not trusted."""
+        self._reported_at: dict[str, float] = {}
+        """When each warning on answers was logged last."""
         self._reported: frozenset[str] = frozenset()
         """Limits that are nearly reached, of which the log has it."""
         self._read()
@@ -164,7 +170,7 @@ class FqdnController:
                 await self._enforced(rows)
         except (TimeoutError, AntreaError) as why:
             self._drop("not realized", verdict)
-            log.warning(
+            self._report(
                 "A DNS answer was dropped: its addresses are not enforced", row=rows[0].key, err=str(why)
             )
         else:
@@ -179,7 +185,9 @@ class FqdnController:
         new = {row.key for row in rows} - self._met
         cached = self._revalidation if new else None
         with cached.watched() if cached else contextlib.nullcontext():
-            for row in rows:
+            for number, row in enumerate(rows):
+                if number % ROWS_IN_TURN == ROWS_IN_TURN - 1:
+                    await asyncio.sleep(0)  # all answers that wait go on at the same moment
                 await self._settled(row)
             if cached:
                 await self._revalidated(cached, new)
@@ -189,12 +197,19 @@ class FqdnController:
         try:
             await cached.completed()
         except Unavailable as no:
-            log.warning(
+            self._report(
                 "A DNS answer goes on although the switch may have cached what was decided before",
                 err=str(no),
             )
         else:
             self._met |= {key for key in keys if self._facts.get(self._scope.addresses, key)}
+
+    def _report(self, sentence: str, **fields: str) -> None:
+        """Log a warning, unless the same sentence was logged a moment ago."""
+        now = time.monotonic()
+        if now - self._reported_at.get(sentence, -REPORT_SECONDS) >= REPORT_SECONDS:
+            self._reported_at[sentence] = now
+            log.warning(sentence, **fields)
 
     def _answers(self, read: Packet) -> list[DnsAnswer]:
         """Raises Invalid."""

@@ -64,6 +64,8 @@ _FORMAT = 2
 _WHOLE = 0xFFFF
 _SLICE = 16
 """Packets handled before others get the loop."""
+_SLICE_SECONDS = 0.001
+"""Time after which no further packet is handled before others get the loop."""
 _UNSENT = 1 << 20
 """Bytes of packet-outs that may wait for the switch; more are counted and dropped."""
 
@@ -186,6 +188,8 @@ class Packets:
             for _ in range(min(_SLICE, int(tokens), len(line.waiting))):
                 tokens -= 1
                 self._handled(line)
+                if loop.time() - now > _SLICE_SECONDS:
+                    break
             if not line.waiting:
                 line.news.clear()
             await asyncio.sleep(0 if tokens >= 1 else (1 - tokens) / self._rate)
