@@ -29,6 +29,7 @@ WORDS = {
     "EarlierConnection": "connections that kube-proxy left",
     "EgressPod": "egressgroups of antrea-controller",
     "GossipMember": "members of the gossip between Nodes",
+    "ListeningPorts": "ports in use on this Node",
     "LoadedTenant": "rules of the L7 engine",
     "LocalAddress": "addresses of this Node",
     "LocalLink": "interfaces of this Node",

@@ -57,6 +57,5 @@ def test_every_feed_that_an_agent_waits_for_has_words() -> None:
     features = active(frozenset(gate.name for gate in GATES if gate.built), node_type="k8sNode")
     resources = {one.fact.__name__ for feature in features for one in feature.watched}
     waited = {kind.__name__ for kinds in sweeps(features).values() for kind in kinds}
-    # rows of these come from kube-apiserver, too: their feed names the resource
-    assert waited - resources - set(WORDS) == {"RequestedPod", "SteeredPod"}
+    assert waited - resources - set(WORDS) == set()
     assert module.words("SteeredThing") == "steered thing"
