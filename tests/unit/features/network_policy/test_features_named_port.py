@@ -46,7 +46,7 @@ def native(kind: str = "NetworkPolicy", **spec: Any) -> Any:
 
 
 def admin(**spec: Any) -> Any:
-    subject = {"namespaces": {}}
+    subject: dict[str, Any] = {"namespaces": {}}
     return row(
         "K8sClusterNetworkPolicy", "p", spec={"tier": "Admin", "priority": 5, "subject": subject, **spec}
     )
