@@ -335,3 +335,9 @@ def test_house_finds_a_decoder_inside_a_try(source: str) -> None:
 def test_house_leaves_encoders_to_a_try() -> None:
     source = "try:\n    msgspec.json.encode(one).decode()\n    data.decode(errors='replace')\nexcept OSError:\n    json.loads(text)"
     assert not list(decoders_in_try(ast.parse(source)))
+
+
+def test_house_only_one_module_uses_h2s_connection() -> None:
+    """It raises UnicodeDecodeError, among others: antrea.outside.grpc.http2 guards it."""
+    users = [named(path) for path in PRODUCT if "h2.connection" in read(path).imports]
+    assert users == ["antrea/outside/grpc/http2.py"]

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -20,10 +18,10 @@ from h2.events import (
     TrailersReceived,
     WindowUpdated,
 )
-from h2.exceptions import ProtocolError
 
-from antrea.errors import Unavailable, words
+from antrea.errors import Invalid, Unavailable, words
 from antrea.outside.grpc.framing import CONTENT_TYPE, framed, status_text
+from antrea.outside.grpc.http2 import Http2
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +37,7 @@ class ClientStream:
     def __init__(self, patience: float) -> None:
         """`patience`: seconds for a connection, and for the server to take what was sent."""
         self._patience = patience
-        self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._http = Http2(client=True)
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -56,15 +54,14 @@ class ClientStream:
         """
         async with asyncio.timeout(self._patience):
             reader, self._writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
-            self._http.initiate_connection()
+            self._http.begin()
             self._reading = asyncio.create_task(self._read(reader), name=f"gRPC {host}:{port}")
             await self._flush()
             while not self._is_ready:
                 await self._wait()
-            self._stream = self._http.get_next_available_stream_id()
             pseudo = ((":method", "POST"), (":scheme", "https"), (":path", path), (":authority", name))
             more = (("content-type", CONTENT_TYPE), ("te", "trailers"), ("user-agent", "antrea"))
-            self._http.send_headers(self._stream, [*pseudo, *more])
+            self._stream = self._http.open_stream((*pseudo, *more))
             await self._flush()
 
     def expect_open(self) -> None:
@@ -78,11 +75,11 @@ class ClientStream:
         async with asyncio.timeout(self._patience):
             while rest:
                 self.expect_open()
-                room = self._http.local_flow_control_window(self._stream)
+                room = self._http.room(self._stream)
                 if room <= 0:
                     await self._wait()
                     continue
-                size = min(room, len(rest), self._http.max_outbound_frame_size)
+                size = min(room, len(rest))
                 self._http.send_data(self._stream, bytes(rest[:size]))
                 rest = rest[size:]
                 await self._flush()
@@ -90,7 +87,7 @@ class ClientStream:
     async def close(self) -> None:
         """End the call, and the connection."""
         if self._writer and self._stream and not self.trouble:
-            with contextlib.suppress(OSError, ProtocolError, Unavailable, TimeoutError):
+            with contextlib.suppress(OSError, Unavailable, TimeoutError):
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     self._http.end_stream(self._stream)
                     await self._flush()
@@ -113,22 +110,22 @@ class ClientStream:
 
     async def _flush(self) -> None:
         if self._writer:
-            self._writer.write(self._http.data_to_send())
+            self._writer.write(self._http.output())
             await self._writer.drain()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         why = "it ended the connection"
         try:
             while octets := await reader.read(CHUNK):
-                for event in self._http.receive_data(octets):
+                for event in self._http.receive(octets):
                     self._take(event)
                 self._news.set()
                 await self._flush()
         except OSError as no:
             # such as an alert of TLS: it has refused our certificate
             why = f"it ended the connection: {words(no)}"
-        except ProtocolError as no:
-            why = f"it is no HTTP/2: {str(no)[:200]}"
+        except Invalid as error:
+            why = f"it is no HTTP/2: {error.why}"
         self._end(why)
 
     def _take(self, event: Event) -> None:
@@ -136,7 +133,7 @@ class ClientStream:
             case RemoteSettingsChanged():
                 self._is_ready = True
             case DataReceived():
-                self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._http.acknowledge(event.flow_controlled_length, event.stream_id)
             case ResponseReceived() | TrailersReceived():
                 self._answer |= {str(name): str(value) for name, value in event.headers}
             case StreamEnded():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from antrea.decoding import guarded
 from antrea.errors import Invalid
@@ -33,16 +33,19 @@ class GrpcCollector(SessionServer):
 
     async def _export(self, call: Call) -> None:
         while (message := await call.receive()) is not None:
-            for flow in self._decoded(message).flows:
-                record = read(flow)
+            for record in self._decoded(message):
                 record.set_exporter(call.peer)
                 self.received += 1
                 self._take(record)
         await call.send(ExportResponse().SerializeToString())
 
-    def _decoded(self, message: bytes) -> Any:
+    def _decoded(self, message: bytes) -> list[FlowRecord]:
         try:
-            return guarded("ExportRequest", ExportRequest.FromString, message)
+            return guarded("ExportRequest", _records, message)
         except Invalid:
             self.refused += 1
             raise
+
+
+def _records(message: bytes) -> list[FlowRecord]:
+    return [read(flow) for flow in ExportRequest.FromString(message).flows]

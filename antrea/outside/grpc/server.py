@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.events import DataReceived, Event, RequestReceived, StreamEnded, StreamReset
-from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
+from h2.settings import SettingCodes
 
 from antrea.errors import Invalid
 from antrea.outside.grpc.framing import (
@@ -23,6 +21,7 @@ from antrea.outside.grpc.framing import (
     framed,
     trailers,
 )
+from antrea.outside.grpc.http2 import Http2, StreamGone
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -114,7 +113,7 @@ class ServerConnection:
         """
         self._reader, self._writer, self.peer = session.reader, session.writer, session.address
         self._methods, self.window, self.rest_seconds = methods, window, rest_seconds
-        self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._http = Http2(client=False)
         self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
         self._resets = 0
         self._called = 0.0
@@ -126,8 +125,10 @@ class ServerConnection:
         try:
             await self._begin_session()
             while octets := await self._read():
-                for event in self._events(octets):
-                    self._take(event)
+                for event in self._http.receive(octets):
+                    # a peer may end a stream in the same bytes that begin it
+                    with contextlib.suppress(StreamGone):
+                        self._take(event)
                 self._room.set()
                 await self.flush()
         finally:
@@ -137,17 +138,12 @@ class ServerConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begin_session(self) -> None:
-        http = self._http
-        http.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: MOST_CALLS,
-                SettingCodes.INITIAL_WINDOW_SIZE: self.window,
-                SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
-            },
-        )
-        http.initiate_connection()
-        http.increment_flow_control_window(self.window)
+        settings = {
+            SettingCodes.MAX_CONCURRENT_STREAMS: MOST_CALLS,
+            SettingCodes.INITIAL_WINDOW_SIZE: self.window,
+            SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
+        }
+        self._http.begin(settings, self.window)
         await self.flush()
 
     async def _read(self) -> bytes:
@@ -160,30 +156,21 @@ class ServerConnection:
                 if not self._calls and time.monotonic() - self._called >= self.rest_seconds:
                     raise
 
-    def _events(self, octets: bytes) -> list[Event]:
-        try:
-            return self._http.receive_data(octets)
-        except ProtocolError as no:
-            raise Invalid("HTTP/2", str(no)[:200]) from no
-
     async def flush(self) -> None:
         """Write what waits. Raises OSError: the peer does not take it."""
-        self._writer.write(self._http.data_to_send())
+        self._writer.write(self._http.output())
         async with asyncio.timeout(WRITE_SECONDS):
             await self._writer.drain()
 
     def acknowledge(self, octets: int, stream: int) -> None:
-        """Give the peer room for as much again."""
-        if octets:
-            self._http.acknowledge_received_data(octets, stream)
+        """Give the peer room for as much again. Raises OSError."""
+        self._http.acknowledge(octets, stream)
 
     async def send(self, stream: int, octets: bytes) -> None:
         """Raises OSError."""
         rest = memoryview(octets)
         while rest:
-            size = min(
-                self._http.local_flow_control_window(stream), self._http.max_outbound_frame_size, len(rest)
-            )
+            size = min(self._http.room(stream), len(rest))
             if size <= 0:
                 self._room.clear()
                 await self._room.wait()
@@ -200,7 +187,7 @@ class ServerConnection:
                 found[0].feed(event.data, event.flow_controlled_length)
             case DataReceived():
                 # the rest of a call that was answered already
-                self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._http.acknowledge(event.flow_controlled_length, event.stream_id)
             case StreamEnded() if found := self._calls.get(event.stream_id):
                 found[0].complete()
             case StreamReset():
@@ -238,10 +225,10 @@ class ServerConnection:
             status, message = no.status, str(no)
         except Invalid as no:
             status, message = INVALID_ARGUMENT, str(no)
-        except (OSError, ProtocolError):
+        except OSError:
             return
         try:
             self._http.send_headers(call.stream, trailers(status, message), end_stream=True)
             await self.flush()
-        except (OSError, ProtocolError):
+        except OSError:
             return

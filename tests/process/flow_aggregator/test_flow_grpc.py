@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio  # type: ignore[import-untyped]
 import msgspec
 import pytest
 from aggregator_world import AGENTS, AUTHORITY, NAME, World, held, record, until, world
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
@@ -27,7 +31,7 @@ from antrea.outside.tls.client_context import client_context
 from antrea.outside.tls.server_context import load_pair, self_signed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from certificate_world import ApiServer
@@ -184,6 +188,70 @@ async def test_octets_at_random_end_their_connection_and_leave_nothing(tmp_path:
         assert here.aggregator.intake.refused >= 20
         with exporting(here, port, [record(6001)]):
             await until(lambda: here.ports == [6001])
+
+
+def hostile_headers(http: H2Connection) -> None:
+    path = [(b":method", b"POST"), (b":scheme", b"https"), (b":path", b"/x"), (b":authority", b"x")]
+    http.send_headers(1, [*path, (b"x", b"\xff\xfe")])
+
+
+def reset_at_once(http: H2Connection) -> None:
+    path = [(":method", "POST"), (":scheme", "https"), (":path", "/x"), (":authority", "x")]
+    for stream in (1, 3, 5):
+        http.send_headers(stream, path)
+        http.reset_stream(stream)
+
+
+def reset_a_call(http: H2Connection) -> None:
+    path = [(":method", "POST"), (":scheme", "https"), (":path", EXPORT), (":authority", "x")]
+    http.send_headers(1, [*path, ("content-type", "application/grpc")])
+    http.send_data(1, b"\0" * 4)
+    http.reset_stream(1)
+    http.send_headers(3, [*path, ("content-type", "application/grpc")])
+    http.send_data(3, b"\0" * 4, end_stream=True)
+
+
+def end_with_calls(http: H2Connection) -> None:
+    reset_at_once(http)
+    http.close_connection()
+
+
+@pytest.mark.parametrize("write_it", [hostile_headers, reset_at_once, reset_a_call, end_with_calls])
+async def test_a_stranger_in_http2_writes_no_traceback_and_others_go_on(
+    write_it: Callable[[H2Connection], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Header bytes that are no UTF-8, and streams that are closed early."""
+    async with world(tmp_path) as (here, server):
+        pair, port = held(server, AGENTS), here.aggregator.intake.ports["grpc"]
+        trusted = ssl.create_default_context(cadata=held(server, AUTHORITY).certificate_pem)
+        load_pair(trusted, pair)
+        trusted.set_alpn_protocols(["h2"])
+        faults = list[dict[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: faults.append(found))
+        refused = here.aggregator.intake.refused
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=trusted, server_hostname=NAME
+            )
+            http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+            http.config.validate_outbound_headers = False
+            http.initiate_connection()
+            write_it(http)
+            writer.write(http.data_to_send())
+            await writer.drain()
+            if write_it is hostile_headers:
+                async with asyncio.timeout(20):
+                    with contextlib.suppress(OSError):
+                        await reader.read(-1)
+            writer.close()
+        await until(lambda: here.aggregator.intake.sessions == 0)
+        gc.collect()
+        assert faults == []
+        assert "Traceback" not in caplog.text
+        if write_it is hostile_headers:
+            assert here.aggregator.intake.refused - refused == 3
+        with exporting(here, port, [whole(3000, version6=False)]):
+            await until(lambda: len(here.ports) == 1)
 
 
 async def test_an_agent_sends_to_a_server_of_grpcio_as_it_takes_them() -> None:
