@@ -67,7 +67,8 @@ class L7FlowExportPart(Part):
         return {CONDITION: self._missing}
 
     def metrics(self) -> str:
-        rows = ((RECEIVED, self._requests.received), (LOST, self._requests.lost + self._malformed))
+        lost = self._requests.lost + self._malformed + self._engine.lost
+        rows = ((RECEIVED, self._requests.received), (LOST, lost))
         return "".join(metric.text([Sample(count)]) for metric, count in rows)
 
     async def apply(self, put: Sequence[RequestEngine], drop: Sequence[RequestEngine]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from antrea.decoding import decode_json
+from antrea.decoding import decode_json, guarded
 from antrea.errors import Invalid
 from antrea.features.network_policy.agent.deciding_rule import reference
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -117,11 +117,14 @@ class VerdictLog:
             self._unlogged += 1
             return
         try:
-            if self._file.write(msgspec.json.encode(self._named(event)) + b"\n"):
+            if self._file.write(guarded("event", self._text, event)):
                 await asyncio.to_thread(self._file.tidy)
-        except OSError as no:
+        except (OSError, Invalid) as no:
             self._lost += 1
             log.v(2).info("Failed to log a verdict of the L7 engine", err=str(no))
+
+    def _text(self, event: dict[str, Any]) -> bytes:
+        return msgspec.json.encode(self._named(event)) + b"\n"
 
     def _are_too_many(self) -> bool:
         second = int(self._now())

@@ -35,6 +35,8 @@ class EngineSession:
         self._asking: asyncio.Task[None] | None = None
         self._fifo = -1
         self._sessions: set[asyncio.StreamWriter] = set()
+        self.lost = 0
+        """Lines that were too long."""
 
     @property
     def trouble(self) -> str:
@@ -100,8 +102,10 @@ class EngineSession:
                 taken += 1
                 if taken % SLICE == 0:
                     await asyncio.sleep(0)
-        except (ValueError, OSError):
-            pass  # the engine begins another session
+        except ValueError:
+            self.lost += 1  # the line is too long; the engine begins another session
+        except OSError:
+            pass
         finally:
             self._sessions.discard(writer)
             writer.close()

@@ -66,6 +66,7 @@ async def test_events_come_line_by_line_and_an_endless_one_ends_its_connection_a
         writer.close()
         await until(lambda: session.trouble)
     assert got == [b"first\n", b"second\n", b"third"]
+    assert session.lost == 1
     await session.end()
 
 
