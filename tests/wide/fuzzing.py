@@ -108,6 +108,24 @@ def anything(rnd: Random, depth: int = 0) -> Any:
     return (None, rnd.random() < 0.5, rnd.choice(NUMBERS), text(rnd), rnd.random() * 1e9)[way]
 
 
+def deep(rnd: Random) -> str:
+    """JSON with as many collections inside each other as decoders take, or more."""
+    depth = rnd.choice((1, 50, 900, 1000, 3000))
+    head, tail = rnd.choice((("[", "]"), ('{"x":', "}")))
+    return head * depth + rnd.choice(("0", '"\\ud800"', "[]")) + tail * rnd.choice((depth, depth, 0))
+
+
+def hostile(rnd: Random, found: dict[str, Any]) -> bytes:
+    """An object as JSON, some with an unknown field in depth, or with lone surrogates and bytes that are no UTF-8."""
+    text = msgspec.json.encode(found)
+    way = rnd.randrange(12)
+    if way == 0:
+        return b'{"unknown":' + deep(rnd).encode() + b"," + text[1:]
+    if way == 1:
+        return text.replace(b'"a"', rnd.choice((b'"\\ud800"', b'"\xff"', b'"\\udc00\\ud800"')), 1)
+    return text
+
+
 def value_of(rnd: Random, kind: Any, odd: float = 0.02, depth: int = 0) -> Any:
     """JSON that a type takes, by its annotations alone; `odd` of all parts is of any shape."""
     return _Shape(rnd, odd).of(msgspec.inspect.type_info(kind), depth)

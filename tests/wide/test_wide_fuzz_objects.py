@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from fuzzing import value_of
+from fuzzing import deep, hostile, value_of
 
 from antrea.apis import controlplane as cp
+from antrea.apis import core
+from antrea.apis.annotation import L7_EXPORT, PORT_LOCAL, PORT_LOCAL_ENABLED
+from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import NodePortLocal
 from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
+from antrea.errors import Unavailable
 from antrea.facts.fact import each
+from antrea.features.framework.conversion_annotation import ANNOTATION
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.node_port_local.agent import FEATURE as PORT_LOCAL_FEATURE
+from antrea.features.node_port_local.row import PortsDecided, port_local_pod, port_local_service
+from antrea.outside.kube.answer import Put, change_of
 from tests.unit.features.policy_world import NODE, PIPELINE, engine_of, interface
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(7200)]
+ANNOTATIONS = (PORT_LOCAL, ANNOTATION, L7_EXPORT, PORT_LOCAL_ENABLED)
 NAMES, SPACES = ("a", "b", "c"), ("s1", "s2")
 NAMESPACED = {"pods", "services", "groups", "networkpolicies", "externalentities"}
 
@@ -48,10 +58,42 @@ def object_of(rnd: Random, kind: type[Any], path: str) -> Any:
         "uid": f"{path}-{space}-{name}",
         "resourceVersion": "1",
     }
+    if annotations := rnd.sample(ANNOTATIONS, rnd.randrange(2)):
+        values = (deep(rnd), f'[{{"x":{deep(rnd)}}}]', f'{{"x":{deep(rnd)}}}', "\ud7ff")
+        found["metadata"]["annotations"] = {one: rnd.choice(values) for one in annotations}
     try:
-        return msgspec.convert(found, kind)
-    except msgspec.ValidationError:
+        change, _ = change_of(b'{"type":"ADDED","object":' + hostile(rnd, found) + b"}", kind, path)
+    except Unavailable:
         return None
+    return change.object if isinstance(change, Put) else None
+
+
+def test_wide_fuzz_annotations_of_tenants_in_the_agent(fuzz: Fuzz) -> None:
+    facts = Facts()
+    for row in (AgentConfig(node_port_local=NodePortLocal(enable=True)), NODE, PortsDecided()):
+        facts.put(row)
+    engine = Engine(facts, PORT_LOCAL_FEATURE.units)
+    engine.plan()
+    always, read = set(engine.standing()), 0
+    for rnd in fuzz:
+        pod, service = (
+            object_of(rnd, core.Pod, "/api/v1/pods"),
+            object_of(rnd, core.Service, "/api/v1/services"),
+        )
+        rows = [
+            *each((port_local_pod(pod) if pod else None) or ()),
+            *each((port_local_service(service) if service else None) or ()),
+        ]
+        read += len(rows)
+        for row in rows:
+            facts.put(row)
+        engine.plan()
+        assert engine.errors.standing == {}, rows
+        for row in rows:
+            facts.drop(type(row), row.key)
+        engine.plan()
+        assert set(engine.standing()) == always
+    assert read
 
 
 def test_wide_fuzz_objects_of_users_in_the_controller(fuzz: Fuzz) -> None:
