@@ -70,8 +70,9 @@ def object_of(rnd: Random, kind: type[Any], path: str) -> Any:
 
 def test_wide_fuzz_annotations_of_tenants_in_the_agent(fuzz: Fuzz) -> None:
     facts = Facts()
-    for row in (AgentConfig(node_port_local=NodePortLocal(enable=True)), NODE, PortsDecided()):
-        facts.put(row)
+    known: tuple[Fact, ...] = (AgentConfig(node_port_local=NodePortLocal(enable=True)), NODE, PortsDecided())
+    for one in known:
+        facts.put(one)
     engine = Engine(facts, PORT_LOCAL_FEATURE.units)
     engine.plan()
     always, read = set(engine.standing()), 0
