@@ -57,6 +57,7 @@ NEEDED = {
     ("UDP", 4789): "tunnels between Nodes",
     ("UDP", 6081): "tunnels between Nodes",
     ("UDP", 7471): "tunnels between Nodes",
+    ("UDP", 51820): "WireGuard",
 }
 """Ports that no Service gets, also while nothing listens there: a program that restarts must find its connections."""
 
@@ -109,7 +110,6 @@ def needed_ports(config: AgentConfig) -> dict[tuple[str, int], str]:
         ("TCP", config.cluster_port): agent,
         ("UDP", config.cluster_port): agent,
         ("UDP", config.tunnel_port): "tunnels between Nodes",
-        ("UDP", config.wire_guard.port): "WireGuard",
     }
 
 

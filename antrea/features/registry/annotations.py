@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 POD, NAMESPACE, NODE, SERVICE = "Pod", "Namespace", "Node", "Service"
 EGRESS, MONITOR = "Egress.crd.antrea.io", "NodeLatencyMonitor.crd.antrea.io"
 ANTREA_POLICIES = ("ClusterNetworkPolicy.crd.antrea.io", "NetworkPolicy.crd.antrea.io")
+FILE_SENDERS = ("PacketCapture.crd.antrea.io", "SupportBundleCollection.crd.antrea.io")
 POLICIES = (
     *ANTREA_POLICIES,
     "NetworkPolicy.networking.k8s.io",
@@ -91,6 +92,10 @@ ANNOTATIONS: tuple[AnnotationRule, ...] = (
         names.CONFIRM_WITHIN, ANTREA_POLICIES, "AntreaPolicy", "a duration such as 60s", _is_duration, reported="admission",
     ),
     AnnotationRule(names.CONFIRMED, ANTREA_POLICIES, "AntreaPolicy", "a generation", lambda text: text.strip().isdecimal()),
+    AnnotationRule(
+        names.ACCEPT_ANY_HOST_KEY, FILE_SENDERS, expected="true or false", understands=_among("true", "false", ""),
+        instead="nothing is sent to an SFTP server of an unknown key",
+    ),
     AnnotationRule(
         names.LATENCY_THRESHOLD, (MONITOR,), "NodeLatencyMonitor", "a duration such as 5ms", _is_duration,
     ),

@@ -40,6 +40,7 @@ GOOD = {
     names.CONFIRM_WITHIN: "60s",
     names.CONFIRMED: "3",
     names.LATENCY_THRESHOLD: "5ms",
+    names.ACCEPT_ANY_HOST_KEY: "true",
 }
 """A value that asks for something, of each that has values of its own."""
 
