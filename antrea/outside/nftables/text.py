@@ -128,16 +128,26 @@ def flush(chain: str) -> str:
 
 
 def parse(listing: str) -> Iterator[Any]:
-    """The entries of a table that we wrote, as nft lists it; what does not have our comment is left out."""
+    """The entries of a table that we wrote, as nft lists it; what does not have our comment is left out, and objects of others."""
     kind = name = ""
     body: list[str] = []
     for line in listing.splitlines():
         if opening := _OPENING.match(line):
             kind, name, body = opening[1], opening[2], []
         elif line == "\t}":
-            yield from _READERS[kind](name, body)
+            yield from _entries(kind, name, body)
+            kind = ""
         else:
             body.append(line)
+
+
+def _entries(kind: str, name: str, body: list[str]) -> list[Any]:
+    """Those of one object; none of a kind that we do not write, or with a name or a number that is not ours."""
+    reader = _READERS.get(kind)
+    try:
+        return list(reader(name, body)) if reader else []
+    except ValueError:
+        return []
 
 
 def _chain(name: str, body: list[str]) -> Iterator[Any]:

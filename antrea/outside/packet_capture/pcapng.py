@@ -18,6 +18,8 @@ _HARDWARE, _APPLICATION = 2, 4
 _NANOSECONDS = b"\x09"
 _FLAGS = 2
 _RECEIVED, _DROPPED = 4, 5
+MAX_OPTION = 0xFFFF
+"""Bytes of an option's value."""
 INBOUND, OUTBOUND = 1, 2
 """Of the interface."""
 
@@ -66,7 +68,9 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def _options(found: dict[int, bytes]) -> bytes:
-    parts = [struct.pack("=HH", code, len(value)) + _padded(value) for code, value in found.items()]
+    """Of texts as much as an option holds."""
+    cut = ((code, value[:MAX_OPTION]) for code, value in found.items())
+    parts = [struct.pack("=HH", code, len(value)) + _padded(value) for code, value in cut]
     return b"".join((*parts, bytes(4)))
 
 

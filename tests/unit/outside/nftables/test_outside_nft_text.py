@@ -170,3 +170,19 @@ add rule inet antrea c foo bar
 """
     assert NftError(output).lines == {2: "No such file or directory", 11: "No symbol type information"}
     assert NftError("Error: out of memory").lines == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "\tflowtable f {\n\t\thook ingress priority filter\n\t}\n",
+        '\tct helper h {\n\t\ttype "ftp" protocol tcp\n\t}\n',
+        f"\tchain {nft_text.RELAY_PREFIX}nothex {{\n\t}}\n",
+    ],
+)
+def test_objects_of_others_in_our_table_are_left_out(other: str) -> None:
+    """Also those whose kind or name we do not write: the sink would end at the first one."""
+    chain = '\tchain c {\n\t\taccept comment "x 2.7"\n\t}\n'
+    alone = list(nft_text.parse(f"table inet antrea {{\n{chain}}}\n"))
+    assert list(nft_text.parse(f"table inet antrea {{\n{other}{chain}{other}}}\n")) == alone
+    assert len(alone) == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.outside.packet_capture import program
+from antrea.outside.packet_capture import pcapng, program
 from antrea.outside.packet_capture.plan import CaptureOrder
 
 if TYPE_CHECKING:
@@ -37,3 +37,10 @@ def test_what_is_written_after_a_block_that_did_not_fit_leaves_no_hole(
             file.append([b"does not fit"])
     file.append([b"last"])
     assert path.read_bytes() == b"firstlast"
+
+
+def test_a_text_that_no_option_holds_is_cut() -> None:
+    """Names of rules are in the reason for which a packet was dropped."""
+    block = pcapng.dropped(1, b"packet", 6, "x" * 70_000)
+    assert block[-4:] == len(block).to_bytes(4, "little") == block[4:8]
+    assert block.count(b"x") == pcapng.MAX_OPTION
