@@ -64,7 +64,7 @@ done
 """
 NONE = {
     "runs": False, "tables": [], "chains": 0, "complete": False, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
-    "ipSets": 0, "heldAddresses": 0, "keptRoutes": 0, "proxyAll": True, "trouble": "",
+    "ipSets": 0, "heldAddresses": 0, "keptRoutes": 0, "proxyAll": True, "trouble": "", "listening": [],
 }  # fmt: skip
 GATEWAY = "antrea-gw0"
 CONFIG = {"antreaProxy.proxyAll": True}
