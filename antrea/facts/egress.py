@@ -259,7 +259,7 @@ class AssignedAddress(Fact, frozen=True):
 
 
 class ReleasedAddress(Fact, frozen=True):
-    """This Node waited long enough since another took over an address: it gives it up; the agent's clock writes it."""
+    """Another Node has an address: this one gives it up, and translates late packets while the row is there, which the agent's clock drops."""
 
     egress: str
     """Key of the Egress row."""

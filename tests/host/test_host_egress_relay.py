@@ -15,7 +15,7 @@ from antrea.agent.egress import graceful_handover
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, LocalLink
-from antrea.host.carrier import RELAYED_MACS
+from antrea.host.carrier import RELAYED_MACS, ip_mac
 from antrea.openflow.packet import packet
 from antrea.outside.netlink.netns import NetnsWorker
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 SERVED = 7777
+FAR = {4: "10.10.1.9", 6: "fd00:10:1::9"}
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
 
 
@@ -98,13 +99,21 @@ def datagram(version: int, ports: tuple[int, int], data: bytes) -> bytes:
     return tunnel_frame.frame(RELAYED_MACS[0], source, target, socket.IPPROTO_UDP, body)
 
 
+def from_far(version: int, data: bytes) -> bytes:
+    """A packet of a connection of another Node's Pod to the host outside, as that Node sends it for the Egress IP."""
+    source, target = FAR[version], OUTSIDE[version]
+    body = tunnel_frame.datagram(source, target, (5000, SERVED), data)
+    return tunnel_frame.frame(ip_mac(EGRESS[version]), source, target, socket.IPPROTO_UDP, body)
+
+
 async def moving(node: Node, version: int, holder: str, owner: str) -> None:
     """`owner` is to take the address that `holder` has by its status."""
     ip = EGRESS[version]
     node.facts.put(Egress("web", "u", ip, pool="p", node=holder, held=ip))
     node.facts.put(EgressPod("web", "shop/web"))
     node.facts.put(EgressOwner("web", owner))
-    await node.until(lambda: node.facts.get(LocalAddress, ip))
+    if owner == "n1":
+        await node.until(lambda: node.facts.get(LocalAddress, ip))
     await node.engine.quiet()
 
 
@@ -146,14 +155,27 @@ async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_k
 
 
 @VERSIONS
-async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_where_it_is(
+async def test_who_gives_an_address_up_has_it_no_longer_and_still_translates_late_packets_and_answers(
     node: Node, worker: NetnsWorker, version: int
 ) -> None:
+    """For a moment: of Nodes that hear of the move later, and of connections that only this Node tracks."""
     ip = EGRESS[version]
     async with node.agent(), sockets(node, worker, version) as at:
         await moving(node, version, "n1", "n1")
         who = await asked(at, version)
+        at.peer.send(from_far(version, b"early"))
+        data, far = await read(at.outside)
+        assert (data, far[0]) == (b"early", ip)
+        at.outside.sendto(b"mine", who)  # it knows the neighbor from now on
+        assert (await read(at.pod))[0] == b"mine"
         await moving(node, version, "n2", "n2")
+        node.facts.put(ReleasedAddress("web", ip, "n2"))
+        await node.until(lambda: not node.facts.get(LocalAddress, ip))
+        await node.engine.quiet()
+        assert ip not in node.netns.sh("ip addr show")
+        assert node.unassigned == [ip]
+        at.peer.send(from_far(version, b"late"))
+        assert await read(at.outside) == (b"late", far)
         # n2 announced itself, got the answer and does not know it
         at.peer.send(datagram(version, (SERVED, who[1]), b"answer"))
         assert (await read(at.pod))[0] == b"answer"
@@ -165,11 +187,9 @@ async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_
         ping = f"ping -c 1 -W 10 {NODES[version]}; ping -c 1 -W 1 {ip}; ip neigh show {{}}"
         assert "lladdr" in node.netns.run(ping.format(NODES[version]), node.outside).stdout
         assert "lladdr" not in node.netns.run(ping.format(ip), node.outside).stdout.splitlines()[-1]
-        node.facts.put(ReleasedAddress("web", ip, "n2"))
-        await node.until(lambda: not node.facts.get(LocalAddress, ip))
+        node.facts.drop(ReleasedAddress, "web")
         await node.engine.quiet()
-        assert not any(word in node.netns.sh("nft list ruleset") for word in ("relay-", "silence-"))
-        assert node.unassigned == [ip]
+        assert not any(word in node.netns.sh("nft list ruleset") for word in ("relay-", "silence-", ip))
 
 
 @VERSIONS
@@ -180,6 +200,8 @@ async def test_answers_are_handed_on_by_a_gateway_that_was_made_anew_under_its_n
     ip = EGRESS[version]
     async with node.agent(), sockets(node, worker, version) as at:
         await moving(node, version, "n1", "n1")
+        at.outside.sendto(b"mine", await asked(at, version))  # it knows the neighbor from now on
+        assert (await read(at.pod))[0] == b"mine"
         await moving(node, version, "n2", "n2")
         at.outside.sendto(b"before", (ip, 4000))
         assert (await asyncio.to_thread(relayed, at.peer))[2] == b"before"

@@ -43,9 +43,7 @@ ANNOUNCE_SECONDS: Final = 0.11
 RELAY_SECONDS: Final = 1.5
 """How long responses may be under way, including agents that receive the move later than others."""
 LINGER_SECONDS: Final = 2.0
-"""Longer than another Node may relay responses of connections that only this one tracks."""
-FORGET_SECONDS: Final = 10.0
-"""Long after the address has gone."""
+"""How long an address that another Node has is still translated: longer than that may relay responses of connections that only this Node tracks."""
 FAREWELL_SECONDS: Final = 4.0
 """How long takeovers may take; shorter than antrea.outside.gossip.feed.LEFT_SECONDS."""
 ASK_SECONDS: Final = 1.0
@@ -124,15 +122,8 @@ class GracefulHandover:
     async def part(self, act: ReleaseAddress) -> None:
         """Returns at once: many addresses may go together."""
         row = ReleasedAddress(act.egress, act.ip, act.to)
-        loop = asyncio.get_running_loop()
-        loop.call_later(LINGER_SECONDS, self._parted, row)
-        loop.call_later(FORGET_SECONDS, self._drop, row)
-
-    def _parted(self, row: ReleasedAddress) -> None:
-        """Unless it has gone elsewhere meanwhile, or come back."""
-        egress = self._facts.get(Egress, row.egress)
-        if egress and egress.node == row.to:
-            self._facts.put(row)
+        self._facts.put(row, urgent=True)
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._drop, row)
 
     def _drop(self, row: ReleasedAddress | AnnouncedAddress) -> None:
         if self._facts.get(type(row), row.key) == row:

@@ -88,8 +88,9 @@ def held_address(
     if node is None or link is None:
         return
     yield from release(facts, egress, node)
-    ours = assigned_here(facts, egress, node)
-    if not ours and state_of(facts, egress, node) not in STILL_HELD:
+    ours, state = assigned_here(facts, egress, node), state_of(facts, egress, node)
+    is_way_out = state is HandoverState.RELEASED
+    if not ours and not is_way_out and state not in STILL_HELD:
         return
     subnet = subnet_of(facts, egress)
     device = subnet.device if subnet else ""
@@ -102,6 +103,8 @@ def held_address(
             return
     if subnet:
         yield from route_entries(facts, subnet, device_of(facts, subnet, link))
+    if is_way_out:
+        return
     if subnet and device:
         yield Address(device, f"{egress.ip}/{subnet.prefix}")
     else:

@@ -12,7 +12,7 @@ from antrea.apis.annotation import FAILBACK
 from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
 from antrea.engine import Unit
-from antrea.facts.egress import AssignedAddress, Egress, EgressMark, EgressPod
+from antrea.facts.egress import AssignedAddress, Egress, EgressMark, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, PoolSelector, SilentNetwork
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
@@ -50,6 +50,7 @@ from antrea.features.egress.agent.snat_mark import (
     address_mark,
     host_rules,
     mark_elements,
+    released_mark,
 )
 from antrea.features.egress.agent.statistics import COUNTED
 from antrea.features.egress.agent.status import egress_status, failure
@@ -137,6 +138,7 @@ FEATURE = AgentFeature(
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
         Unit(LocalAddress, address_mark, yields=(EgressMark,)),
+        Unit(ReleasedAddress, released_mark, yields=(EgressMark,)),
         Unit(ThisNode, host_rules),
         Unit(EgressMark, mark_elements),
         Unit(ThisNode, lost_rule),

@@ -1,8 +1,9 @@
 """A move of an Egress IP between two Nodes that live: the next one has it before the one before gives it up.
 
 The next Node takes the address and announces it to its neighbours, then writes the status. By that agents turn their Pods'
-packets to it, one after the other, and when all have the Node before drops the address. Until then both translate, and
-what answers come to the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
+packets to it, one after the other. The Node before drops the address as soon as the status names the next, and translates what
+packets still come to it for another moment: for that it needs the rules and the way out, not the address. What answers come to
+the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
 
 Which state the address is in on the two Nodes of a move from n1 to n2 (handover_state.py), moment by moment; `*` is an
 address that is on the Node:
@@ -14,10 +15,11 @@ address that is on the Node:
 | taken | n2 | n1 | * KEEPING | * TAKING |
 | announced | n2 | n1 | * KEEPING | * ANNOUNCED |
 | written | n2 | n2 | * TAKEN_OVER | * ASSIGNED |
-| released | n2 | n2 | * RELEASED | * ASSIGNED |
+| released | n2 | n2 | RELEASED | * ASSIGNED |
 | after | n2 | n2 | ELSEWHERE | * ASSIGNED |
 
-`AnnouncedAddress` on n2 begins the moment "announced", `ReleasedAddress` on n1 the moment "released".
+`AnnouncedAddress` on n2 begins the moment "announced", `ReleasedAddress` on n1 the moment "released",
+which ends when that row is dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ReleaseAddress(Act, frozen=True):
-    """Write, after a moment in which late packets arrive, that this Node gives `ip` up for `to`."""
+    """Write that this Node gives `ip` up for `to`, at once; forget it when late packets had time to arrive."""
 
     egress: str
     ip: str

@@ -28,8 +28,8 @@ class HandoverState(Enum):
     ANNOUNCED = "as `TAKING`, and neighbours have received the announcement: Pods' packets may turn here"
     ASSIGNED = "this Node is to hold it, and no other one that lives has it"
     KEEPING = "another Node is to hold it, and this one keeps it until that has it"
-    TAKEN_OVER = "another Node has it; this one still translates what packets come to it"
-    RELEASED = "another Node has it; this one drops it"
+    TAKEN_OVER = "another Node has it; this one is about to drop it"
+    RELEASED = "another Node has it; this one drops it, and still translates late packets"
 
 
 class Transition(NamedTuple):
@@ -57,12 +57,14 @@ def _transitions() -> Iterator[Transition]:
     yield Transition(state.ASSIGNED, state.KEEPING, EgressOwner, "placed on another Node")
     yield Transition(state.ASSIGNED, state.ELSEWHERE, EgressOwner, "no Node is to hold it, or it is not here")
     yield Transition(state.KEEPING, state.TAKEN_OVER, Egress, "the status names the other Node")
-    yield Transition(state.TAKEN_OVER, state.RELEASED, ReleasedAddress, "late packets had time to arrive")
+    yield Transition(state.TAKEN_OVER, state.RELEASED, ReleasedAddress, "the agent has noted it, at once")
+    yield Transition(state.RELEASED, state.ELSEWHERE, ReleasedAddress, "late packets had time to arrive")
     yield Transition(state.KEEPING, state.ASSIGNED, EgressOwner, "placed here again")
     for before in (state.TAKEN_OVER, state.RELEASED):
         yield Transition(before, state.TAKING, EgressOwner, "placed here again")
-    for before in (state.KEEPING, state.TAKEN_OVER, state.RELEASED):
+    for before in (state.KEEPING, state.TAKEN_OVER):
         yield Transition(before, state.ELSEWHERE, LocalAddress, "the address is removed")
+    for before in (state.KEEPING, state.TAKEN_OVER, state.RELEASED):
         yield Transition(
             before, state.ELSEWHERE, Quorum, "the majority is lost, and the address given up at once"
         )
@@ -92,8 +94,12 @@ def state_of(facts: Facts, egress: Egress, node: ThisNode) -> HandoverState:
         return HandoverState.ELSEWHERE
     if egress.node == node.name:
         return HandoverState.KEEPING
-    is_released = facts.get(ReleasedAddress, egress.key) == ReleasedAddress(egress.key, egress.ip, taker)
-    return HandoverState.RELEASED if is_released else HandoverState.TAKEN_OVER
+    return HandoverState.RELEASED if _is_released(facts, egress, taker) else HandoverState.TAKEN_OVER
+
+
+def _is_released(facts: Facts, egress: Egress, taker: str) -> bool:
+    row = facts.get(ReleasedAddress, egress.key)
+    return row is not None and (row.ip, row.to) == (egress.ip, taker)
 
 
 def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
@@ -124,6 +130,7 @@ def _next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
     owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
     if owner is None or owner.node in ("", node.name) or egress.held != egress.ip:
         return ""
-    quorum, here = facts.get(Quorum), facts.get(LocalAddress, egress.ip)
+    gives_up = egress.node == owner.node and _is_released(facts, egress, owner.node)
+    quorum, here = facts.get(Quorum), facts.get(LocalAddress, egress.ip) or gives_up
     names = egress.node in (node.name, owner.node)
     return owner.node if here and names and quorum and quorum.has else ""

@@ -15,7 +15,7 @@ from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalLink, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.agent.handover_state import (
-    HandoverState,
+    PASSED_ON,
     assigned_here,
     previous_holder,
     state_of,
@@ -53,7 +53,7 @@ def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
     """The Node that has the address, too, and tracks the other connections; empty: there is none."""
     if assigned_here(facts, egress, node):
         return previous_holder(facts, egress, node) or _giver_before(facts, egress, node)
-    return egress.node if state_of(facts, egress, node) is HandoverState.TAKEN_OVER else ""
+    return egress.node if state_of(facts, egress, node) in PASSED_ON else ""
 
 
 def _giver_before(facts: Facts, egress: Egress, node: ThisNode) -> str:
@@ -120,5 +120,5 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
 def silent_address(facts: Facts, egress: Egress) -> Iterator[NftSilence]:
     """Neighbours that ask who has the address are answered by the Node that took it alone."""
     node = facts.get(ThisNode)
-    if node and state_of(facts, egress, node) is HandoverState.TAKEN_OVER:
+    if node and state_of(facts, egress, node) in PASSED_ON:
         yield NftSilence(egress.ip)

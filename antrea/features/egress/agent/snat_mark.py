@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+    from antrea.facts.egress import ReleasedAddress
     from antrea.facts.node import LocalAddress, ThisNode
 
 POOL: Final = "egress-mark"
@@ -43,6 +44,11 @@ def address_mark(facts: Facts, address: LocalAddress) -> Iterator[EgressMark]:
     """An address of this Node that some Egress has gets a number, which all of these share."""
     if facts.by(Egress, "ip", address.ip):
         yield EgressMark(address.ip, facts.id(POOL, address.ip))
+
+
+def released_mark(facts: Facts, row: ReleasedAddress) -> Iterator[EgressMark]:
+    """An address that another Node has taken over keeps its number: late packets are translated without it."""
+    yield EgressMark(row.ip, facts.id(POOL, row.ip))
 
 
 def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:

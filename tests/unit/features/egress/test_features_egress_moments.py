@@ -67,7 +67,7 @@ def world(moment: Moment, number: int) -> tuple[Facts, Egress, ThisNode]:
     at = ORDER.index(moment.name)
     if name == "n2" and at >= ORDER.index("announced"):
         facts.put(AnnouncedAddress("web", IP, "n1"))
-    if name == "n1" and at >= ORDER.index("released"):
+    if name == "n1" and moment.name == "released":
         facts.put(ReleasedAddress("web", IP, "n2"))
     return facts, egress, node
 
@@ -127,7 +127,7 @@ NEWS: dict[type[Fact], Callable[[Known], Known]] = {
     Egress: lambda known: known._replace(status=known.owner if known.may_write() else known.status),
     LocalAddress: lambda known: known._replace(here=False),
     AnnouncedAddress: lambda known: known._replace(announced=True),
-    ReleasedAddress: lambda known: known._replace(released=True),
+    ReleasedAddress: lambda known: known._replace(released=known.here),
     Quorum: lambda known: known._replace(quorum=False),
     GossipMember: lambda known: known._replace(alive=False),
 }
