@@ -32,6 +32,7 @@ CONFIG = {
     "hostProcPathPrefix": "/",
     "featureGates": {"TrafficControl": True, "FlowExporter": True},
     "policyFailOpen": True,  # Pods need not wait for the controller
+    "fqdnTrustedDNSServers": ["0.0.0.0/0", "::/0"],  # a resolver of the cells is a host outside
     "egress": {"uniqueMACForSubInterfaces": False},  # as all users of v1.15 have it
 }
 # What the programs of a node write lies in its own memory, at the paths that they have in our Pods.
