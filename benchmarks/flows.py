@@ -184,9 +184,9 @@ class Watching:
                 begun = time.monotonic()
                 try:
                     self._aggregator.ask(path)
-                except OSError as why:
-                    body = why.read().decode() if isinstance(why, urllib.error.HTTPError) else ""
-                    self.failed.append(f"{path}: {why} {body}")
+                except OSError as error:
+                    body = error.read().decode() if isinstance(error, urllib.error.HTTPError) else ""
+                    self.failed.append(f"{path}: {error} {body}")
                 times.append(time.monotonic() - begun)
                 self.memory.append(self._aggregator.memory("VmRSS"))
                 self.anonymous.append(self._aggregator.memory("RssAnon"))

@@ -79,5 +79,5 @@ class Command:
             raise Failure("no agent")
         try:
             return asyncio.run(self._tracing.answer(question(packet))).result
-        except (Invalid, NotFound, Refused, Unavailable) as why:
-            raise Failure(str(why)) from why
+        except (Invalid, NotFound, Refused, Unavailable) as error:
+            raise Failure(str(error)) from error

@@ -40,8 +40,8 @@ async def main() -> None:
         try:
             servers[await request(address, port)] += 1
             took.append(1000 * (time.monotonic() - start))
-        except (OSError, TimeoutError, ValueError) as why:
-            failed.append((start - begun, f"{type(why).__name__} {why}"))
+        except (OSError, TimeoutError, ValueError) as error:
+            failed.append((start - begun, f"{type(error).__name__} {error}"))
 
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     print("begun", flush=True)

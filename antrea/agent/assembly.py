@@ -253,8 +253,8 @@ class Agent:
                 pipeline = pipeline_of(self.features, self.config, prepared.node)
                 await name_tables(db, self.config.ovs_bridge, pipeline.ids)
                 return prepared, pipeline
-            except (Unavailable, Refused) as no:
-                self.ready.wait_for(str(no), outside=isinstance(no, Unavailable))
+            except (Unavailable, Refused) as error:
+                self.ready.wait_for(str(error), outside=isinstance(error, Unavailable))
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _connect(self, db: Ovsdb, tasks: asyncio.TaskGroup) -> None:

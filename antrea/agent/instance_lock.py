@@ -29,8 +29,8 @@ def instance_lock(directory: Path) -> Iterator[None]:
             lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             stack.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as why:
-            raise Unavailable(f"lock {path}: another antrea-agent runs on this Node") from why
-        except OSError as why:
-            raise Unavailable(f"lock {path}: {why.strerror}") from why
+        except BlockingIOError as error:
+            raise Unavailable(f"lock {path}: another antrea-agent runs on this Node") from error
+        except OSError as error:
+            raise Unavailable(f"lock {path}: {error.strerror}") from error
         yield

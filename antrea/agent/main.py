@@ -36,8 +36,8 @@ def main(path: Path, log: klog.Options) -> None:
     try:
         signing = begin()
         _program()(path, signing)
-    except AntreaError as no:
-        click.echo(f"antrea-agent: {no}", err=True)
+    except AntreaError as error:
+        click.echo(f"antrea-agent: {error}", err=True)
         sys.exit(1)
 
 

@@ -43,8 +43,8 @@ class WrongUsage(click.UsageError):
 def _upstreams_exit_code() -> Iterator[None]:
     try:
         yield
-    except click.UsageError as wrong:
-        raise WrongUsage(wrong.format_message(), wrong.ctx) from wrong
+    except click.UsageError as error:
+        raise WrongUsage(error.format_message(), error.ctx) from error
 
 
 def _where(modes: str, words: str) -> str:

@@ -125,8 +125,8 @@ def _seconds(timeout: str) -> float | None:
 
     try:
         return seconds(timeout) or None
-    except ValueError as why:
-        raise Failure(f'invalid argument "{timeout}" for "-t, --timeout" flag: {why}') from why
+    except ValueError as error:
+        raise Failure(f'invalid argument "{timeout}" for "-t, --timeout" flag: {error}') from error
 
 
 def _server() -> Server:

@@ -44,12 +44,12 @@ def _ended(pod: str, work: Coroutine[Any, Any, Done], seconds: float) -> Done:
     """Raises Failure."""
     try:
         return asyncio.run(work)
-    except TimeoutError as why:
-        raise Failure(f"command in Pod {pod} did not end within {seconds:g} s") from why
-    except aiohttp.WSServerHandshakeError as why:
-        raise Failure(f"no command can be run in Pod {pod}: {why.status} {why.message}") from why
-    except (aiohttp.ClientError, OSError, AntreaError) as why:
-        raise Failure(f"no command can be run in Pod {pod}: {why}") from why
+    except TimeoutError as error:
+        raise Failure(f"command in Pod {pod} did not end within {seconds:g} s") from error
+    except aiohttp.WSServerHandshakeError as error:
+        raise Failure(f"no command can be run in Pod {pod}: {error.status} {error.message}") from error
+    except (aiohttp.ClientError, OSError, AntreaError) as error:
+        raise Failure(f"no command can be run in Pod {pod}: {error}") from error
 
 
 def read_file(

@@ -41,8 +41,10 @@ def cluster(given: str | None, override: str | None, environ: Mapping[str, str] 
         if missing and environ.get("KUBERNETES_SERVICE_HOST"):
             return in_cluster(environ, override=override or "")
         return kubeconfig(first, *more, override=override or "", plugins=True)
-    except AntreaError as why:
-        raise Failure(f"{why} (-k or KUBECONFIG names another kubeconfig)" if missing else str(why)) from why
+    except AntreaError as error:
+        raise Failure(
+            f"{error} (-k or KUBECONFIG names another kubeconfig)" if missing else str(error)
+        ) from error
 
 
 def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:

@@ -41,8 +41,8 @@ class Loopback(NamedTuple):
         """The header that authenticates us. Raises Failure if the token file cannot be read."""
         try:
             return {"Authorization": f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"}
-        except (OSError, UnicodeDecodeError) as why:
-            raise Failure(f"token file {self.token_file}: {why}") from why
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"token file {self.token_file}: {error}") from error
 
     def tls(self) -> ssl.SSLContext | bool:
         """The certificate signs itself: the token is the proof. True (unused) for plain http."""
@@ -145,10 +145,10 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
                     f"request to server failed: {_words(answer.status, answer.read())}", answer.status
                 )
             shutil.copyfileobj(answer, file)
-    except AntreaError as why:
-        raise Failure(str(why)) from why
-    except (OSError, http.client.HTTPException) as why:
-        raise Unreachable(f"request to server failed: {server.access.url}{target}: {why}") from why
+    except AntreaError as error:
+        raise Failure(str(error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"request to server failed: {server.access.url}{target}: {error}") from error
 
 
 def _exchange(
@@ -170,10 +170,10 @@ def _exchange(
             _send(server, connection, method, target, headers, body)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
-    except AntreaError as why:
-        raise Failure(str(why)) from why
-    except (OSError, http.client.HTTPException) as why:
-        raise Unreachable(f"request to server failed: {url}: {why}") from why
+    except AntreaError as error:
+        raise Failure(str(error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"request to server failed: {url}: {error}") from error
 
 
 def _connection(server: Server) -> http.client.HTTPConnection:

@@ -175,10 +175,10 @@ def _kind(server: Server, namespace: str, name: str) -> str:
     try:
         if not _exists(server, "pod", namespace, name):
             return "service"
-    except ErrorResponse as why:
+    except ErrorResponse as error:
         raise Failure(
-            f"error when filling up Traceflow config: failed to check if destination is Pod or Service: {why}"
-        ) from why
+            f"error when filling up Traceflow config: failed to check if destination is Pod or Service: {error}"
+        ) from error
     with contextlib.suppress(ErrorResponse):  # without the right to know there is nothing to say
         if _exists(server, "service", namespace, name):
             both = f"destination {namespace}/{name} is the name of a Pod and of a Service"
@@ -210,10 +210,10 @@ def _named(text: str, form: str) -> tuple[str, str, str]:
 def _create(server: Server, trace: dict[str, Any]) -> None:
     try:
         ask(server, PATH, {}, trace)
-    except Failure as why:
+    except Failure as error:
         raise Failure(
-            f"error when creating Traceflow, is Traceflow feature gate enabled? {why.format_message()}"
-        ) from why
+            f"error when creating Traceflow, is Traceflow feature gate enabled? {error.format_message()}"
+        ) from error
 
 
 def _ended(server: Server, path: str, seconds: float) -> dict[str, Any]:
@@ -223,8 +223,8 @@ def _ended(server: Server, path: str, seconds: float) -> dict[str, Any]:
         time.sleep(min(POLL, max(0.0, end - time.monotonic())))
         try:
             found: dict[str, Any] = ask(server, path, {})
-        except Failure as why:
-            raise Failure(f"error when retrieving Traceflow: {why.format_message()}") from why
+        except Failure as error:
+            raise Failure(f"error when retrieving Traceflow: {error.format_message()}") from error
         if found.get("status", {}).get("phase") in ENDED or time.monotonic() >= end:
             return found
 
@@ -232,8 +232,8 @@ def _ended(server: Server, path: str, seconds: float) -> dict[str, Any]:
 def _delete(server: Server, path: str) -> None:
     try:
         ask(server, path, {}, method="DELETE")
-    except Failure as why:
-        click.echo(f"error when deleting Traceflow: {why.format_message()}", err=True)
+    except Failure as error:
+        click.echo(f"error when deleting Traceflow: {error.format_message()}", err=True)
 
 
 def answer_of(trace: dict[str, Any], explained: dict[str, Any]) -> dict[str, Any]:

@@ -30,8 +30,8 @@ def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
         world = source.world()
         family = 6 if "ipv6Header" in trace["spec"].get("packet", {}) else 4
         found = answer(world, packet_of(world, *asked, v=family, source_port=0))
-    except (Failure, Invalid) as why:
-        return {"unanswered": str(why)}
+    except (Failure, Invalid) as error:
+        return {"unanswered": str(error)}
     seen = [one for result in results for one in result.get("observations", ())]
     return _compared(found, seen) | ({"notTakenIntoAccount": list(source.lacks)} if source.lacks else {})
 

@@ -48,6 +48,8 @@ def fields_of(flow: str) -> dict[str, int]:
             )
         try:
             found[word] = int(text, 10) if equals else 0
-        except ValueError as why:
-            raise Failure(f"failed to parse flow: error when parsing the flow: {text} is no number") from why
+        except ValueError as error:
+            raise Failure(
+                f"failed to parse flow: error when parsing the flow: {text} is no number"
+            ) from error
     return found

@@ -108,11 +108,11 @@ def _upgrade_objects(server: Server, crd: dict[str, Any], query: dict[str, str])
         path = f"{prefix}{scope}/{spec['names']['plural']}/{own}"
         try:
             _write(server, path, item, query, f'object {called} of CRD "{name}"')
-        except ErrorResponse as why:
-            if why.status != 404:
+        except ErrorResponse as error:
+            if error.status != 404:
                 raise Failure(
-                    f'error upgrading object {called} of CRD "{name}": {why.format_message()}'
-                ) from why
+                    f'error upgrading object {called} of CRD "{name}": {error.format_message()}'
+                ) from error
             _say(f'Skip upgrading object {called} of CRD "{name}" which is not found.')
     _say(f'Successfully upgraded {len(items)} objects of CRD "{name}".')
 
@@ -132,8 +132,8 @@ def _write(server: Server, path: str, item: dict[str, Any], query: dict[str, str
         try:
             ask(server, path, query, item, method="PUT")
             return
-        except ErrorResponse as why:
-            if why.status != 409 or not left:
+        except ErrorResponse as error:
+            if error.status != 409 or not left:
                 raise
             _say(f"Got conflict error when upgrading {called}, retry upgrading.")
             item = ask(server, path, {})
@@ -146,10 +146,12 @@ def _trim(server: Server, crd: dict[str, Any], query: dict[str, str]) -> None:
     body["status"] = {**crd["status"], "storedVersions": [storage_version(crd)]}
     try:
         ask(server, f"{CRDS}/{name}/status", query, body, method="PUT")
-    except ErrorResponse as why:
-        if why.status == 409:
-            raise Failure(CHANGED.format(name)) from why
-        raise Failure(f'error updating CRD "{name}" status.storedVersion: {why.format_message()}') from why
+    except ErrorResponse as error:
+        if error.status == 409:
+            raise Failure(CHANGED.format(name)) from error
+        raise Failure(
+            f'error updating CRD "{name}" status.storedVersion: {error.format_message()}'
+        ) from error
 
 
 def _say(line: str) -> None:

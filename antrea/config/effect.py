@@ -54,8 +54,8 @@ def offer(now: InEffect[S, G], accept: Callable[[S], G], text: str) -> InEffect[
         pending = tuple(key for key in differences(now.config, loaded.config) if key.split(".")[0] in fixed)
         held = _with_fields_of(loaded.config, now.config, fixed)
         return InEffect(text, held, accept(held), loaded.unknown, pending)
-    except Invalid as no:
-        return msgspec.structs.replace(now, rejected=str(no))
+    except Invalid as error:
+        return msgspec.structs.replace(now, rejected=str(error))
 
 
 def differences(before: Any, after: Any, prefix: str = "") -> Iterator[str]:

@@ -53,8 +53,8 @@ def read(path: Path) -> str:
     """The text of a file. Raises Invalid if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as why:
-        raise Invalid(str(path), f"cannot be read: {getattr(why, 'strerror', None) or why}") from why
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def parse(kind: type[S], text: str) -> Loaded[S]:

@@ -103,8 +103,8 @@ def main(
         kept = token_file.with_name(f"{ControllerConfig.file}.good")
         configuration = Configuration(ControllerConfig, accept_controller, path, kept, compare_files)
         asyncio.run(run(configuration, Places(token_file, certificate_dir, leader_elect)))
-    except AntreaError as no:
-        click.echo(f"antrea-controller: {no}", err=True)
+    except AntreaError as error:
+        click.echo(f"antrea-controller: {error}", err=True)
         sys.exit(1)
 
 

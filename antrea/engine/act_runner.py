@@ -40,7 +40,7 @@ class ActRunner:
                 self.busy = True
                 try:
                     await self._do(act)
-                except Exception as why:
-                    self._errors.once(f"act {type(act).__name__}", why)
+                except Exception as error:
+                    self._errors.once(f"act {type(act).__name__}", error)
                 self.busy = False
             await self.awake.wait()

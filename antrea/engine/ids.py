@@ -162,9 +162,9 @@ class Ids:
         self._pools[pool].free(key)
         try:
             self._write(Record(pool, key, 0))
-        except Exception as why:
+        except Exception as error:
             # harmless: the next start takes the number for unclaimed and frees it again; a later owner's line wins
-            fields = {"pool": pool, "key": key, "err": str(why)}
+            fields = {"pool": pool, "key": key, "err": str(error)}
             log.warning("Failed to journal a released ID", extra={"fields": fields})
 
     def _load(self, journal: Journal) -> None:

@@ -159,10 +159,10 @@ class SinkWorker:
         self.rank = min(self.rank, *(slot.rank for slot in set(batch.slots)))
         try:
             await self.sink.apply(batch.put, batch.drop)
-        except Refused as no:
-            await self._refused(batch, no)
-        except Exception as why:
-            await self._unknown(batch, why)
+        except Refused as error:
+            await self._refused(batch, error)
+        except Exception as error:
+            await self._unknown(batch, error)
         except BaseException:
             self._back(batch)
             raise
@@ -175,12 +175,12 @@ class SinkWorker:
         await self._pace.drive(self.queue.fill_replay(batch))
         try:
             await self.sink.resync(batch.put)
-        except Refused as no:
+        except Refused as error:
             self.lost = True
-            await self._refused(batch, no)
-        except Exception as why:
+            await self._refused(batch, error)
+        except Exception as error:
             self.lost = True
-            await self._unknown(batch, why)
+            await self._unknown(batch, error)
             self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
         except BaseException:
             self.lost = True
@@ -193,10 +193,10 @@ class SinkWorker:
         self.sweeping = True
         try:
             await self.sink.sweep(category)
-        except Exception as why:
+        except Exception as error:
             self._failures += 1
             self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
-            self._errors.note(self._name, self, why)
+            self._errors.note(self._name, self, error)
         else:
             self.swept.add(category)
             self._works()

@@ -90,8 +90,8 @@ class Graph:
         )
         try:
             order.prepare()
-        except CycleError as e:
-            raise ValueError("units run in a circle: " + " -> ".join(u.name for u in e.args[1])) from None
+        except CycleError as error:
+            raise ValueError("units run in a circle: " + " -> ".join(u.name for u in error.args[1])) from None
         level = 0
         while order.is_active():
             for unit in (ready := order.get_ready()):

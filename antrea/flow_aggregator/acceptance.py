@@ -46,8 +46,8 @@ def accept(config: FlowAggregatorConfig) -> None:
     if config.click_house.enable:
         try:
             http_url(config.click_house.database_url)
-        except ValueError as why:
-            raise Invalid("clickHouse.databaseURL", str(why)) from why
+        except ValueError as error:
+            raise Invalid("clickHouse.databaseURL", str(error)) from error
 
 
 def _accept_store(config: FlowStore) -> None:
@@ -70,8 +70,8 @@ def _accept_collector(config: FlowCollector) -> None:
         return
     try:
         _, _, protocol = collector(config.address)
-    except ValueError as why:
-        raise Invalid("flowCollector.address", str(why)) from why
+    except ValueError as error:
+        raise Invalid("flowCollector.address", str(error)) from error
     if 0 < config.max_ipfix_msg_size < LEAST_MESSAGE:
         raise Invalid("flowCollector.maxIPFIXMsgSize", f"must be 0, or from {LEAST_MESSAGE} to 65535")
     if config.tls.enable and protocol == "udp":

@@ -84,10 +84,10 @@ class Certificates:
                 try:
                     await self._look()
                     self.trouble = ""
-                except (Refused, Unavailable, Invalid) as why:
-                    if str(why) != self.trouble:
-                        log.warning("Failed to provide the certificates of the collector", err=str(why))
-                    self.trouble = str(why)
+                except (Refused, Unavailable, Invalid) as error:
+                    if str(error) != self.trouble:
+                        log.warning("Failed to provide the certificates of the collector", err=str(error))
+                    self.trouble = str(error)
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 with contextlib.suppress(TimeoutError):
@@ -155,8 +155,8 @@ def mutual_tls(own: Certificate, root: str) -> ssl.SSLContext:
     context = server_tls(own)
     try:
         context.load_verify_locations(cadata=ascii_pem(root))
-    except (ssl.SSLError, ValueError) as why:
-        raise Invalid("certificate", f"that of the authority cannot be used: {why}") from why
+    except (ssl.SSLError, ValueError) as error:
+        raise Invalid("certificate", f"that of the authority cannot be used: {error}") from error
     context.verify_mode = ssl.CERT_REQUIRED
     # a resumed session would go on after the authority was exchanged
     context.options |= ssl.OP_NO_TICKET

@@ -82,8 +82,10 @@ def _tls(config: ClickHouse) -> ssl.SSLContext:
     if config.tls.ca_cert and not config.tls.insecure_skip_verify:
         try:
             return client_context(cafile=str(CA_FILE))
-        except (OSError, ssl.SSLError) as why:
-            raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
+        except (OSError, ssl.SSLError) as error:
+            raise Unavailable(
+                f"clickHouse.tls.caCert: {CA_FILE}: {error}; make Secret clickhouse-ca"
+            ) from error
     tls = client_context()
     if config.tls.insecure_skip_verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE

@@ -50,8 +50,8 @@ class ClusterIdentity:
         """Return once it is settled."""
         try:
             kube = Kube.connect(self._kubeconfig)
-        except Invalid as outside:
-            log.v(2).info("Found no cluster to read clusterId of", err=str(outside))
+        except Invalid as error:
+            log.v(2).info("Found no cluster to read clusterId of", err=str(error))
         else:
             async with kube:
                 self._uuid = await _uuid_of(kube)
@@ -69,8 +69,8 @@ async def _uuid_of(kube: Kube) -> str:
             found = await kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}", ConfigMap)
             if found and (uuid := found.data.get(KEY)):
                 return uuid
-        except (Refused, Unavailable) as no:
-            why = str(no)
+        except (Refused, Unavailable) as error:
+            why = str(error)
         if why != said:
             log.warning("Failed to read the cluster identity", configMap=CONFIG_MAP, err=why)
         said = why

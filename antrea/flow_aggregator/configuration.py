@@ -70,8 +70,8 @@ class ConfigurationFile:
         """Whether another configuration is in effect than before."""
         try:
             text = read(self._path)
-        except Invalid as no:
-            log.v(2).info("Failed to read the configuration", err=str(no))
+        except Invalid as error:
+            log.v(2).info("Failed to read the configuration", err=str(error))
             return False
         if text == self._seen:
             return False

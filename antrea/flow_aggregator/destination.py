@@ -141,8 +141,8 @@ class Destination:
             some = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             try:
                 await self._output.write(some)
-            except (AntreaError, OSError) as why:
-                self._failed(some, str(why))
+            except (AntreaError, OSError) as error:
+                self._failed(some, str(error))
                 await self._output.close()
                 return False
             self.exported += len(some)
@@ -248,10 +248,10 @@ class IpfixOutput:
             if asked.client_secret_name:
                 texts = [(COLLECTOR_FILES / f"tls.{one}").read_text() for one in ("crt", "key")]
                 load_pair(tls, Certificate(*texts))
-        except (OSError, ValueError) as why:
+        except (OSError, ValueError) as error:
             raise Unavailable(
-                f"flowCollector.tls.{name}: a Secret without what it should have: {why}"
-            ) from why
+                f"flowCollector.tls.{name}: a Secret without what it should have: {error}"
+            ) from error
         tls.minimum_version = VERSIONS[asked.min_version]
         return tls
 

@@ -50,8 +50,8 @@ class FlowFilter:
         self._networks = tuple(_network(text) for text in asked.ips)
         try:
             self._labels = label_terms(asked.pod_label_selector)
-        except ValueError as no:
-            raise Invalid("pod_label_selector", str(no)) from no
+        except ValueError as error:
+            raise Invalid("pod_label_selector", str(error)) from error
 
     def takes(self, record: FlowRecord) -> bool:
         """Whether the record is one of those that are asked for."""
@@ -95,5 +95,5 @@ def _service(record: FlowRecord) -> str:
 def _network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text, strict=False)
-    except ValueError as no:
-        raise Invalid("ips", f"{text[:64]!r} is neither an address nor a CIDR") from no
+    except ValueError as error:
+        raise Invalid("ips", f"{text[:64]!r} is neither an address nor a CIDR") from error

@@ -126,8 +126,8 @@ class FlowStreams(SessionServer):
         names = sorted({name for one in filters for name in one.namespaces})
         try:
             return await streamed_namespaces(await self._user(call), "/flows", self._judges[1], names)
-        except ApiError as no:
-            raise CallRefused(STATUSES.get(no.status.code, UNAVAILABLE), no.status.message) from no
+        except ApiError as error:
+            raise CallRefused(STATUSES.get(error.status.code, UNAVAILABLE), error.status.message) from error
 
     async def _user(self, call: Call) -> User:
         """Raises CallRefused: the call has no token of a user."""

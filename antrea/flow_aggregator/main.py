@@ -48,12 +48,12 @@ async def run(path: Path, token_file: Path, kubeconfig: str = "") -> None:
         events = EventQueue(recorder)
         try:
             file = ConfigurationFile(path, events)
-        except Invalid as no:
+        except Invalid as error:
             if kube:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(EVENT_SECONDS):
                         await recorder.warn(
-                            kube, "ConfigRejected", f"{no}; the flow aggregator does not start"
+                            kube, "ConfigRejected", f"{error}; the flow aggregator does not start"
                         )
             raise
         recording = asyncio.create_task(events.run(kube), name="Events")
@@ -123,8 +123,8 @@ def main(path: Path, token_file: Path, kubeconfig: str, *, log: klog.Options) ->
     klog.start(log, "antrea-flow-aggregator")
     try:
         asyncio.run(run(path, token_file, kubeconfig))
-    except* AntreaError as no:
-        click.echo(f"antrea-flow-aggregator: {no.exceptions[0]}", err=True)
+    except* AntreaError as error:
+        click.echo(f"antrea-flow-aggregator: {error.exceptions[0]}", err=True)
         sys.exit(1)
 
 

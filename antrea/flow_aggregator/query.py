@@ -46,15 +46,15 @@ async def answer(
     query = make(parameters, namespaces)
     try:
         found = await store.run(query.sql, parameters=query.values)
-    except Unavailable as why:
-        if _NO_TABLE in str(why):
+    except Unavailable as error:
+        if _NO_TABLE in str(error):
             return query.shape([])
-        limit = next((text for code, text in _LIMITS.items() if code in str(why)), "")
+        limit = next((text for code, text in _LIMITS.items() if code in str(error)), "")
         if not limit:
             raise
         raise Unavailable(
             f"the query {limit}: ask for less time (since), or for fewer (pod, namespace)"
-        ) from why
+        ) from error
     return query.shape(rows_of(found))
 
 

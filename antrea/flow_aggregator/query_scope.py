@@ -80,8 +80,8 @@ def duration(asked: Mapping[str, str], key: str, default: str) -> int:
     text = asked.get(key, "") or default
     try:
         found = int(seconds(text[:_TEXT]))
-    except (ValueError, OverflowError) as why:
-        raise Invalid(key, f"{text[:_TEXT]!r} is not a duration such as 15m or 1h") from why
+    except (ValueError, OverflowError) as error:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a duration such as 15m or 1h") from error
     if not 1 <= found <= LONGEST:
         raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {LONGEST // 3600}h")
     return found
@@ -110,8 +110,8 @@ def _moment(key: str, text: str) -> int:
         found = datetime.fromisoformat(text[:_TEXT])
         found = found if found.tzinfo else found.replace(tzinfo=UTC)
         moment = int(found.timestamp())
-    except (ValueError, OverflowError) as why:
-        raise Invalid(key, f"{text[:_TEXT]!r} is not a time such as 2027-01-31T12:00:00Z") from why
+    except (ValueError, OverflowError) as error:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a time such as 2027-01-31T12:00:00Z") from error
     if not 0 <= moment < 1 << 32:
         raise Invalid(key, f"{text[:_TEXT]!r} is not between the years 1970 and 2106")
     return moment
@@ -152,8 +152,8 @@ def _pod(scope: Scope, key: str, text: str) -> None:
 def _address(scope: Scope, key: str, text: str) -> None:
     try:
         found = str(ipaddress.ip_address(text[:_TEXT]))
-    except ValueError as why:
-        raise Invalid(key, f"{text[:_TEXT]!r} is not an IP address") from why
+    except ValueError as error:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not an IP address") from error
     column = "sourceIP" if key == "srcip" else "destinationIP"
     scope.add(f"{column} = {{{key}:String}}", **{key: found})
 

@@ -102,8 +102,8 @@ class S3Output:
             order = UploadOrder(url, f"records-{mark}.csv{suffix}", str(file), credentials, tries=1)
             try:
                 await uploaded(order)
-            except UploadFailed as no:
-                raise Unavailable(no.why) from no
+            except UploadFailed as error:
+                raise Unavailable(error.why) from error
 
     def _save(self, file: Path, records: Sequence[FlowRecord]) -> None:
         octets = csv_text(records, int(time.time()), self._columns).encode(errors="replace")

@@ -90,10 +90,10 @@ class StoreKeeper:
             try:
                 await self.keep()
                 self.trouble = ""
-            except Unavailable as why:
-                if str(why) != self.trouble:
-                    log.warning("Failed to look after the store of records of connections", err=str(why))
-                self.trouble = str(why)
+            except Unavailable as error:
+                if str(error) != self.trouble:
+                    log.warning("Failed to look after the store of records of connections", err=str(error))
+                self.trouble = str(error)
             await asyncio.sleep(PERIOD)
 
     async def keep(self) -> None:

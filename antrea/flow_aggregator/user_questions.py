@@ -64,10 +64,10 @@ class UserQuestions:
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
                 return await ask(request, await question_of(request, self._authorization))
-            except Forbidden as no:
-                raise ApiError(403, no.why) from no
-            except Invalid as no:
-                raise Invalid("", str(no)) from no  # an answer has no other place for the parameter
+            except Forbidden as error:
+                raise ApiError(403, error.why) from error
+            except Invalid as error:
+                raise Invalid("", str(error)) from error  # an answer has no other place for the parameter
 
         return handler
 

@@ -81,8 +81,8 @@ async def _refusal(user: User, path: str, authorization: Authorization, namespac
     asked = Attributes("list", path, group=GROUP, resource=RESOURCE, namespace=namespace)
     try:
         await authorization.check(user, asked)
-    except ApiError as no:
-        if no.status.code != _FORBIDDEN:
+    except ApiError as error:
+        if error.status.code != _FORBIDDEN:
             raise
-        return no
+        return error
     return None

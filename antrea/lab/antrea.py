@@ -89,8 +89,8 @@ def install(lab: Lab) -> None:
     """Apply the manifest, definitions first. Raises Unavailable when it has not been generated."""
     try:
         text = MANIFEST.read_text()
-    except FileNotFoundError as e:
-        raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from e
+    except FileNotFoundError as error:
+        raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from error
     if sets := containers(lab.settings):
         # definitions of kinds are not among what Helm prints
         text = text[: text.index(FIRST_TEMPLATE)] + rendered(sets)

@@ -59,8 +59,8 @@ class Api:
             connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
             answer = connection.getresponse()
             found = answer.read()
-        except (OSError, http.client.HTTPException) as e:
-            raise Unavailable(f"the API server: {e}") from e
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the API server: {error}") from error
         finally:
             connection.close()
         if answer.status not in (200, 201):

@@ -146,8 +146,8 @@ def remove(directory: Path) -> None:
         try:
             for path, _, _ in os.walk(directory, topdown=False):
                 Path(path).rmdir()
-        except OSError as e:
-            if e.errno not in (errno.EBUSY, errno.ENOTEMPTY, errno.ENOENT):
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY, errno.ENOENT):
                 raise
         return not directory.exists()
 

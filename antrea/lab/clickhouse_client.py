@@ -26,8 +26,8 @@ def main() -> None:
     try:
         with urlopen(Request(url, data=b"", headers=headers), timeout=30) as answer:
             sys.stdout.buffer.write(answer.read())
-    except HTTPError as refused:
-        sys.exit(refused.read().decode())
+    except HTTPError as error:
+        sys.exit(error.read().decode())
 
 
 if __name__ == "__main__":

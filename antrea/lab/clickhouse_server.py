@@ -36,8 +36,8 @@ class Handler(BaseHTTPRequestHandler):
                 status, answer = 403, b"Code: 516. DB::Exception: Authentication failed"
             else:
                 status, answer = 200, self._carried_out(asked, data)
-        except Exception as why:
-            status, answer = 500, str(why).encode()
+        except Exception as error:
+            status, answer = 500, str(error).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()

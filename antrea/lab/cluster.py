@@ -67,11 +67,11 @@ def open_lab(name: str) -> Lab:
             (record.directory / SETTINGS).read_bytes(), Settings, str(record.directory / SETTINGS)
         )
         kubectl = Path((record.directory / KUBECTL).read_text())
-    except FileNotFoundError as e:
+    except FileNotFoundError as error:
         missing = Unavailable(f"there is no lab {name!r}; `{PROGRAM} up --name {name}` makes one")
         for line in others():
             missing.add_note(line)
-        raise missing from e
+        raise missing from error
     return Lab(record, settings, kubectl)
 
 
@@ -117,9 +117,9 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
                 _network(lab, tell)
                 if settings.cni != "none":
                     _settle(lab, tell)
-        except Unavailable as e:
+        except Unavailable as error:
             for line in advice(record.name, os.getloadavg()[0], os.cpu_count() or 1):
-                e.add_note(line)
+                error.add_note(line)
             raise
         (record.directory / COMPLETE).touch()
     return lab
@@ -226,9 +226,9 @@ def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progres
 
     try:
         wait_for(what, done, seconds=180, step=0.2)
-    except Unavailable as e:
+    except Unavailable as error:
         waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, PODS)
-        e.add_note(f"not ready: {', '.join(waiting)}")
+        error.add_note(f"not ready: {', '.join(waiting)}")
         raise
     tell(f"{what[0].upper()}{what[1:]}")
 

@@ -109,8 +109,8 @@ def start_server(record: Record, topology: Topology, binaries: Binaries, api: Ap
     _daemon(record, topology, binaries.kube_apiserver, _apiserver(record, topology))
     try:
         wait_for("the API server", api.ready, seconds=120)
-    except Exception as e:
-        e.add_note(tail(record.directory / "logs" / "kube-apiserver.log"))
+    except Exception as error:
+        error.add_note(tail(record.directory / "logs" / "kube-apiserver.log"))
         raise
 
 

@@ -103,8 +103,10 @@ def listening(port: int) -> socket.socket:
     """A socket on a port of this machine's loopback. Raises Unavailable: the port is taken."""
     try:
         return socket.create_server(("127.0.0.1", port))
-    except OSError as no:
-        raise Unavailable(f"port {port} of this machine: {no.strerror}; choose another one by --port") from no
+    except OSError as error:
+        raise Unavailable(
+            f"port {port} of this machine: {error.strerror}; choose another one by --port"
+        ) from error
 
 
 def serve(lab: Lab, front: socket.socket, tell: Progress) -> None:

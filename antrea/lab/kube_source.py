@@ -79,20 +79,20 @@ def _get(address: str) -> bytes | None:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
             content: bytes = answer.read()
             return content
-    except urllib.error.HTTPError as refused:
-        refused.close()
-        if refused.code == 404:
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 404:
             return None
-        raise Unavailable(f"the mirror {MIRROR} answered {refused.code} for {address}") from refused
-    except OSError as failed:
-        raise Unavailable(f"the mirror {MIRROR} does not answer for {address}: {failed}") from failed
+        raise Unavailable(f"the mirror {MIRROR} answered {error.code} for {address}") from error
+    except OSError as error:
+        raise Unavailable(f"the mirror {MIRROR} does not answer for {address}: {error}") from error
 
 
 def _fetch(address: str, to: Path) -> str:
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer, to.open("wb") as file:
             shutil.copyfileobj(answer, file, 1 << 20)
-    except OSError as failed:
-        raise Unavailable(f"the mirror {MIRROR} broke off at {address}: {failed}") from failed
+    except OSError as error:
+        raise Unavailable(f"the mirror {MIRROR} broke off at {address}: {error}") from error
     with to.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -293,8 +293,8 @@ def main() -> None:
     """Exit 0, 1 when something is missing or failed, 2 when the user has to change something."""
     try:
         cli(prog_name=PROGRAM)
-    except AntreaError as e:
-        click.echo(f"{PROGRAM}: {e}", err=True)
-        for note in getattr(e, "__notes__", ()):
+    except AntreaError as error:
+        click.echo(f"{PROGRAM}: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):
             click.echo(note, err=True)
-        sys.exit(2 if isinstance(e, Invalid) else 1)
+        sys.exit(2 if isinstance(error, Invalid) else 1)

@@ -154,8 +154,8 @@ def init_pid(record: Record, node: str) -> int:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children") if process else None
     try:
         return int(children.read_text().split()[0]) if children else 0
-    except (FileNotFoundError, IndexError) as e:
-        raise Unavailable(f"{node} is not running") from e
+    except (FileNotFoundError, IndexError) as error:
+        raise Unavailable(f"{node} is not running") from error
 
 
 def freeze(record: Record, node: str) -> None:

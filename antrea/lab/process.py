@@ -51,10 +51,10 @@ def run(
             pass_fds=record.held if record else (),
             check=False,
         )
-    except subprocess.TimeoutExpired as e:
-        raise Unavailable(f"`{' '.join(words)}` did not end within {seconds:.0f} s") from e
-    except FileNotFoundError as e:
-        raise Unavailable(f"{words[0]} is not installed") from e
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"`{' '.join(words)}` did not end within {seconds:.0f} s") from error
+    except FileNotFoundError as error:
+        raise Unavailable(f"{words[0]} is not installed") from error
     if done.returncode:
         why = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise Unavailable(f"`{' '.join(words)[:300]}` ended with {done.returncode}: {why}")

@@ -78,8 +78,8 @@ def read(file: Path | None, flags: dict[str, Any]) -> Settings:
             values = guarded(where, msgspec.yaml.decode, file.read_bytes(), type=dict[str, Any])
         values |= {name: value for name, value in flags.items() if value is not None}
         return decode_tree(values, Settings, where)
-    except OSError as e:
-        raise Invalid(where, e.strerror or str(e)) from e
+    except OSError as error:
+        raise Invalid(where, error.strerror or str(error)) from error
     except Invalid as error:
         kind = "" if isinstance(error.__cause__, msgspec.ValidationError) else "not YAML: "
         raise Invalid(where, f"{kind}{error.why}") from error

@@ -218,11 +218,11 @@ def run(
                 timeout=timeout,
                 check=False,
             )
-        except subprocess.TimeoutExpired as late:
-            console = (late.stdout or b"").decode(errors="replace")
+        except subprocess.TimeoutExpired as error:
+            console = (error.stdout or b"").decode(errors="replace")
             raise Unavailable(
                 f"the virtual machine was not done after {timeout:.0f} s:\n{readable(console)}"
-            ) from late
+            ) from error
         console = done.stdout.decode(errors="replace")
         if not status.exists():
             raise Unavailable(f"the virtual machine ended before its command:\n{readable(console)}")

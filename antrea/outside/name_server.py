@@ -38,8 +38,8 @@ async def ask(name: str, *, v6: bool, server: tuple[str, int], seconds: float = 
             found = await _by_udp(question, server)
             if found[2] & _TRUNCATED:
                 found = await _by_tcp(question, server)
-    except (TimeoutError, dns.exception.DNSException, EOFError, OSError, ValueError) as no:
-        raise Unavailable(f"{name} of {address}:{port}: {type(no).__name__} {no}") from no
+    except (TimeoutError, dns.exception.DNSException, EOFError, OSError, ValueError) as error:
+        raise Unavailable(f"{name} of {address}:{port}: {type(error).__name__} {error}") from error
     code = found[3] & 0xF
     if code not in ANSWERS:
         raise Unavailable(

@@ -158,8 +158,8 @@ def requests(client: Path, server: Path, to: str) -> Iterator[list[str]]:
             try:
                 with namespace.connect(client, (to, 80), seconds=5) as stream:
                     found.append(stream.recv(9).decode())
-            except OSError as no:
-                found.append(repr(no))
+            except OSError as error:
+                found.append(repr(error))
 
     threads = [threading.Thread(target=one) for one in (answering, asking)]
     for one in threads:

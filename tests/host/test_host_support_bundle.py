@@ -142,10 +142,10 @@ class World:
     async def until(self, true: Callable[[], object], what: str) -> None:
         try:
             await self.agent.until(lambda _: true(), what, seconds=90)
-        except AssertionError as late:
+        except AssertionError as error:
             paths = [path for path in self.api.objects if path.startswith(COLLECTIONS)]
             found = {path.rpartition("/")[2]: self.api.objects[path].get("status") for path in paths}
-            raise AssertionError(f"{late}; statuses: {json.dumps(found)}") from None
+            raise AssertionError(f"{error}; statuses: {json.dumps(found)}") from None
 
     async def complete(self, name: str) -> None:
         await self.until(

@@ -70,8 +70,8 @@ def wait_ready(lab: Lab, where: str) -> None:
         wait_for(
             f"readiness of the agent of {where}", lambda: ready(lab, where), seconds=AGENT_SECONDS, step=0.05
         )
-    except Unavailable as late:
-        late.add_note(health(lab, where))
+    except Unavailable as error:
+        error.add_note(health(lab, where))
         raise
 
 

@@ -247,8 +247,8 @@ class ControllerProcess:
             self.lab.api.apply(yaml.safe_dump_all(api_services()))
             wait_for("our APIs to be available", self.available, seconds=60, step=0.3)
             wait_for("our webhooks to decide", lambda: decided(self.lab), seconds=60, step=0.3)
-        except Unavailable as e:
-            e.add_note(self.log.read_text()[-4000:])
+        except Unavailable as error:
+            error.add_note(self.log.read_text()[-4000:])
             raise
 
     def stop(self) -> None:

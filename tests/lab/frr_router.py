@@ -56,8 +56,8 @@ def routing(lab: Lab, machine: str, text: str) -> Iterator[None]:
             try:
                 yield
                 assert process.poll() is None
-            except BaseException as why:
-                why.add_note(f"FRR: {log.read_text()[-2000:]}")
+            except BaseException as error:
+                error.add_note(f"FRR: {log.read_text()[-2000:]}")
                 raise
             finally:
                 process.kill()

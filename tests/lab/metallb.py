@@ -51,8 +51,8 @@ def running(lab: Lab, where: Path, log: Path, words: Sequence[str | Path]) -> It
         try:
             yield
             assert process.poll() is None
-        except BaseException as why:
-            why.add_note(f"{log.name}: {log.read_text()[-2000:]}")
+        except BaseException as error:
+            error.add_note(f"{log.name}: {log.read_text()[-2000:]}")
             raise
         finally:
             process.terminate()

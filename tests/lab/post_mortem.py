@@ -21,8 +21,8 @@ def post_mortem(lab: Lab) -> str:
     said = [_asked(lab, "get", "nodes,pods", "-A", "-o", "wide", "--no-headers")]
     try:
         pods = lab.api.items(OURS)
-    except Unavailable as why:
-        return f"{said[0]}\n{why}"
+    except Unavailable as error:
+        return f"{said[0]}\n{error}"
     for pod in pods:
         for state in pod.get("status", {}).get("containerStatuses", ()):
             said += _complaints(lab, pod["metadata"]["name"], state)
@@ -44,5 +44,5 @@ def _complaints(lab: Lab, pod: str, state: dict[str, Any]) -> list[str]:
 def _asked(lab: Lab, *words: str) -> str:
     try:
         return lab.api.kubectl(*words, seconds=20).rstrip()
-    except Unavailable as why:
-        return str(why)
+    except Unavailable as error:
+        return str(error)

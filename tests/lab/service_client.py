@@ -63,8 +63,8 @@ class Client:
                 if not stream.recv(512):
                     raise ConnectionError("closed")
             self.answered.append((began, time.monotonic()))
-        except OSError as why:
-            self.lost.append((began, str(why)))
+        except OSError as error:
+            self.lost.append((began, str(error)))
 
     def _stay(self) -> None:
         try:
@@ -76,8 +76,8 @@ class Client:
                         raise ConnectionError("closed")
                     self.longest = max(self.longest, time.monotonic() - began)
                     time.sleep(PAUSE)
-        except OSError as why:
-            self.broken.append((time.monotonic(), str(why)))
+        except OSError as error:
+            self.broken.append((time.monotonic(), str(error)))
 
     def found(self) -> dict[str, object]:
         """Times are seconds after the start."""

@@ -129,9 +129,9 @@ def starts(lab: Lab, target: str, names: list[str]) -> list[float]:
             took = [connected(done) - written[name] for name, done in calls.items()]
             try:
                 wait_for("packets of all others", lambda: heard(listener) >= {*free}, seconds=60, step=0.1)
-            except Unavailable as late:
+            except Unavailable as error:
                 missing = {*free} - heard(listener)
-                late.add_note(f"missing: {[(name, places[name]) for name in sorted(missing)]}")
+                error.add_note(f"missing: {[(name, places[name]) for name in sorted(missing)]}")
                 raise
             assert heard(listener) == {*free}
         finally:

@@ -70,8 +70,8 @@ def becomes(client: ApiClient, name: str, wanted: list[str] | None, plural: str 
         wait_for(
             f"the group of {name}", lambda: members(client, name, plural) == wanted, seconds=60, step=0.05
         )
-    except Exception as late:
-        late.add_note(f"wanted {wanted}, found {members(client, name, plural)}")
+    except Exception as error:
+        error.add_note(f"wanted {wanted}, found {members(client, name, plural)}")
         raise
 
 

@@ -72,10 +72,10 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run(["apt-get", "update", "-q"])  # a machine whose lists of packages are gone or old
             run(download)
         run(["dpkg", "-x", *place.glob("*.deb"), place])
-    except Unavailable as why:
+    except Unavailable as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"{PACKAGE} cannot be had: {why}")
+        pytest.skip(f"{PACKAGE} cannot be had: {error}")
     return place / "usr/bin/kubectl"
 
 

@@ -86,8 +86,8 @@ class Cluster(NamedTuple):
 
         try:
             wait_for("these verdicts", same, seconds=60, step=0.05)
-        except Exception as late:
-            late.add_note(f"wanted {wanted}, found {found}")
+        except Exception as error:
+            error.add_note(f"wanted {wanted}, found {found}")
             raise
 
 

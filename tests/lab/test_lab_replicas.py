@@ -99,9 +99,9 @@ class Replicas:
             )
             self._running[0].wait()
             wait_for("a leader", lambda: identity(lab) not in ("", before), seconds=60, step=0.2)
-        except Unavailable as late:
+        except Unavailable as error:
             for one in self._running:
-                late.add_note(one.log.read_text()[-3000:])
+                error.add_note(one.log.read_text()[-3000:])
             raise
 
     def end(self) -> None:

@@ -103,8 +103,8 @@ def test_a_service_is_answered_as_its_row_says(world: World, first: dict[str, An
 
     try:
         wait_for(f"answers of Service {row.name}", same, seconds=40)
-    except Exception as why:
-        why.add_note(f"{found} instead of {wanted_of}")
+    except Exception as error:
+        error.add_note(f"{found} instead of {wanted_of}")
         raise
 
 

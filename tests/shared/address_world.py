@@ -242,8 +242,8 @@ class Replica:
         }
         try:
             self._world.loop.run_until_complete(self.sink.apply([*self.todo.values()], []))
-        except Refused as no:
-            self.todo = {one.key: one for one in no.entries}
+        except Refused as error:
+            self.todo = {one.key: one for one in error.entries}
         except Unavailable:
             pass
         else:

@@ -341,3 +341,17 @@ def test_house_only_one_module_uses_h2s_connection() -> None:
     """It raises UnicodeDecodeError, among others: antrea.outside.grpc.http2 guards it."""
     users = [named(path) for path in PRODUCT if "h2.connection" in read(path).imports]
     assert users == ["antrea/outside/grpc/http2.py"]
+
+
+EXCEPTION_NAMES = {"error", "group"}
+"""What an exception, and a group of them, is bound to; another word makes a reader look for its meaning."""
+
+
+def test_house_exceptions_are_bound_to_the_name_error() -> None:
+    others = [
+        f"{named(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in nodes(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler) and node.name and node.name not in EXCEPTION_NAMES
+    ]
+    assert others == []

@@ -89,8 +89,8 @@ def test_a_node_runs_a_pod_below_its_own_cgroup_on_version_2(record: Record) -> 
         launch(record, "kubelet", node.inside(record, "node-1", kubelet))
     try:
         wait_for("sandbox and container", lambda: running(record).count("pause") == 2, seconds=240, step=2)
-    except Unavailable as e:
-        e.add_note(tail(record.directory / "logs/kubelet.log"))
+    except Unavailable as error:
+        error.add_note(tail(record.directory / "logs/kubelet.log"))
         raise
 
     own = cgroup.ROOT / cgroup.top_name(record) / "node-1"

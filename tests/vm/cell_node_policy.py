@@ -244,8 +244,8 @@ def met(netns: Path, address: str) -> str:
     """What the first connection there meets."""
     try:
         namespace.connect(netns, (address, SITE), seconds=SECONDS).close()
-    except OSError as why:
-        return type(why).__name__
+    except OSError as error:
+        return type(error).__name__
     return "open"
 
 

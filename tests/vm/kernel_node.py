@@ -165,8 +165,8 @@ class KernelNode:
         """Raises Unavailable, with the ends of this node's logs."""
         try:
             wait_for(f"{what} on {self.name}", condition, seconds=seconds, step=1)
-        except Unavailable as e:
-            e.add_note(f"{self.log('ovs')}\n{self.log('agent')}")
+        except Unavailable as error:
+            error.add_note(f"{self.log('ovs')}\n{self.log('agent')}")
             raise
 
     def words(self, *argv: str | Path) -> list[str]:

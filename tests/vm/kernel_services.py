@@ -113,8 +113,8 @@ def kube_proxy(node: KernelNode, mode: str = "ipvs", **more: Any) -> Iterator[No
         try:
             yield
             assert running.poll() is None, "kube-proxy has ended"
-        except Exception as why:
-            why.add_note(f"kube-proxy's status: {running.poll()}\n" + (place / "log").read_text()[-4000:])
+        except Exception as error:
+            error.add_note(f"kube-proxy's status: {running.poll()}\n" + (place / "log").read_text()[-4000:])
             raise
         finally:
             running.kill()
@@ -154,9 +154,9 @@ def until_answered(ways: Sequence[Way], node: KernelNode) -> None:
     for way in ways:
         try:
             wait_for(f"an answer to {way}", partial(answered, way), seconds=2 * PATIENCE)
-        except Unavailable as late:
+        except Unavailable as error:
             shown = [node.run(*words.split()) for words in ("cat /proc/net/ip_vs", "iptables-save -t nat")]
-            late.add_note("\n".join([*shown, node.run("nft", "list", "table", "inet", "antrea")]))
+            error.add_note("\n".join([*shown, node.run("nft", "list", "table", "inet", "antrea")]))
             raise
 
 

@@ -59,8 +59,8 @@ class Machine:
             _, self.console = vm.run(
                 self._stock, words, timeout=1500, memory="2G", netns=self._home, tap=TAP, disk=self._disk
             )
-        except Exception as why:
-            self.console = str(why)
+        except Exception as error:
+            self.console = str(error)
 
     def end(self) -> None:
         """Without a farewell to agent and switch."""

@@ -151,8 +151,8 @@ def _run_kubectl(kubectl: Callable[..., str], listener: socket.socket) -> None:
             words, stdin = json.loads(line.readline())
             try:
                 answer = [kubectl(*words, stdin=stdin, seconds=500), ""]
-            except Unavailable as no:
-                answer = ["", str(no)]
+            except Unavailable as error:
+                answer = ["", str(error)]
             line.write(json.dumps(answer).encode() + b"\n")
 
 

@@ -190,10 +190,10 @@ class Report:
             told = states(self._view)
             try:
                 await self.write()
-            except (Refused, Unavailable) as why:
-                if str(why) != self._said:
-                    log.warning("Failed to update AntreaAgentInfo", err=str(why))
-                self._said = str(why)
+            except (Refused, Unavailable) as error:
+                if str(error) != self._said:
+                    log.warning("Failed to update AntreaAgentInfo", err=str(error))
+                self._said = str(error)
                 await pause.wait()
                 continue
             self._said = ""

@@ -90,8 +90,8 @@ class ApiCertificate:
         before = self.pair
         try:
             fresh = await asyncio.to_thread(self._make)
-        except Unavailable as no:
-            log.error("Failed to renew the API certificate", error=no)
+        except Unavailable as error:
+            log.error("Failed to renew the API certificate", error=error)
             return
         self.trusted = fresh.certificate_pem + before.certificate_pem
         try:

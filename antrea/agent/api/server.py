@@ -163,8 +163,8 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
         try:
             made = make(request.query)
             return json_answer(await made if inspect.isawaitable(made) else made)
-        except NotFound as why:
-            return web.Response(status=404, text=str(why))
+        except NotFound as error:
+            return web.Response(status=404, text=str(error))
 
     return handler
 

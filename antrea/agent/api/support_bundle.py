@@ -74,8 +74,8 @@ async def contents(view: AgentView, log_directory: str = LOG_DIRECTORY) -> Order
     }
     try:
         documents["agentinfo"] = await agent_info(view)
-    except NotFound as why:
-        documents["agentinfo"] = {"message": str(why)}
+    except NotFound as error:
+        documents["agentinfo"] = {"message": str(error)}
     documents = merged("file", (documents, *(part.bundle() for part in view.parts)))
     texts = {view.config.file: view.now.text, "memory": memory(), "stacks": stacks()}
     return Order(

@@ -86,8 +86,8 @@ class PacketTracer:
         flow = packet(request, await self._entered(request))
         try:
             text = await self._switch.trace(flow)
-        except Refused as no:
-            raise Invalid("flow", f"OVS does not take the packet: {no.why}") from no
+        except Refused as error:
+            raise Invalid("flow", f"OVS does not take the packet: {error.why}") from error
         names = {number: name for name, number in self._view.tables.items()}
         return TraceAnswer(named_trace(text, names) + (_NOTE if _TAKEN_FOR_OWN in text else ""))
 

@@ -95,8 +95,8 @@ def answering(code: Code, *, unavailable: Code = Code.TRY_AGAIN_LATER) -> Iterat
     """Turn our three errors into the answer of a CNI call: what is away now may be back later, the rest is `code`."""
     try:
         yield
-    except Unavailable as e:
+    except Unavailable as error:
         later = unavailable is Code.TRY_AGAIN_LATER
-        raise Failed(unavailable, f"Not available now: {e.what}" if later else e.what) from e
-    except (Refused, Invalid) as e:
-        raise Failed(code, str(e)) from e
+        raise Failed(unavailable, f"Not available now: {error.what}" if later else error.what) from error
+    except (Refused, Invalid) as error:
+        raise Failed(code, str(error)) from error

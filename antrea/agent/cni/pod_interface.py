@@ -147,8 +147,8 @@ class PodInterfaces:
             await self.delete(call)
             with answering(Code.CONFIG_INTERFACE_FAILURE):
                 await self._on.ports.acted()
-        except Failed as e:
-            log.error("Failed to roll back", error=e, container=call.container_id)
+        except Failed as error:
+            log.error("Failed to roll back", error=error, container=call.container_id)
 
     async def _sweep(
         self, gone: Iterable[StandingPort], known: Collection[str], busy: Callable[[], Set[str]]
@@ -159,8 +159,8 @@ class PodInterfaces:
             try:
                 await self._remove(port.pod.container_id, port.pod.if_dev, {port.name})
                 log.info("Removed an unused interface", interface=port.name, container=port.pod.container_id)
-            except Failed as e:
-                failures.append(e)
+            except Failed as error:
+                failures.append(error)
                 kept.add(port.pod.container_id)
         with answering(Code.IPAM_FAILURE):
             holders = await self._on.ipam.containers()

@@ -90,8 +90,8 @@ def read_call(line: bytes) -> Call:
                 "CNI_ARGS must have K8S_POD_NAME and K8S_POD_NAMESPACE",
                 details=request.args,
             )
-    except Failed as e:
-        raise e.in_version(version) from e
+    except Failed as error:
+        raise error.in_version(version) from error
     return Call(
         command=request.command,
         version=version,

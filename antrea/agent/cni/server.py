@@ -106,26 +106,26 @@ class CniServer:
             return
         try:
             await self._pods.reconcile(pods, lambda: self._locks.busy)
-        except Failed as e:
-            log.error("Failed to clean up after deleted Pods", error=e)
+        except Failed as error:
+            log.error("Failed to clean up after deleted Pods", error=error)
 
     async def answer(self, line: bytes) -> bytes:
         """The answer to one request."""
         try:
             call = read_call(line)
-        except Failed as e:
-            return _refusal(e, {})
+        except Failed as error:
+            return _refusal(error, {})
         fields = {"command": call.command, "container": call.container_id, "pod": call.pod}
         try:
             result = await self._do(call)
-        except Failed as e:
-            return _refusal(e.in_version(call.version), fields)
-        except Unavailable as e:
-            later = Failed(Code.TRY_AGAIN_LATER, f"Not available now: {e.what}")
+        except Failed as error:
+            return _refusal(error.in_version(call.version), fields)
+        except Unavailable as error:
+            later = Failed(Code.TRY_AGAIN_LATER, f"Not available now: {error.what}")
             return _refusal(later.in_version(call.version), fields)
-        except Exception as e:
+        except Exception as error:
             logging.getLogger(__name__).exception("Failed to handle a CNI call", extra={"fields": fields})
-            return failure(Failed(Code.UNKNOWN, f"Unexpected error in antrea-agent: {e!r}").error)
+            return failure(Failed(Code.UNKNOWN, f"Unexpected error in antrea-agent: {error!r}").error)
         log.info("Handled a CNI call", **fields)
         return success(result)
 
@@ -140,8 +140,8 @@ class CniServer:
                 return
             writer.write(await self.answer(line))
             await writer.drain()
-        except (ValueError, TimeoutError) as e:
-            log.warning("Dropped an incomplete CNI request", err=str(e))
+        except (ValueError, TimeoutError) as error:
+            log.warning("Dropped an incomplete CNI request", err=str(error))
         except ConnectionError:
             log.warning("The CNI plugin disconnected before the response")
         finally:
@@ -194,8 +194,8 @@ class CniServer:
             raise Failed(Code.NOT_AVAILABLE, "The network of this Node is not ready")
         try:
             await self._context.ports.check()
-        except Unavailable as e:
-            raise Failed(Code.LIMITED_CONNECTIVITY, f"Not available now: {e.what}") from e
+        except Unavailable as error:
+            raise Failed(Code.LIMITED_CONNECTIVITY, f"Not available now: {error.what}") from error
 
 
 def _refusal(failed: Failed, fields: dict[str, str]) -> bytes:

@@ -35,10 +35,10 @@ def exclusive_unix_listener(path: Path) -> Iterator[socket.socket]:
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path))
             path.chmod(0o600)
-        except BlockingIOError as e:
-            raise Unavailable(f"CNI socket {path}: another antrea-agent of this Node serves it") from e
-        except OSError as e:
-            raise Invalid("cniSocket", f"cannot listen on {path}: {e.strerror or e}") from e
+        except BlockingIOError as error:
+            raise Unavailable(f"CNI socket {path}: another antrea-agent of this Node serves it") from error
+        except OSError as error:
+            raise Invalid("cniSocket", f"cannot listen on {path}: {error.strerror or error}") from error
         stack.callback(path.unlink, missing_ok=True)
         yield listener
 
@@ -55,5 +55,5 @@ async def probe(path: Path, patience: float = PATIENCE_SECONDS) -> None:
                 writer.close()
     except TimeoutError:
         raise Unavailable(f"{path} has answered nobody for {patience:g} s") from None
-    except OSError as no:
-        raise Unavailable(f"{path}: {no.strerror or no}") from no
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror or error}") from error

@@ -89,8 +89,8 @@ async def _found(act: ProbeAddress) -> str:
                 )
                 return ""
             return mac
-        except OSError as why:
+        except OSError as error:
             if not left:
-                log.warning("Failed to probe an address", ip=act.ip, dev=act.dev, err=str(why))
+                log.warning("Failed to probe an address", ip=act.ip, dev=act.dev, err=str(error))
         await asyncio.sleep(TRY_SECONDS)
     return ""

@@ -75,8 +75,8 @@ class IdleFeed:
             used = await asyncio.to_thread(connected, self._used.keys() - self._external)
             used |= await asyncio.to_thread(connected, self._external, to=True)
             used |= await self._in_switch(self._external - used)
-        except Unavailable as why:
-            log.warning("Failed to list connections; addresses stay on their Nodes", err=str(why))
+        except Unavailable as error:
+            log.warning("Failed to list connections; addresses stay on their Nodes", err=str(error))
             used = {*self._used}
         now = time.monotonic()
         for ip, since in self._used.items():

@@ -61,8 +61,8 @@ class BootGuard:
         commands = f'delete element {TABLE} {SET} {{ "{name}" }}' if left else f"delete table {TABLE}"
         try:
             self._nft.run(commands)
-        except NftError as no:
-            raise Unavailable(f"opening {name} after the boot: {no}") from no
+        except NftError as error:
+            raise Unavailable(f"opening {name} after the boot: {error}") from error
         self._closed = left
         log.info("Interface is open: its policies are enforced since the boot", interface=name)
 

@@ -47,8 +47,10 @@ class InterfaceJournal:
             self._records = {record.name: record for record in records}
         except FileNotFoundError:
             pass
-        except (Damaged, OSError, Invalid) as why:
-            log.error("The journal of interfaces is damaged", path=path, err=str(why), aside=set_aside(path))
+        except (Damaged, OSError, Invalid) as error:
+            log.error(
+                "The journal of interfaces is damaged", path=path, err=str(error), aside=set_aside(path)
+            )
 
     def get(self, name: str) -> ConnectedInterface | None:
         """None: it is not connected."""

@@ -160,8 +160,8 @@ class ExternalNodePart(Part):
         """Report what is wrong, once, in the log, a condition and an Event; it is tried again."""
         try:
             trouble = await work
-        except (Refused, Unavailable, OSError) as why:
-            trouble = f"{why} (trying again)"
+        except (Refused, Unavailable, OSError) as error:
+            trouble = f"{error} (trying again)"
         if trouble and trouble != self._trouble:
             log.warning("Interfaces are not as the ExternalNode lists them", err=trouble)
             self._agent.record(REASON, trouble, warning=True, about=self._reference())
@@ -172,8 +172,8 @@ async def _failure(work: Coroutine[Any, Any, None]) -> tuple[str, ...]:
     """Why one interface is not as it should be; the others do not wait for it."""
     try:
         await work
-    except (Refused, Unavailable, OSError) as why:
-        return (f"{why} (trying again)",)
+    except (Refused, Unavailable, OSError) as error:
+        return (f"{error} (trying again)",)
     return ()
 
 

@@ -46,8 +46,8 @@ def selected(node: ExternalNode, cards: Cards) -> Selection:
     for entity, interface in _entities(node, troubles):
         try:
             name = _located(interface, cards)
-        except _NotFound as why:
-            missing.append((entity, interface, str(why)))
+        except _NotFound as error:
+            missing.append((entity, interface, str(error)))
             continue
         if name in found:
             troubles.append(f"{_shown(interface)} is {name}, as is another one: the first one is protected")

@@ -81,10 +81,10 @@ class Destination:
                     await self._connected()
                     await self._export()
                     wait, pause = TICK, FIRST_PAUSE
-                except AntreaError as why:
-                    self._failed(str(why))
+                except AntreaError as error:
+                    self._failed(str(error))
                     await self._close()
-                    wait = FIRST_PAUSE if isinstance(why, _NoService) else pause
+                    wait = FIRST_PAUSE if isinstance(error, _NoService) else pause
                     pause = min(2 * wait, LONGEST_PAUSE)
                 await asyncio.sleep(wait)
         finally:
@@ -169,8 +169,8 @@ class Destination:
 def _context(authority: str, pair: Certificate | None, trust: Trust) -> ssl.SSLContext:
     try:
         context = client_context(cadata=authority)
-    except (ssl.SSLError, ValueError) as why:
-        raise Unavailable(f"ca.crt of ConfigMap {trust.authority}: {why}") from why
+    except (ssl.SSLError, ValueError) as error:
+        raise Unavailable(f"ca.crt of ConfigMap {trust.authority}: {error}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if trust.tls13 else ssl.TLSVersion.TLSv1_2
     if pair:
         load_pair(context, pair)

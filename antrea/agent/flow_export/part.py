@@ -146,8 +146,8 @@ class FlowExportPart(Part):
         if self._counters:
             try:
                 await asyncio.to_thread(self._counters.close)
-            except Unavailable as why:
-                log.warning("Failed to remove the counters of Pods", err=str(why))
+            except Unavailable as error:
+                log.warning("Failed to remove the counters of Pods", err=str(error))
 
     def conditions(self) -> Mapping[str, Check]:
         return {CONDITION: self._unreachable}
@@ -179,9 +179,9 @@ class FlowExportPart(Part):
             if len(self._objects) >= MOST_OBJECTS:
                 raise Unavailable(f"{MOST_OBJECTS} others are exported to already; delete some")
             found = destination_settings(asked, self._poll_seconds)
-        except (Invalid, Unavailable) as why:
-            self._faults[asked.name] = str(why)
-            report(str(why))
+        except (Invalid, Unavailable) as error:
+            self._faults[asked.name] = str(error)
+            report(str(error))
             return
         self._objects[asked.name] = ObjectExport(Export(self._agent, found), report)
 
@@ -210,10 +210,10 @@ class FlowExportPart(Part):
                 if self._exports:
                     await self._look()
                 self._trouble = ""
-            except Unavailable as why:
-                if str(why) != self._trouble:
-                    log.warning("Failed to read connections to export", err=str(why))
-                self._trouble = str(why)
+            except Unavailable as error:
+                if str(error) != self._trouble:
+                    log.warning("Failed to read connections to export", err=str(error))
+                self._trouble = str(error)
             at = next_poll(at, self._poll_seconds, time.monotonic())
             await asyncio.sleep(at - time.monotonic())
 
@@ -275,10 +275,12 @@ class FlowExportPart(Part):
             dumps = [await self._conntrack.dump(zone, counters=False) for zone in zones]
             await asyncio.to_thread(self._sources.read, dumps)
             self._unseen = ""
-        except Unavailable as why:
-            if str(why) != self._unseen:
-                log.warning("Failed to read sources of connections from outside to other Nodes", err=str(why))
-            self._unseen = str(why)
+        except Unavailable as error:
+            if str(error) != self._unseen:
+                log.warning(
+                    "Failed to read sources of connections from outside to other Nodes", err=str(error)
+                )
+            self._unseen = str(error)
 
     async def _ask_host(self, changed: Iterable[TrackedConnection]) -> None:
         """Ask the kernel for the first packets of new connections that the host may have translated."""
@@ -288,10 +290,10 @@ class FlowExportPart(Part):
             told = await asyncio.to_thread(host_originals, [one.key for one in lacking])
             self._originals.take(lacking, told)
             self._unasked = ""
-        except Unavailable as why:
-            if str(why) != self._unasked:
-                log.warning("Failed to ask for clients of NodePorts and NodePortLocal", err=str(why))
-            self._unasked = str(why)
+        except Unavailable as error:
+            if str(error) != self._unasked:
+                log.warning("Failed to ask for clients of NodePorts and NodePortLocal", err=str(error))
+            self._unasked = str(error)
 
     async def _count(self) -> set[str]:
         """Read what is counted at the interfaces of Pods, and give the Pods' addresses.
@@ -304,8 +306,8 @@ class FlowExportPart(Part):
             await counters.follow(pod.name for pod in pods)
             await counters.read()
             why = counters.trouble
-        except Unavailable as no:
-            why = str(no)
+        except Unavailable as error:
+            why = str(error)
         if why and why != self._uncounted:
             log.warning("Failed to count packets of Pods: records have fewer or none", err=why)
         self._uncounted = why

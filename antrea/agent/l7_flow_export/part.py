@@ -78,8 +78,8 @@ class L7FlowExportPart(Part):
         if put:
             try:
                 await self._engine.begin()
-            except Unavailable as why:
-                raise Refused(put, str(why)) from why
+            except Unavailable as error:
+                raise Refused(put, str(error)) from error
 
     async def resync(self, entries: Sequence[RequestEngine]) -> None:
         """As `apply`."""

@@ -192,10 +192,10 @@ class L7EngineControl:
         try:
             await self._align(engine)
             self._trouble = ""
-        except OSError as no:
-            if str(no) != self._trouble:
-                log.error("Failed to write the files of the L7 engine", err=str(no))
-            self._trouble = str(no)
+        except OSError as error:
+            if str(error) != self._trouble:
+                log.error("Failed to write the files of the L7 engine", err=str(error))
+            self._trouble = str(error)
 
     async def _align(self, engine: CommandSocket) -> None:
         """Order what differs, one tenant at a time: those of new connections first. Raises Unavailable, OSError."""
@@ -237,8 +237,8 @@ class L7EngineControl:
                 continue
             try:
                 is_used = await self._is_used(vlan)
-            except Unavailable as no:
-                log.error("Failed to look for connections of an L7 rule", vlan=vlan, err=str(no))
+            except Unavailable as error:
+                log.error("Failed to look for connections of an L7 rule", vlan=vlan, err=str(error))
                 return
             if not is_used:
                 self._drop(vlan)
@@ -247,10 +247,10 @@ class L7EngineControl:
         vlan = tenant.vlan
         try:
             path = self._files.begin(vlan, self._file(tenant))
-        except OSError as no:
+        except OSError as error:
             if is_new:
                 self._files.forget(vlan)
-            self._outdate(tenant, f"the files of the L7 engine: {no.strerror}")
+            self._outdate(tenant, f"the files of the L7 engine: {error.strerror}")
             raise
         command = "register-tenant" if is_new else "reload-tenant"
         why = await engine.order(command, id=vlan, filename=path)
@@ -283,8 +283,8 @@ class L7EngineControl:
             return
         try:
             is_used = bool(self._wanted) and await self._is_used(vlan)
-        except Unavailable as no:
-            log.error("Failed to look for connections of an L7 rule that is gone", vlan=vlan, err=str(no))
+        except Unavailable as error:
+            log.error("Failed to look for connections of an L7 rule that is gone", vlan=vlan, err=str(error))
             return
         if not is_used:
             await self._unload(engine, vlan)
@@ -300,8 +300,8 @@ class L7EngineControl:
         """Connections that the rule let in are judged anew, as what their tenant does not judge passes."""
         try:
             await self._forget(vlan)
-        except Unavailable as no:
-            log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(no))
+        except Unavailable as error:
+            log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(error))
             return
         await engine.order("unregister-tenant-handler", id=vlan, htype="vlan", hargs=vlan)
         await engine.order("unregister-tenant", id=vlan)
@@ -321,8 +321,8 @@ class L7EngineControl:
         for vlan in tuple(self._ending):
             try:
                 await self._forget(vlan)
-            except Unavailable as no:
-                log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(no))
+            except Unavailable as error:
+                log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(error))
                 return
             self._ended(vlan)
 

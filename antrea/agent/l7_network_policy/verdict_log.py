@@ -94,8 +94,8 @@ class VerdictLog:
             while True:
                 try:
                     line = await reader.readuntil(b"\n")
-                except asyncio.LimitOverrunError as long:
-                    await reader.readexactly(long.consumed)
+                except asyncio.LimitOverrunError as error:
+                    await reader.readexactly(error.consumed)
                     self._lost += 1
                     continue
                 await self._write(line)
@@ -119,9 +119,9 @@ class VerdictLog:
         try:
             if self._file.write(guarded("event", self._text, event)):
                 await asyncio.to_thread(self._file.tidy)
-        except (OSError, Invalid) as no:
+        except (OSError, Invalid) as error:
             self._lost += 1
-            log.v(2).info("Failed to log a verdict of the L7 engine", err=str(no))
+            log.v(2).info("Failed to log a verdict of the L7 engine", err=str(error))
 
     def _text(self, event: dict[str, Any]) -> bytes:
         return msgspec.json.encode(self._named(event)) + b"\n"

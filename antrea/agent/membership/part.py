@@ -159,8 +159,8 @@ async def follow_keys(kube: Kube, secrets: str, use: Callable[[list[bytes]], Non
         for secret in found:
             try:
                 keys = parse_keys(decode_text(decode_base64(secret.data.get(KEYS, ""), KEYS), KEYS, "ascii"))
-            except (ValueError, Invalid) as why:
-                log.error("The Secret holds no usable gossip keys", secret=SECRET, err=str(why))
+            except (ValueError, Invalid) as error:
+                log.error("The Secret holds no usable gossip keys", secret=SECRET, err=str(error))
                 continue
             if keys != used:
                 log.info("Loaded gossip keys", secret=SECRET, keys=len(keys))

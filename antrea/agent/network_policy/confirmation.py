@@ -46,8 +46,10 @@ class Deadlines:
             self._ends = decode_json(read_octets(self._keep), dict[str, float], str(self._keep))
         except FileNotFoundError:
             return
-        except (OSError, Damaged, Invalid) as why:
-            log.warning("Deadlines of policies are not known, they begin anew", path=self._keep, err=str(why))
+        except (OSError, Damaged, Invalid) as error:
+            log.warning(
+                "Deadlines of policies are not known, they begin anew", path=self._keep, err=str(error)
+            )
             return
         self._expire()
 
@@ -93,5 +95,5 @@ class Deadlines:
     async def _write(self) -> None:
         try:
             await asyncio.to_thread(exchange, self._keep, (msgspec.json.encode(self._ends),))
-        except OSError as why:
-            log.warning("Deadlines of policies are not kept", path=self._keep, err=str(why))
+        except OSError as error:
+            log.warning("Deadlines of policies are not kept", path=self._keep, err=str(error))

@@ -84,8 +84,8 @@ class ConnectionFlusher:
         for _ in range(TRIES):
             try:
                 return await self._look(engine, act)
-            except Unavailable as no:
-                log.v(2).info("Failed to list connections", interface=act.interface, err=str(no))
+            except Unavailable as error:
+                log.v(2).info("Failed to list connections", interface=act.interface, err=str(error))
                 await asyncio.sleep(PAUSE)
         return await self._look(engine, act)
 
@@ -127,8 +127,8 @@ class ConnectionFlusher:
         """Empty if the switch does not take the packet."""
         try:
             return await self._switch.trace(packet) if packet else ""
-        except Refused as no:
-            log.warning("Failed to evaluate an open connection; it stays open", packet=packet, err=str(no))
+        except Refused as error:
+            log.warning("Failed to evaluate an open connection; it stays open", packet=packet, err=str(error))
             return ""
 
     def _put(self, row: FlushedConnection) -> None:
@@ -144,8 +144,8 @@ class ConnectionFlusher:
         lines = [line_of(row) for row in self._kept.values()]
         try:
             await asyncio.to_thread(exchange, self._keep, lines)
-        except OSError as why:
-            log.warning("Failed to save the list of flushed connections", path=self._keep, err=str(why))
+        except OSError as error:
+            log.warning("Failed to save the list of flushed connections", path=self._keep, err=str(error))
 
 
 def _read(path: Path) -> list[FlushedConnection]:
@@ -156,8 +156,8 @@ def _read(path: Path) -> list[FlushedConnection]:
         return []
     except Damaged:
         found = Lines([], (1,))
-    except OSError as why:
-        log.warning("Failed to read the list of flushed connections", path=path, err=str(why))
+    except OSError as error:
+        log.warning("Failed to read the list of flushed connections", path=path, err=str(error))
         return []
     if found.damaged:
         log.error(

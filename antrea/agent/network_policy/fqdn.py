@@ -132,8 +132,8 @@ class FqdnController:
             return
         try:
             rows = self._read_frame(frame, pod)
-        except Invalid as no:
-            log.v(2).info("A DNS answer cannot be read", err=str(no))
+        except Invalid as error:
+            log.v(2).info("A DNS answer cannot be read", err=str(error))
             self._drop("unreadable", verdict)
             return
         if rows:
@@ -146,8 +146,8 @@ class FqdnController:
         """One DNS answer that its client has already, or will have whatever becomes of this."""
         try:
             self._read_frame(frame, pod)
-        except Invalid as no:
-            log.v(2).info("A DNS answer cannot be read", err=str(no))
+        except Invalid as error:
+            log.v(2).info("A DNS answer cannot be read", err=str(error))
 
     def pod_of(self, found: PacketIn) -> str:
         """The Pod that a packet is on its way to."""
@@ -168,10 +168,10 @@ class FqdnController:
         try:
             async with asyncio.timeout(HELD_SECONDS):
                 await self._enforced(rows)
-        except (TimeoutError, AntreaError) as why:
+        except (TimeoutError, AntreaError) as error:
             self._drop("not realized", verdict)
             self._report(
-                "A DNS answer was dropped: its addresses are not enforced", row=rows[0].key, err=str(why)
+                "A DNS answer was dropped: its addresses are not enforced", row=rows[0].key, err=str(error)
             )
         else:
             verdict(True)
@@ -196,10 +196,10 @@ class FqdnController:
         """The flows are in: where this fails the answer goes on, since one that is dropped costs its client seconds."""
         try:
             await cached.completed()
-        except Unavailable as no:
+        except Unavailable as error:
             self._report(
                 "A DNS answer goes on although the switch may have cached what was decided before",
-                err=str(no),
+                err=str(error),
             )
         else:
             self._met |= {key for key in keys if self._facts.get(self._scope.addresses, key)}
@@ -323,8 +323,8 @@ class FqdnController:
         try:
             async with self._questions:
                 found = await self._resolved(name)
-        except AntreaError as why:
-            log.v(1).info("The addresses of a name in a rule stay as they are", name=name, err=str(why))
+        except AntreaError as error:
+            log.v(1).info("The addresses of a name in a rule stay as they are", name=name, err=str(error))
             self._again(name, time.monotonic() + self._retry)
         else:
             self.cache.answered(name, found, time.monotonic())
@@ -340,8 +340,8 @@ class FqdnController:
         for server in self._scope.servers():
             try:
                 said = [dns_answer(await ask(name, v6=v6, server=server)) for v6 in families(self._facts)]
-            except Unavailable as no:
-                trouble = no
+            except Unavailable as error:
+                trouble = error
             else:
                 return [address for answer in said if answer for address in answer.addresses]
         raise trouble
@@ -375,13 +375,13 @@ class FqdnController:
             kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
-        except OSError as why:
-            log.warning("Could not read the addresses of names in rules", path=self._keep, err=str(why))
+        except OSError as error:
+            log.warning("Could not read the addresses of names in rules", path=self._keep, err=str(error))
             return
-        except (Damaged, Invalid) as why:
+        except (Damaged, Invalid) as error:
             log.error(
                 "The file of addresses of names is damaged: names in rules have none until they are asked for again",
-                error=why, path=self._keep, aside=set_aside(self._keep),
+                error=error, path=self._keep, aside=set_aside(self._keep),
             )  # fmt: skip
             return
         self.cache.restore(kept.patterns, kept.names, kept.users, time.monotonic())
@@ -397,9 +397,9 @@ class FqdnController:
                 try:
                     await asyncio.to_thread(exchange, self._keep, sealed(FORMAT, (data,)))
                     self._written = data
-                except OSError as why:
+                except OSError as error:
                     log.warning(
-                        "Could not keep the addresses of names in rules", path=self._keep, err=str(why)
+                        "Could not keep the addresses of names in rules", path=self._keep, err=str(error)
                     )
             await asyncio.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - began)))
 

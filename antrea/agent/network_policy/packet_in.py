@@ -47,8 +47,8 @@ class PolicyPackets:
         operations = found.userdata[1] if len(found.userdata) > 1 else 0
         try:
             read = packet(found.frame)
-        except Invalid as no:
-            log.v(2).info("Failed to parse a packet-in of a policy rule", err=str(no))
+        except Invalid as error:
+            log.v(2).info("Failed to parse a packet-in of a policy rule", err=str(error))
             return
         if operations & LOG:
             for line in lines(self._facts, found, read):

@@ -30,8 +30,8 @@ async def own_node(kube: Kube, name: str) -> Node:
     """The Node this agent runs on. Raises Unavailable if the API server does not know it (yet) or is away."""
     try:
         node = await kube.get(f"/api/v1/nodes/{name}", Node)
-    except Refused as no:
-        raise Unavailable(f"Node {name}: {no.why}") from no
+    except Refused as error:
+        raise Unavailable(f"Node {name}: {error.why}") from error
     if node is None:
         raise Unavailable(f"Node {name} in the API (NODE_NAME has to be the name that kubelet registers)")
     return node

@@ -143,8 +143,8 @@ class LatencyProber:
             began = self._lasting()
             found.sent = self._sockets[ipv6].send(ip, found.sequence, found.token)
             found.began = began
-        except OSError as why:
-            log.v(2).info("Failed to send an echo request", ip=ip, err=str(why))
+        except OSError as error:
+            log.v(2).info("Failed to send an echo request", ip=ip, err=str(error))
 
     def receive(self, reply: EchoReply) -> None:
         """A reply to a probe; one that comes twice, late, or from elsewhere counts for nothing."""
@@ -196,10 +196,10 @@ class LatencyProber:
                 raise Unavailable("connection to antrea-controller")
             self._reported = True
             await controller.create(PATH, body)
-        except (Refused, Unavailable) as why:
-            if str(why) != self._trouble:
-                log.warning("Failed to report latencies of Nodes", err=str(why))
-            self._trouble = str(why)
+        except (Refused, Unavailable) as error:
+            if str(error) != self._trouble:
+                log.warning("Failed to report latencies of Nodes", err=str(error))
+            self._trouble = str(error)
         else:
             self._trouble = ""
 
@@ -212,8 +212,8 @@ class LatencyProber:
             return
         try:
             await controller.delete(f"{PATH}/{self._node}")
-        except (Refused, Unavailable) as why:
-            log.v(2).info("Failed to withdraw latencies of this Node", err=str(why))
+        except (Refused, Unavailable) as error:
+            log.v(2).info("Failed to withdraw latencies of this Node", err=str(error))
         else:
             self._reported = False
 

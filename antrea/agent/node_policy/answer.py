@@ -77,9 +77,9 @@ class NodeAnswers:
         while True:
             try:
                 await self._queue.run(lambda: self._facts.put(AnswerQueue(lacks)))
-            except (Refused, OSError) as no:
-                log.error("DNS answers to this Node are not read", err=str(no))
-                self._facts.put(AnswerQueue(str(no)))
+            except (Refused, OSError) as error:
+                log.error("DNS answers to this Node are not read", err=str(error))
+                self._facts.put(AnswerQueue(str(error)))
             await asyncio.sleep(self._retry)
 
     def _handle(self, octets: bytes, verdict: Callable[[bool], None]) -> None:

@@ -51,14 +51,14 @@ class NodePolicyPart(Part):
         """Without a log where the kernel or another process does not let us have it."""
         try:
             await self._packets.run()
-        except (Refused, OSError) as no:
-            log.error("What policies on this Node log is not written", err=str(no))
+        except (Refused, OSError) as error:
+            log.error("What policies on this Node log is not written", err=str(error))
 
     def _handle(self, prefix: str, octets: bytes) -> None:
         try:
             found = line(self._facts, prefix, packet(framed(octets)))
-        except Invalid as no:
-            log.v(2).info("A packet that a rule on this Node logs cannot be read", err=str(no))
+        except Invalid as error:
+            log.v(2).info("A packet that a rule on this Node logs cannot be read", err=str(error))
             return
         if found is not None:
             self._audit.line(found.text, repeats=found.repeats)

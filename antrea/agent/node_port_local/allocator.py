@@ -164,8 +164,8 @@ class PortAllocator:
             return f"is that of {user.partition(':')[0]}"
         try:
             by = self._hold(place)
-        except OSError as why:
-            return f"is taken: {why.strerror}"
+        except OSError as error:
+            return f"is taken: {error.strerror}"
         self._held[row.key], self._users[place] = Held(place, by), row.key
         self._tell(row, place.port, message)
         return ""

@@ -24,8 +24,8 @@ def hold_port(port: int, protocol: str, *, ipv6: bool) -> socket.socket | None:
     kind, number = _KINDS[protocol]
     try:
         held = socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, kind, number)
-    except OSError as why:
-        if protocol == "sctp" and why.errno in _NO_PROTOCOL:
+    except OSError as error:
+        if protocol == "sctp" and error.errno in _NO_PROTOCOL:
             return None
         raise
     try:

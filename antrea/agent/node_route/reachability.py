@@ -155,8 +155,8 @@ class Reachability:
         link = self._facts.get(Transport)
         try:
             found = await asyncio.to_thread(self._device, end)
-        except (OSError, ValueError, SubprocessError) as why:
-            log.v(2).info("Failed to look up a route", address=end, err=str(why))
+        except (OSError, ValueError, SubprocessError) as error:
+            log.v(2).info("Failed to look up a route", address=end, err=str(error))
             return ""
         if link is None or found == link.device:
             return ""

@@ -74,8 +74,8 @@ class CaptureRun:
         """Until it is complete, or cancelled."""
         try:
             check(self._entry.spec)
-        except Invalid as why:
-            self._note(failure=str(why))
+        except Invalid as error:
+            self._note(failure=str(error))
             return
         if self._part.room.locked():
             self._note(failure=FULL)
@@ -83,8 +83,8 @@ class CaptureRun:
             self._part.running += 1
             try:
                 await self._capture()
-            except Exception as bug:
-                log.error("Unexpected error while capturing packets", name=self._entry.name, error=bug)
+            except Exception as error:
+                log.error("Unexpected error while capturing packets", name=self._entry.name, error=error)
                 self._note(phase="Complete", failure="an internal error, which the log of the agent has")
             finally:
                 self._part.running -= 1
@@ -97,8 +97,8 @@ class CaptureRun:
             order = await self._order(deadline)
             log.info("Capturing packets", name=name, device=order.device, number=order.number)
             last = await self._captured(order)
-        except (AntreaError, OSError) as why:
-            last = CaptureReport(why=str(why))
+        except (AntreaError, OSError) as error:
+            last = CaptureReport(why=str(error))
         failure = EXPIRED if last.timed_out else last.why
         log.info("Captured packets", name=name, packets=last.captured, dropped=last.dropped, err=failure)
         if last.dropped:
@@ -184,8 +184,8 @@ class CaptureRun:
                         return report
                     self._note(captured=report.captured)
             raise Unavailable("the process that captures has ended unexpectedly")
-        except TimeoutError as why:
-            raise Unavailable("the process that captures does not answer") from why
+        except TimeoutError as error:
+            raise Unavailable("the process that captures does not answer") from error
         except Invalid as error:
             raise Unavailable(str(error)) from error
         finally:
@@ -214,9 +214,9 @@ class CaptureRun:
                     self._entry.any_host_key,
                 )
             )
-        except UploadFailed as no:
-            self._part.warn(self._entry, "PacketCaptureUploadFailed", f"{server.url}: {no.why}")
-            return {"upload": "Failed", "upload_failure": str(no)}
-        except (Unavailable, Refused) as no:
-            return {"upload": "Failed", "upload_failure": str(no)}
+        except UploadFailed as error:
+            self._part.warn(self._entry, "PacketCaptureUploadFailed", f"{server.url}: {error.why}")
+            return {"upload": "Failed", "upload_failure": str(error)}
+        except (Unavailable, Refused) as error:
+            return {"upload": "Failed", "upload_failure": str(error)}
         return {"upload": "Succeed", "path": f"{server.url}/{name}"}

@@ -61,8 +61,8 @@ class EarlierConnectionFeed:
         while True:
             try:
                 return await (self._of_host() if self._proxy_all else self._of_switch())
-            except Unavailable as why:
-                log.v(2).info("Connections that began earlier cannot be listed now", err=str(why))
+            except Unavailable as error:
+                log.v(2).info("Connections that began earlier cannot be listed now", err=str(error))
                 await asyncio.sleep(PAUSE)
 
     async def _of_host(self) -> Iterator[EarlierConnection]:

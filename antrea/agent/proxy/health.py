@@ -115,8 +115,8 @@ class HealthServers:
         while True:
             try:
                 at = listen(int(port), ip.strip("[]"))
-            except Unavailable as no:
-                self._tell(f"The health of AntreaProxy cannot be asked for: {no}", None)
+            except Unavailable as error:
+                self._tell(f"The health of AntreaProxy cannot be asked for: {error}", None)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 await serve(at, self._health.answer)
@@ -136,8 +136,8 @@ class HealthServers:
         for ip, check in sorted(wanted - set(self._open), key=str):
             try:
                 at = listen(check.port, ip)
-            except Unavailable as no:
-                self._tell(f"Health checks of Service {check.key} cannot be answered: {no}", check)
+            except Unavailable as error:
+                self._tell(f"Health checks of Service {check.key} cannot be answered: {error}", check)
             else:
                 work = serve(at, partial(self.answer, check))
                 self._open[ip, check] = tasks.create_task(work)

@@ -93,8 +93,8 @@ class KeptAffinity:
         while True:
             try:
                 await self.look(settled)
-            except Unavailable as no:
-                log.v(2).info("Learned flows cannot be kept now", err=str(no))
+            except Unavailable as error:
+                log.v(2).info("Learned flows cannot be kept now", err=str(error))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self, settled: Callable[[], Awaitable[None]]) -> int:
@@ -136,8 +136,8 @@ class KeptAffinity:
             for path in sockets(self._directory):
                 found = path.stat()
                 return f"{path.name} {found.st_ino} {found.st_mtime_ns}"
-        except OSError as no:
-            raise Unavailable(f"control socket of ovs-vswitchd: {no}") from no
+        except OSError as error:
+            raise Unavailable(f"control socket of ovs-vswitchd: {error}") from error
         raise Unavailable(f"control socket of ovs-vswitchd in {self._directory}")
 
     def _read(self) -> Kept:
@@ -145,13 +145,13 @@ class KeptAffinity:
             return decode_json(unsealed(KIND, read_octets(self._file)), Kept, str(self._file))
         except FileNotFoundError:
             return Kept()
-        except (OSError, Damaged, Invalid) as no:
-            log.warning("Failed to read what clients have learned", path=self._file, err=str(no))
+        except (OSError, Damaged, Invalid) as error:
+            log.warning("Failed to read what clients have learned", path=self._file, err=str(error))
             set_aside(self._file)
             return Kept()
 
     def _write(self, kept: Kept) -> None:
         try:
             exchange(self._file, sealed(KIND, [msgspec.json.encode(kept)]))
-        except OSError as no:
-            log.warning("Failed to keep what clients have learned", path=self._file, err=str(no))
+        except OSError as error:
+            log.warning("Failed to keep what clients have learned", path=self._file, err=str(error))

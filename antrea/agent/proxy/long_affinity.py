@@ -102,8 +102,8 @@ class LongAffinity:
             await asyncio.sleep(self._look_seconds)
             try:
                 await self.look()
-            except Unavailable as no:
-                log.info("Learned flows cannot be renewed now", err=str(no))
+            except Unavailable as error:
+                log.info("Learned flows cannot be renewed now", err=str(error))
 
     async def look(self) -> int:
         """Renew what is due; gives how many were. Raises Unavailable."""

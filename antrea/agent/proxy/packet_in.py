@@ -33,8 +33,8 @@ class ServicePackets:
         """Answer one packet; one that cannot be read has no answer."""
         try:
             read = packet(found.frame)
-        except Invalid as no:
-            log.v(2).info("Could not read a packet that no Endpoint takes", err=str(no))
+        except Invalid as error:
+            log.v(2).info("Could not read a packet that no Endpoint takes", err=str(error))
             return
         if answer := rejection(self._facts, found, read):
             self._send(answer)

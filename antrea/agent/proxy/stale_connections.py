@@ -78,8 +78,8 @@ class StaleConnections:
             changed, self._changed = self._changed, set()
             try:
                 await self._clean(engine, changed)
-            except Unavailable as no:
-                log.v(2).info("Connections through Services cannot be looked at now", err=str(no))
+            except Unavailable as error:
+                log.v(2).info("Connections through Services cannot be looked at now", err=str(error))
                 self._changed |= changed
                 self._news.set()
                 await asyncio.sleep(self._pause)

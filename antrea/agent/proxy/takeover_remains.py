@@ -47,8 +47,8 @@ class TakeoverRemains:
             await asyncio.sleep(self._look_seconds)
             try:
                 await asyncio.to_thread(self.look, frozenset(self._earlier()))
-            except (OSError, subprocess.SubprocessError, Unavailable) as why:
-                log.v(2).info("Connections from before cannot be looked at now", err=str(why))
+            except (OSError, subprocess.SubprocessError, Unavailable) as error:
+                log.v(2).info("Connections from before cannot be looked at now", err=str(error))
 
     def look(self, earlier: frozenset[str] = frozenset()) -> None:
         """Once. Raises OSError, SubprocessError, Unavailable."""

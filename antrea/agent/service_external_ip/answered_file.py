@@ -46,8 +46,8 @@ class AnsweredFile:
             self._kept = decode_json(data, list[AnsweredAddress], str(self._path))
         except FileNotFoundError:
             pass
-        except (OSError, Damaged, Invalid) as no:
-            log.warning("Failed to read who answered for external IPs", path=self._path, err=str(no))
+        except (OSError, Damaged, Invalid) as error:
+            log.warning("Failed to read who answered for external IPs", path=self._path, err=str(error))
             set_aside(self._path)
         return self._kept
 
@@ -74,5 +74,5 @@ class AnsweredFile:
     def _write(self, rows: Sequence[AnsweredAddress]) -> None:
         try:
             exchange(self._path, sealed(KIND, [msgspec.json.encode(rows)]))
-        except OSError as no:
-            log.warning("Failed to keep who answered for external IPs", path=self._path, err=str(no))
+        except OSError as error:
+            log.warning("Failed to keep who answered for external IPs", path=self._path, err=str(error))

@@ -140,15 +140,15 @@ class CollectionPart(Part):
         except Invalid as error:
             self._warn(task, f"{task.url}: {error}")
             return str(error)
-        except UploadFailed as no:
-            self._warn(task, f"{task.url}: {no.why}")
-            return str(no)
-        except ValueError as why:
-            return f"spec.sinceTime: {why}"
-        except OSError as why:
-            return f"failed to generate support bundle: {why}"
-        except Exception as bug:
-            log.error("Unexpected error while collecting a support bundle", name=task.name, error=bug)
+        except UploadFailed as error:
+            self._warn(task, f"{task.url}: {error.why}")
+            return str(error)
+        except ValueError as error:
+            return f"spec.sinceTime: {error}"
+        except OSError as error:
+            return f"failed to generate support bundle: {error}"
+        except Exception as error:
+            log.error("Unexpected error while collecting a support bundle", name=task.name, error=error)
             return "an internal error, which the log of the agent has"
         finally:
             target.unlink(missing_ok=True)

@@ -44,8 +44,8 @@ async def reserve_used_ids(
                 for pattern in patterns:
                     for number in pattern.numbers(line):
                         note(pattern.pool, number)
-    except Unavailable as why:
-        log.error("Failed to read the IDs in use from the switch; new IDs may collide", error=why)
+    except Unavailable as error:
+        log.error("Failed to read the IDs in use from the switch; new IDs may collide", error=error)
     found = {pool: number for pool, number in highest.items() if number > 0}
     for pool, number in found.items():
         facts.ids.start_above(pool, number)

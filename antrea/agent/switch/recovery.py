@@ -73,8 +73,8 @@ class SwitchRecovery:
         keys = {RESTORE_FLAG: None}
         try:
             await ovsdb_write.set_keys(self._db, "Open_vSwitch", ".", column="other_config", keys=keys)
-        except (Refused, Unavailable) as no:
-            log.v(2).info("Failed to clear flow-restore-wait", err=str(no))
+        except (Refused, Unavailable) as error:
+            log.v(2).info("Failed to clear flow-restore-wait", err=str(error))
             await asyncio.sleep(RETRY_SECONDS)
             return False
         return True

@@ -107,10 +107,10 @@ class TrafficStatistics:
         try:
             await self.look()
             await self.report()
-        except (AntreaError, OSError) as why:
-            if str(why) != self._trouble:
-                log.warning("Failed to report traffic statistics", err=str(why))
-            self._trouble = str(why)
+        except (AntreaError, OSError) as error:
+            if str(error) != self._trouble:
+                log.warning("Failed to report traffic statistics", err=str(error))
+            self._trouble = str(error)
             # gone for good: while nobody can be told, nobody says that they are back
             for share in self._absent(self.account.owed):
                 self.account.forget(share)
@@ -176,13 +176,13 @@ class TrafficStatistics:
             kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
-        except OSError as why:
-            log.warning("Failed to read saved traffic counters", path=self._keep, err=str(why))
+        except OSError as error:
+            log.warning("Failed to read saved traffic counters", path=self._keep, err=str(error))
             return
-        except (Damaged, Invalid) as why:
+        except (Damaged, Invalid) as error:
             log.error(
                 "The file of traffic counters is damaged; traffic that was not reported is lost",
-                error=why, path=self._keep, aside=set_aside(self._keep),
+                error=error, path=self._keep, aside=set_aside(self._keep),
             )  # fmt: skip
             return
         self._flows, self.account = kept.flows, TrafficAccountStore(kept.account)
@@ -195,8 +195,8 @@ class TrafficStatistics:
             return
         try:
             await asyncio.to_thread(exchange, self._keep, sealed(FORMAT, (data,)))
-        except OSError as why:
-            log.warning("Failed to save traffic counters", path=self._keep, err=str(why))
+        except OSError as error:
+            log.warning("Failed to save traffic counters", path=self._keep, err=str(error))
         else:
             self._written = hash(data)
 

@@ -87,10 +87,10 @@ class TraceflowPart(Part):
             if not pods:
                 raise Invalid("spec.source.pod", f"Pod {trace.pod} is gone")
             row = prepared(self._facts, trace, pods[0], target)
-        except Invalid as no:
-            await self._results.fail(trace, no.why)
-        except (Refused, Unavailable) as no:
-            await self._results.fail(trace, f"failed to get the destination: {no}")
+        except Invalid as error:
+            await self._results.fail(trace, error.why)
+        except (Refused, Unavailable) as error:
+            await self._results.fail(trace, f"failed to get the destination: {error}")
         else:
             if self._running(trace.name, trace.uid):
                 self._facts.put(row)
@@ -123,8 +123,8 @@ class TraceflowPart(Part):
         """One packet of a trace; of live traffic only the first counts."""
         try:
             read = packet(found.frame)
-        except Invalid as no:
-            log.v(2).info("Failed to parse a traced packet", err=str(no))
+        except Invalid as error:
+            log.v(2).info("Failed to parse a traced packet", err=str(error))
             return
         trace = next((row for row in self._facts.all(RunningTrace) if row.tag == read.dscp), None)
         if trace is None or trace.ipv6 != read.ipv6:

@@ -65,8 +65,8 @@ class ResultWriter:
                 version = {"uid": trace.uid, "resourceVersion": held.metadata.resource_version}
                 body = {"metadata": version, "status": changed(held.status)}
                 await self._kube.patch(f"{path}/status", body)
-            except (Refused, Unavailable) as no:
-                why = str(no)
+            except (Refused, Unavailable) as error:
+                why = str(error)
                 await self._sleep(pause)
                 pause *= 2
             else:

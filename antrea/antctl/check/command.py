@@ -81,8 +81,8 @@ def _installation(namespace: str, run: str, test_image: str, network_policy_dela
 def _pattern(text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text) if text else None
-    except re.error as why:
-        raise Failure(f"invalid regex for run filter: {why}") from why
+    except re.error as error:
+        raise Failure(f"invalid regex for run filter: {error}") from error
 
 
 def _delay(text: str) -> float:
@@ -90,8 +90,8 @@ def _delay(text: str) -> float:
 
     try:
         found = seconds(text)
-    except ValueError as why:
-        raise Failure(f"NetworkPolicy delay is not a valid duration string: {why}") from why
+    except ValueError as error:
+        raise Failure(f"NetworkPolicy delay is not a valid duration string: {error}") from error
     if found < SHORTEST_DELAY:
         raise Failure("NetworkPolicy delay should not be less than 1s")
     return found

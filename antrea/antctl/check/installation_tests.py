@@ -221,8 +221,8 @@ def memberlist(bench: Bench) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
     try:
         secret = ask(bench.room.server, path, {})
-    except ErrorResponse as why:
-        if why.status != 404:
+    except ErrorResponse as error:
+        if error.status != 404:
             raise
         report.doubtful(
             f'"{SECRET}" Secret not found, it is normally created by antrea-controller. '
@@ -231,8 +231,8 @@ def memberlist(bench: Bench) -> None:
         return
     try:
         keys = parse_keys(decode_text(decode_base64(secret.get("data", {}).get(KEYS, ""), KEYS), KEYS))
-    except (ValueError, Invalid) as why:
-        raise Failure(f'"{SECRET}" Secret does not hold a usable key: {why}') from why
+    except (ValueError, Invalid) as error:
+        raise Failure(f'"{SECRET}" Secret does not hold a usable key: {error}') from error
     report.say(f"memberlist key is present ({len(keys)} key(s) configured)")
     section = config.get("memberlist") or {}
     incoming, outgoing = (section.get(f"gossipVerify{way}", True) for way in ("Incoming", "Outgoing"))

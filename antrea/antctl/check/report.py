@@ -56,11 +56,11 @@ def run_tests(
         report.header(f"Running test: {name}")
         try:
             test(subject)
-        except undecided as why:
-            report.doubtful(f"Test {name} was {undecided.verdict}: {undecided.because}{why}")
+        except undecided as error:
+            report.doubtful(f"Test {name} was {undecided.verdict}: {undecided.because}{error}")
             others += 1
-        except Failure as why:
-            report.bad(f"Test {name} failed: {why.format_message()}")
+        except Failure as error:
+            report.bad(f"Test {name} failed: {error.format_message()}")
             failed += 1
         else:
             report.good(f"Test {name} passed")

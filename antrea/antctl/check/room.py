@@ -86,14 +86,14 @@ class Room:
                     raise Failure(f"it is not gone after {GONE_SECONDS:g} s")
                 time.sleep(LOOK_SECONDS)
             self.report.good("Setup deletion successful")
-        except Failure as why:
-            self.report.bad(f"Namespace {self.namespace} deletion failed: {why.format_message()}")
+        except Failure as error:
+            self.report.bad(f"Namespace {self.namespace} deletion failed: {error.format_message()}")
 
     def _there(self, path: str, method: str) -> bool:
         try:
             ask(self.server, path, {}, method=method)
-        except ErrorResponse as why:
-            if why.status == 404:
+        except ErrorResponse as error:
+            if error.status == 404:
                 return False
             raise
         return True
@@ -185,8 +185,8 @@ def interruptible() -> Iterator[None]:
     before = {name: signal.signal(name, interrupt) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
-    except KeyboardInterrupt as why:
-        raise Failure("interrupted") from why
+    except KeyboardInterrupt as error:
+        raise Failure("interrupted") from error
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

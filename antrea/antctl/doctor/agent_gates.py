@@ -52,10 +52,10 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
     for kind in KINDS:
         try:
             items = ask(kubernetes, kind.path, {})["items"]
-        except ErrorResponse as why:
-            if why.status != 404:
+        except ErrorResponse as error:
+            if error.status != 404:
                 yield Finding(
-                    "", "unknown", CHECK, f"{kind.name}: cannot be listed: {why.format_message()}", ""
+                    "", "unknown", CHECK, f"{kind.name}: cannot be listed: {error.format_message()}", ""
                 )
             continue
         if names := [item["metadata"]["name"] for item in items if not kind.ended(item)]:
@@ -89,8 +89,8 @@ def _asked(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | s
         done = run_in_pod(kubernetes, place, ASKED, container=CONTAINER)
         if done.code:
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
-    except Failure as why:
-        return f"feature gates of the agent in Pod {place} cannot be read: {one_line(why.format_message())}"
+    except Failure as error:
+        return f"feature gates of the agent in Pod {place} cannot be read: {one_line(error.format_message())}"
     return gates_of(done.stdout)
 
 

@@ -139,8 +139,8 @@ def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
     """What is wrong with the controller, if its Node is among `names` or these are none. Raises Failure."""
     try:
         info = ask(kubernetes, CONTROLLER_INFO, {})
-    except ErrorResponse as why:
-        if why.status != 404:
+    except ErrorResponse as error:
+        if error.status != 404:
             raise
         return
     yield from (row for row in controller(info) if not names or row.node in names)
@@ -161,8 +161,8 @@ def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Fi
         if done.code not in (0, 1) or not done.stdout.startswith("["):
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
         return guarded("its answer", _findings, done.stdout)
-    except (Failure, Invalid) as why:
-        words_of = why.format_message() if isinstance(why, Failure) else str(why)
+    except (Failure, Invalid) as error:
+        words_of = error.format_message() if isinstance(error, Failure) else str(error)
         told = f"the doctor in Pod {namespace}/{name} cannot be asked: {words_of}"
         return [
             Finding(node, "unknown", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")

@@ -29,9 +29,9 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
     """What is wrong with each of its Pods; that there is none is no finding."""
     try:
         pods = ask(kubernetes, PODS, {"labelSelector": "app=flow-aggregator"})["items"]
-    except ErrorResponse as why:
-        if why.status != 404:
-            text = f"Pods of the flow aggregator cannot be listed: {why.format_message()}"
+    except ErrorResponse as error:
+        if error.status != 404:
+            text = f"Pods of the flow aggregator cannot be listed: {error.format_message()}"
             yield Finding("", "unknown", CHECK, text, "")
         return
     for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
@@ -40,8 +40,8 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
         name = pod["metadata"]["name"]
         try:
             told, destinations = (_asked(kubernetes, name, what) for what in ("conditions", "destinations"))
-        except Failure as why:
-            yield unanswered(pod, why.format_message())
+        except Failure as error:
+            yield unanswered(pod, error.format_message())
             continue
         yield from conditions(name, told)
         yield from lost(name, destinations)

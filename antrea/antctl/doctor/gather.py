@@ -175,12 +175,12 @@ class NodeInspector:
         """What `see` sees, else `otherwise`."""
         try:
             return see()
-        except Failure as why:
-            self.unseen[field] = why.format_message()
-        except subprocess.CalledProcessError as why:
-            self.unseen[field] = f"{why.cmd[0]}: {(why.stderr or '').strip()}"
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError, Unavailable) as why:
-            self.unseen[field] = f"{type(why).__name__}: {why}"
+        except Failure as error:
+            self.unseen[field] = error.format_message()
+        except subprocess.CalledProcessError as error:
+            self.unseen[field] = f"{error.cmd[0]}: {(error.stderr or '').strip()}"
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, Unavailable) as error:
+            self.unseen[field] = f"{type(error).__name__}: {error}"
         return otherwise
 
 

@@ -32,14 +32,14 @@ def node_latency(kubernetes: Server, nodes: Sequence[str]) -> Iterator[Finding]:
     """Findings, while there is a NodeLatencyMonitor; `nodes` have an agent. Raises Failure."""
     try:
         monitor = ask(kubernetes, MONITOR, {})
-    except ErrorResponse as why:
-        if why.status != 404:
-            yield Finding("", "unknown", CHECK, f"NodeLatencyMonitor: {why.format_message()}", "")
+    except ErrorResponse as error:
+        if error.status != 404:
+            yield Finding("", "unknown", CHECK, f"NodeLatencyMonitor: {error.format_message()}", "")
         return
     try:
         reports = ask(kubernetes, FIGURES, {})["items"]
-    except ErrorResponse as why:
-        yield Finding("", "unknown", CHECK, f"NodeLatencyStats: {why.format_message()}", "")
+    except ErrorResponse as error:
+        yield Finding("", "unknown", CHECK, f"NodeLatencyStats: {error.format_message()}", "")
         return
     found = list(islice(judged(monitor, reports, nodes), MOST + 1))
     if len(found) > MOST:

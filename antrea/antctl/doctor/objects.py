@@ -44,9 +44,9 @@ def _of_kind(kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool) -
     """That objects cannot be listed is a finding, that there is no such kind is none."""
     try:
         items: list[Any] = ask(kubernetes, kind.path, kind.query)["items"]
-    except ErrorResponse as why:
-        if why.status != 404:
-            text = f"{kind.name}: cannot be listed: {why.format_message()}"
+    except ErrorResponse as error:
+        if error.status != 404:
+            text = f"{kind.name}: cannot be listed: {error.format_message()}"
             yield Finding("", "unknown", check, text, "")
         return
     for item in items:

@@ -99,10 +99,10 @@ def _listed(kubernetes: Server, path: str, kind: str) -> Iterable[Any]:
     """Objects, or a list of one finding."""
     try:
         items: Iterable[Any] = ask(kubernetes, path, {})["items"]
-    except ErrorResponse as why:
-        if why.status == 404:
+    except ErrorResponse as error:
+        if error.status == 404:
             return ()
-        text = f"{kind}: cannot be listed: {why.format_message()}"
+        text = f"{kind}: cannot be listed: {error.format_message()}"
         return ([Finding("", "unknown", CHECK, text, "")],)
     return items
 

@@ -91,8 +91,8 @@ def _callback(**given: Any) -> None:
             names=given["names"],
             request=request_of(given["request"], given["server_name"]),
         )
-    except Invalid as why:
-        raise Failure(str(why)) from why
+    except Invalid as error:
+        raise Failure(str(error)) from error
     if not bundle and not given["no_switches"]:
         packet, lack = named(target.find(), source, packet, insecure=given["insecure"])
         source = source._replace(lacks=(*source.lacks, *filter(None, [lack])))

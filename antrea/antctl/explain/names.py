@@ -41,8 +41,8 @@ def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool)
         for one in rows:
             names_by_ip = untrusted if one.get("server") else known
             names_by_ip.setdefault(ip(one["ipAddress"]), set()).add(str(one["fqdnName"]))
-    except (Failure, ValueError, LookupError, TypeError, AttributeError) as why:
-        lack = why.message if isinstance(why, Failure) else f"its answer cannot be read: {why}"
+    except (Failure, ValueError, LookupError, TypeError, AttributeError) as error:
+        lack = error.message if isinstance(error, Failure) else f"its answer cannot be read: {error}"
         return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
     names = {address: tuple(sorted(found)) for address, found in known.items()}
     there = msgspec.structs.replace(

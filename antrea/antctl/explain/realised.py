@@ -33,8 +33,8 @@ def realised(kubernetes: Server, found: Answer) -> Answer:
 def _told(kubernetes: Server, one: SteeredPacket) -> SteeredPacket:
     try:
         info = ask(kubernetes, f"{AGENT_INFOS}/{one.node}", {})
-    except Failure as why:
-        missing = f"Node {one.node} could not be asked: {why.message}"
+    except Failure as error:
+        missing = f"Node {one.node} could not be asked: {error.message}"
     else:
         conditions = info.get("agentConditions") or ()
         missing = "; ".join(message for row in conditions for message in _messages(row, one.traffic_control))

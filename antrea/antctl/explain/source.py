@@ -66,19 +66,19 @@ def of_cluster(kubernetes: Server) -> Source:
     for kind in KINDS:
         try:
             found[kind.field] = list(listed(kubernetes, kind.path))
-        except ErrorResponse as why:
-            if kind.field in AGENT_GATES and why.status in (401, 403):
-                lacks.append(f"{kind.title}: {why.message}: none is taken into account")
+        except ErrorResponse as error:
+            if kind.field in AGENT_GATES and error.status in (401, 403):
+                lacks.append(f"{kind.title}: {error.message}: none is taken into account")
                 continue
-            if why.status != 404 or kind.title in NEEDED:
-                raise ErrorResponse(f"{kind.title}: {why.message}", why.status) from why
+            if error.status != 404 or kind.title in NEEDED:
+                raise ErrorResponse(f"{kind.title}: {error.message}", error.status) from error
             lacks.append(f"the cluster does not know {kind.title}: none is taken into account")
     config, lack = None, ""
     try:
         path = f"/api/v1/namespaces/{antrea_namespace(kubernetes)}/configmaps/{CONFIG_MAP}"
         config = ask(kubernetes, path, {})
-    except Failure as why:
-        lack = why.message
+    except Failure as error:
+        lack = error.message
     return _source(found, lacks, config, lack)
 
 
@@ -125,10 +125,10 @@ def of_bundle(path: Path) -> Source:
     path = path / FILE if path.is_dir() else path
     try:
         sections = dict(_sections(path))
-    except OSError as why:
+    except OSError as error:
         raise Failure(
-            f"{path}: {why.strerror or why}: an explanation needs the file {FILE} of a bundle"
-        ) from why
+            f"{path}: {error.strerror or error}: an explanation needs the file {FILE} of a bundle"
+        ) from error
     missing = sorted(NEEDED - sections.keys())
     if missing:
         raise Failure(f"{path} has no {', '.join(missing)}: bundles have them since `antctl explain` exists")
@@ -156,8 +156,8 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
     try:
         config = parse(AgentConfig, text or "").config
         gates = accept_agent(config)
-    except Invalid as why:
-        lack, config = str(why), AgentConfig()
+    except Invalid as error:
+        lack, config = str(error), AgentConfig()
         gates = accept_agent(config)
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
     ports = guard_ports(config)

@@ -94,8 +94,8 @@ def compared(trace: Trace, packet: Packet, egress: Half | None, ingress: Half) -
         node = end.pod.spec.node_name
         try:
             says.append(read(trace(node, packet), node, half))
-        except Failure as why:
-            says.append(SwitchVerdict(node=node, direction=half.direction, agrees=None, why=why.message))
+        except Failure as error:
+            says.append(SwitchVerdict(node=node, direction=half.direction, agrees=None, why=error.message))
             continue
         if half.direction == EGRESS and half.verdict != "Allow":
             # no packet comes to the other Node
@@ -114,8 +114,8 @@ def chosen(trace: Trace, world: World, packet: Packet, through: Through) -> list
     node = pod.spec.node_name
     try:
         text = trace(node, packet)
-    except Failure as why:
-        return [SwitchVerdict(node=node, direction=EGRESS, agrees=None, why=why.message)]
+    except Failure as error:
+        return [SwitchVerdict(node=node, direction=EGRESS, agrees=None, why=error.message)]
     endpoint = _endpoint(text, through)
     if endpoint is None:
         return [_unbalanced(text, node, through)]

@@ -67,8 +67,8 @@ class Cluster:
         """Its data; None: there is no such ConfigMap."""
         try:
             found = ask(self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
-        except ErrorResponse as why:
-            if why.status == 404:
+        except ErrorResponse as error:
+            if error.status == 404:
                 return None
             raise
         return dict(found.get("data") or {})
@@ -106,8 +106,8 @@ class Cluster:
             if done.code:
                 raise Failure(done.stderr.strip() or f"exit code {done.code}")
             return NodeView(name, guarded("answer of its agent", json.loads, done.stdout))
-        except (Failure, Invalid) as why:
-            told = why.format_message() if isinstance(why, Failure) else str(why)
+        except (Failure, Invalid) as error:
+            told = error.format_message() if isinstance(error, Failure) else str(error)
             return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {told}")
 
     def proxy_config(self) -> Mapping[str, Any]:

@@ -54,8 +54,8 @@ def callback(clean: bool, keep: bool) -> None:
         if keep:
             keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
         click.echo(json.dumps({**look(host, config, os.environ), "endedConnections": ended}))
-    except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as why:
-        raise Failure(f"the Node cannot be looked at: {_told(why)}") from why
+    except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as error:
+        raise Failure(f"the Node cannot be looked at: {_told(error)}") from error
 
 
 def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

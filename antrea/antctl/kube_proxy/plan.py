@@ -95,8 +95,8 @@ def _config_blockers(files: Mapping[str, str]) -> Iterator[str]:
     try:
         if "AntreaProxy" not in accept_agent(parse(AgentConfig, files.get(AGENT_CONF, "")).config):
             yield "AntreaProxy is off: set antreaProxy.enable to true, and featureGates.AntreaProxy to nothing else"
-    except Invalid as why:
-        yield f"{AGENT_CONF} is refused: {why}"
+    except Invalid as error:
+        yield f"{AGENT_CONF} is refused: {error}"
 
 
 def changes(view: ClusterView) -> Iterator[str]:

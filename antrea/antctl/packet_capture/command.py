@@ -76,9 +76,9 @@ def _callback(**given: Any) -> None:
     name = body["metadata"]["name"]
     try:
         ask(server, COLLECTION, {}, body)
-    except Failure as why:
+    except Failure as error:
         words = "error when creating PacketCapture, is PacketCapture feature gate enabled?"
-        raise Failure(f"{words} {why.format_message()}") from why
+        raise Failure(f"{words} {error.format_message()}") from error
     if given["nowait"]:
         click.echo(f"PacketCapture Name: {name}")
         return
@@ -87,8 +87,8 @@ def _callback(**given: Any) -> None:
     finally:
         try:
             ask(server, f"{COLLECTION}/{name}", {}, method="DELETE")
-        except Failure as why:
-            click.echo(f"error when deleting PacketCapture: {why.format_message()}")
+        except Failure as error:
+            click.echo(f"error when deleting PacketCapture: {error.format_message()}")
 
 
 def capture(given: dict[str, Any], seconds: int) -> dict[str, Any]:
@@ -141,9 +141,9 @@ def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:
                 read_file(
                     server, f"{namespace}/{pod}", path, copy, container="antrea-agent", seconds=COPY_SECONDS
                 )
-        except (Failure, OSError) as why:
-            words = why.format_message() if isinstance(why, Failure) else str(why)
-            raise Failure(f"error when copying pcapng file from container: {words}") from why
+        except (Failure, OSError) as error:
+            words = error.format_message() if isinstance(error, Failure) else str(error)
+            raise Failure(f"error when copying pcapng file from container: {words}") from error
         click.echo(f"Captured packets file: {file}")
     if condition.get("reason") in ("Failed", "Timeout"):
         raise Failure(f"error when checking PacketCapture status: {condition.get('message', '')}")

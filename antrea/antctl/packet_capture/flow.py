@@ -95,8 +95,8 @@ def _message(protocol: str, names: tuple[str, ...], fields: Mapping[str, str]) -
 def _number(key: str, fields: Mapping[str, str], most: int) -> int:
     try:
         number = int(fields[key], 0)
-    except ValueError as why:
-        raise Failure(f"failed to parse flow: {key}={fields[key]} is no number") from why
+    except ValueError as error:
+        raise Failure(f"failed to parse flow: {key}={fields[key]} is no number") from error
     if not 0 <= number <= most:
         raise Failure(f"failed to parse flow: {key}={number} is not between 0 and {most}")
     return number

@@ -164,12 +164,12 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
         source = of_cluster(target.find())
         after = with_objects(source, items, namespace=namespace or "default")
-    except (AttributeError, TypeError, KeyError) as why:
+    except (AttributeError, TypeError, KeyError) as error:
         raise Failure(
-            f"--filename: {filename.name} has no objects of Kubernetes: {one_line(str(why))}"
-        ) from why
-    except Invalid as why:
-        raise Failure(f"--filename: {why}") from why
+            f"--filename: {filename.name} has no objects of Kubernetes: {one_line(str(error))}"
+        ) from error
+    except Invalid as error:
+        raise Failure(f"--filename: {error}") from error
     links, bad = seen(target, namespace, since, flows)
     found = replay(source, after, links)
     rows = [

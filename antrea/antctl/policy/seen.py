@@ -61,12 +61,14 @@ def links_of(found: Any) -> Seen:
         for row in found["links"]:
             try:
                 links.append(_link(row))
-            except ValueError as why:
-                bad.append(why)
+            except ValueError as error:
+                bad.append(error)
         if bad and not links:
             raise bad[0]
-    except (KeyError, TypeError, ValueError) as why:
-        raise Failure(f"--flows: not what `antctl get flowmap --by endpoint -o json` prints: {why}") from why
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failure(
+            f"--flows: not what `antctl get flowmap --by endpoint -o json` prints: {error}"
+        ) from error
     return Seen(links, [f"{len(bad)} that cannot be used, such as: {bad[0]}"] if bad else [])
 
 

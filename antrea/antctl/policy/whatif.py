@@ -110,8 +110,8 @@ def replay(source: Source, after: Objects, links: Sequence[Link]) -> Outcome:
     for link in sorted(links):
         try:
             packets = _packets(worlds[0], pods, link)
-        except Invalid as why:
-            unjudged.append(f"{link.shown}: {why}")
+        except Invalid as error:
+            unjudged.append(f"{link.shown}: {error}")
             continue
         count += 1
         unjudged.extend(f"{link.shown}: {text}" for text in _beyond(pods, link))

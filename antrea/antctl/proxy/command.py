@@ -162,8 +162,8 @@ def _filter(given: dict[str, Any]) -> Filter | None:
 def _patterns(option: str, text: str) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple(re.compile(part) for part in text.split(","))
-    except re.error as why:
-        raise Failure(f"--{option.replace('_', '-')}: {text!r} is no regular expression: {why}") from why
+    except re.error as error:
+        raise Failure(f"--{option.replace('_', '-')}: {text!r} is no regular expression: {error}") from error
 
 
 def _files(given: dict[str, Any]) -> Files | None:
@@ -180,8 +180,8 @@ def _period(text: str) -> float:
 
     try:
         return 0.0 if text == "0" else seconds(text)
-    except ValueError as why:
-        raise Failure(f'invalid argument "{text}" for "--keepalive" flag: {why}') from why
+    except ValueError as error:
+        raise Failure(f'invalid argument "{text}" for "--keepalive" flag: {error}') from error
 
 
 def _slashed(prefix: str) -> str:

@@ -55,8 +55,8 @@ class ReverseProxy:
         self._keepalive = keepalive
         try:
             self._tls, self._proxy = access.tls(), access.proxy() or None
-        except AntreaError as why:
-            raise Failure(str(why)) from why
+        except AntreaError as error:
+            raise Failure(str(error)) from error
 
     def serve(self, place: Place) -> None:
         """Until SIGINT or SIGTERM. Raises Failure if `place` cannot be listened at."""
@@ -114,10 +114,10 @@ class ReverseProxy:
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             ) as behind:
                 return await _stream(request, behind)
-        except (aiohttp.ClientError, OSError, AntreaError) as why:
-            return web.Response(status=500, text=f"{why or type(why).__name__}\n")
-        except Failure as why:
-            return web.Response(status=500, text=f"{why.format_message()}\n")
+        except (aiohttp.ClientError, OSError, AntreaError) as error:
+            return web.Response(status=500, text=f"{error or type(error).__name__}\n")
+        except Failure as error:
+            return web.Response(status=500, text=f"{error.format_message()}\n")
 
     def _kept_alive(self, address: tuple[Any, ...]) -> socket.socket:
         made = socket.socket(*address[:3])
@@ -165,8 +165,8 @@ def _listen(place: Place) -> tuple[socket.socket, str]:
             return made, str(place.socket)
         family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
         made = socket.create_server((place.address, place.port), family=family)
-    except OSError as why:
+    except OSError as error:
         where = place.socket or f"{place.address}:{place.port}"
-        raise Failure(f"{where}: {why.strerror or why}") from why
+        raise Failure(f"{where}: {error.strerror or error}") from error
     host, port = made.getsockname()[:2]
     return made, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -61,16 +61,16 @@ def write_cluster(kubernetes: Server, namespace: str, path: Path) -> list[str]:
             try:
                 for one in listed(kubernetes, place):
                     _write(file, one)
-            except Failure as why:
-                file.write(f"# not complete: {why.message}\n")
-                lacks.append(f"{title}: {why.message}")
+            except Failure as error:
+                file.write(f"# not complete: {error.message}\n")
+                lacks.append(f"{title}: {error.message}")
         file.write("#configs\n")
         for name in CONFIG_MAPS:
             try:
                 _write(file, ask(kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {}))
-            except Failure as why:
-                if not (isinstance(why, ErrorResponse) and why.status == 404):
-                    lacks.append(f"ConfigMap {name}: {why.message}")
+            except Failure as error:
+                if not (isinstance(error, ErrorResponse) and error.status == 404):
+                    lacks.append(f"ConfigMap {name}: {error.message}")
     return lacks
 
 
@@ -111,8 +111,8 @@ def fallback_controller(kubernetes: Server, folder: Path) -> None:
 def _optional(kubernetes: Server, path: str) -> Any:
     try:
         return ask(kubernetes, path, {})
-    except Failure as why:
-        return {"message": why.message}
+    except Failure as error:
+        return {"message": error.message}
 
 
 def _bundle(kubernetes: Server, pod: dict[str, Any], documents: dict[str, Any], path: Path) -> None:
@@ -128,8 +128,8 @@ def _bundle(kubernetes: Server, pod: dict[str, Any], documents: dict[str, Any], 
                 with tempfile.TemporaryFile(dir=path.parent) as file:
                     try:
                         _log(kubernetes, pod["metadata"], container, file)
-                    except Failure as why:
-                        failed.append(f"{container}: {why.message}")
+                    except Failure as error:
+                        failed.append(f"{container}: {error.message}")
                         continue
                     short = container.removeprefix("antrea-")
                     _add(archive, f"logs/{short}/{container}.log", file)

@@ -71,8 +71,8 @@ def download(server: Server, name: str, path: Path, sleep: Callable[[float], obj
             if hashlib.file_digest(file, "sha256").hexdigest() != found.get("sum"):
                 raise Failure("the support bundle was cut off or replaced while it was downloaded")
         part.replace(path)
-    except OSError as why:
-        raise Failure(f"{path}: {why.strerror or why}") from why
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
 

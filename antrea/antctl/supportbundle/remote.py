@@ -86,8 +86,8 @@ class Wanted(NamedTuple):
         if self.list_file and not self.names:
             try:
                 lines = Path(self.list_file).read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as why:
-                raise Failure(f"error when opening node-list-file: {why}") from why
+            except (OSError, UnicodeDecodeError) as error:
+                raise Failure(f"error when opening node-list-file: {error}") from error
             return {line.strip() for line in lines}.__contains__
         return set(self.names).__contains__ if self.names else lambda _: True
 
@@ -134,8 +134,8 @@ class Collection:
             try:
                 if name not in self.failed:
                     do(name)
-            except Failure as why:
-                self.failed[name] = why.message
+            except Failure as error:
+                self.failed[name] = error.message
             self._bar.step()
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -209,8 +209,8 @@ def collect(kubernetes: Server, wanted: Wanted) -> None:
         collection = Collection(asked, wanted)
         collection.run()
         report(kubernetes, namespace, wanted.folder, collection.failed)
-    except OSError as why:
-        raise Failure(f"{wanted.folder}: {why.strerror or why}") from why
+    except OSError as error:
+        raise Failure(f"{wanted.folder}: {error.strerror or error}") from error
     kept = len(asked) - len(collection.failed)
     if not kept and not any(wanted.folder.glob("*.tar.gz")):
         raise Failure(f"no data was collected: {'; '.join(collection.failed.values())}")
@@ -223,8 +223,8 @@ def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str
         click.echo(f"Controller Info Failed Reason: {failed[CONTROLLER]}")
         try:
             fallback_controller(kubernetes, folder)
-        except Failure as why:
-            click.echo(f"Failed to download controller bundle from kubernetes api: {why.message}")
+        except Failure as error:
+            click.echo(f"Failed to download controller bundle from kubernetes api: {error.message}")
     nodes = sorted(name for name in failed if name != CONTROLLER)
     if not nodes:
         return
@@ -235,8 +235,8 @@ def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str
         file.write("".join(f"{name}\n" for name in nodes).encode())
     try:
         fallback_agents(kubernetes, namespace, nodes, folder)
-    except Failure as why:
-        click.echo(f"Failed to download agent bundle from kubernetes api: {why.message}")
+    except Failure as error:
+        click.echo(f"Failed to download agent bundle from kubernetes api: {error.message}")
 
 
 def command() -> click.Command:
@@ -267,8 +267,8 @@ def _callback(**given: Any) -> None:
 
         try:
             seconds(given["since"])
-        except ValueError as why:
-            raise Failure(f'invalid argument "{given["since"]}" for "--since" flag: {why}') from why
+        except ValueError as error:
+            raise Failure(f'invalid argument "{given["since"]}" for "--since" flag: {error}') from error
     stamp = time.strftime("%Y%m%dT%H%M%S%z").removesuffix("+0000")
     stamp += "" if len(stamp) > 15 else "Z"
     given["folder"] = Path(given["folder"] or f"support-bundles_{stamp}").absolute()

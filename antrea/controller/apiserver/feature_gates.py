@@ -63,8 +63,8 @@ def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) 
                 warnings += (
                     one_sided(_enabled("controller", own), _enabled("agent", agents)) if agents else ()
                 )
-        except (Refused, Unavailable) as why:
-            warnings.append(f"the gates of agents are not known: {why}")
+        except (Refused, Unavailable) as error:
+            warnings.append(f"the gates of agents are not known: {error}")
         return warn(json_answer([*agents, *own]), warnings)
 
     return handler
@@ -85,8 +85,8 @@ async def _of_agents(kube: Kube, path: str, warnings: list[str]) -> list[GateSta
         return []
     try:
         return agent_gates(found.data.get(AgentConfig.file, ""))
-    except Invalid as no:
-        warnings.append(f"{AgentConfig.file}: {no}; no agent has said yet which gates it has in effect")
+    except Invalid as error:
+        warnings.append(f"{AgentConfig.file}: {error}; no agent has said yet which gates it has in effect")
         return []
 
 

@@ -233,8 +233,8 @@ class Channel:
             if size > MAX_BYTES:
                 raise Unavailable(f"the other process: a frame of {size} bytes")
             frame = await self._reader.readexactly(size)
-        except (EOFError, OSError) as why:
-            raise Unavailable("the other process has ended") from why
+        except (EOFError, OSError) as error:
+            raise Unavailable("the other process has ended") from error
         return _DECODER.decode(frame)
 
     def close(self) -> None:

@@ -76,8 +76,8 @@ class LeaderState:
             async with asyncio.timeout(LEADER_SECONDS):
                 while not (self.own or self.address):
                     await self._changed.wait()
-        except TimeoutError as why:
-            raise Unavailable("no replica of the controller leads now, try again") from why
+        except TimeoutError as error:
+            raise Unavailable("no replica of the controller leads now, try again") from error
         return "" if self.own else self.address
 
 
@@ -138,9 +138,9 @@ class LeaderProxy:
                 return await self._objects.answer(request, asked)
             try:
                 return await self._ask(request, asked, address, body)
-            except _NotLeading as why:
+            except _NotLeading as error:
                 if asyncio.get_running_loop().time() > end:
-                    raise Unavailable(f"the leading replica of the controller: {why}") from why
+                    raise Unavailable(f"the leading replica of the controller: {error}") from error
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def report_number(self, connected: ConnectedAgents) -> None:
@@ -153,8 +153,8 @@ class LeaderProxy:
             async with self._request("PUT", address, path, {}, seconds=2) as answer:
                 if answer.status == 200:
                     connected.reported(address)
-        except (aiohttp.ClientError, TimeoutError, OSError, Unavailable, _NotLeading) as why:
-            log.v(2).info("Failed to report the number of agents to the leader", err=str(why))
+        except (aiohttp.ClientError, TimeoutError, OSError, Unavailable, _NotLeading) as error:
+            log.v(2).info("Failed to report the number of agents to the leader", err=str(error))
 
     async def close(self) -> None:
         """End all connections."""
@@ -174,10 +174,10 @@ class LeaderProxy:
                 if MARK in answer.headers:
                     raise _NotLeading(f"{address} does not lead")
                 return await _relay(request, answer)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as why:
-            raise _NotLeading(str(why) or type(why).__name__) from why
-        except (aiohttp.ClientError, TimeoutError, OSError) as why:
-            raise Unavailable(f"the leading replica of the controller at {address}: {why}") from why
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise _NotLeading(str(error) or type(error).__name__) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"the leading replica of the controller at {address}: {error}") from error
 
     def _request(
         self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes = b"", *,
@@ -204,8 +204,8 @@ class LeaderProxy:
             age = self._ca_file.stat().st_mtime_ns
             if self._tls is None or self._tls[0] != age:
                 self._tls = age, client_context(cafile=str(self._ca_file))
-        except OSError as why:
-            raise _NotLeading(f"{self._ca_file}: {why}") from why
+        except OSError as error:
+            raise _NotLeading(f"{self._ca_file}: {error}") from error
         return self._tls[1]
 
 

@@ -57,8 +57,8 @@ def metrics(computing: ComputeClient) -> Handler:
         texts = {SERVING: measured()}
         try:
             texts[COMPUTING] = await computing.metrics()
-        except Unavailable as why:
-            log.warning("Failed to get metrics from the compute process", err=str(why))
+        except Unavailable as error:
+            log.warning("Failed to get metrics from the compute process", err=str(error))
         return web.Response(text=joined(texts), content_type="text/plain")
 
     return handler

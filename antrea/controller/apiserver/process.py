@@ -152,8 +152,8 @@ class ApiServerProcess:
         try:
             async with asyncio.timeout(START_SECONDS):
                 first = await self._channel.receive()
-        except (TimeoutError, Unavailable) as why:
-            raise Unavailable(f"the serving process has not started: {why}") from why
+        except (TimeoutError, Unavailable) as error:
+            raise Unavailable(f"the serving process has not started: {error}") from error
         if isinstance(first, ipc.Failed):
             raise _error(first)
         port: int = first.port
@@ -169,9 +169,9 @@ class ApiServerProcess:
         while True:
             try:
                 frame = await self._channel.receive()
-            except Unavailable as why:
+            except Unavailable as error:
                 code = await self._process.wait()
-                raise Unavailable(f"the serving process has ended with status {code}") from why
+                raise Unavailable(f"the serving process has ended with status {code}") from error
             if isinstance(frame, ipc.Query):
                 self._channel.send(answer(self._facts, frame))
             elif isinstance(frame, ipc.CatchUp):
@@ -193,8 +193,8 @@ class ApiServerProcess:
         why = ""
         try:
             await self.catch_up()
-        except (Unavailable, Refused) as no:
-            why = str(no)
+        except (Unavailable, Refused) as error:
+            why = str(error)
         self._channel.send(ipc.CaughtUp(number, why))
 
     async def stop(self) -> None:
@@ -225,12 +225,12 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
         if ask.found != ipc.NOTHING:
             found = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
         shown = rule(facts, Asked(ask.namespace, ask.name, ask.query, found))
-    except Invalid as no:
-        shown = _failure(400, "BadRequest", no.why)
-    except (Unavailable, Refused) as no:
-        shown = _failure(503, "ServiceUnavailable", str(no))
-    except Exception as bug:
-        log.error("Failed to answer a query", error=bug, resource=ask.resource, verb=ask.verb)
+    except Invalid as error:
+        shown = _failure(400, "BadRequest", error.why)
+    except (Unavailable, Refused) as error:
+        shown = _failure(503, "ServiceUnavailable", str(error))
+    except Exception as error:
+        log.error("Failed to answer a query", error=error, resource=ask.resource, verb=ask.verb)
         shown = _failure(500, "InternalError", "Internal error occurred")
     if shown is None:
         return ipc.QueryResult(ask.number)

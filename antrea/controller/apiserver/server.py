@@ -210,8 +210,8 @@ def _webhooks(kube: Kube | None, start: ipc.Start) -> Webhooks | None:
 def _kube(start: ipc.Start) -> Kube | None:
     try:
         return Kube.connect(start.kubeconfig, start.kube_override)
-    except AntreaError as no:
-        log.warning("No access to kube-apiserver; only this Pod's own token is accepted", err=str(no))
+    except AntreaError as error:
+        log.warning("No access to kube-apiserver; only this Pod's own token is accepted", err=str(error))
         return None
 
 

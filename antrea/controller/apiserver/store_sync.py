@@ -101,8 +101,8 @@ class ComputeClient:
         try:
             async with asyncio.timeout(seconds):
                 return await future
-        except TimeoutError as why:
-            raise Unavailable(f"the controller has not answered within {seconds:g} s") from why
+        except TimeoutError as error:
+            raise Unavailable(f"the controller has not answered within {seconds:g} s") from error
         finally:
             del self._waiting[number]
 

@@ -93,9 +93,9 @@ class PodProgressPublisher:
         try:
             async with asyncio.timeout(ASKED_SECONDS):
                 await self._barrier(namespaces)
-        except (Unavailable, Refused, TimeoutError) as why:
+        except (Unavailable, Refused, TimeoutError) as error:
             log.warning(
-                "Could not confirm that policy watches are caught up; new Pods wait", nodes=nodes, err=why
+                "Could not confirm that policy watches are caught up; new Pods wait", nodes=nodes, err=error
             )
             for node, version in latest.items():
                 self._latest[node] = max(version, self._latest.get(node, 0))

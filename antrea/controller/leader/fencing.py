@@ -80,9 +80,9 @@ async def _heads(kube: Kube, watched: Watched) -> Sequence[Head]:
     while True:
         try:
             found, _ = await kube.list(watched.path, Head)
-        except (Unavailable, Refused) as why:
-            if str(why) != told:
-                told = str(why)
+        except (Unavailable, Refused) as error:
+            if str(error) != told:
+                told = str(error)
                 log.info(
                     "Waiting for kube-apiserver before making decisions as leader",
                     path=watched.path,

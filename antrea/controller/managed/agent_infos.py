@@ -85,8 +85,8 @@ class AgentInfos:
             self._changed.clear()
             try:
                 await self._align()
-            except (Refused, Unavailable) as why:
-                log.warning("Failed to bring AntreaAgentInfos in line with the Nodes", err=str(why))
+            except (Refused, Unavailable) as error:
+                log.warning("Failed to bring AntreaAgentInfos in line with the Nodes", err=str(error))
                 self._held = None
                 await pause.wait()
                 continue

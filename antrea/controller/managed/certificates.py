@@ -63,8 +63,8 @@ class SelfSigned:
             while True:
                 try:
                     await self._look()
-                except (Refused, Unavailable) as why:
-                    log.warning("Failed to save the serving certificate in its Secret", err=str(why))
+                except (Refused, Unavailable) as error:
+                    log.warning("Failed to save the serving certificate in its Secret", err=str(error))
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 with contextlib.suppress(TimeoutError):

@@ -27,9 +27,9 @@ async def keep_identity(kube: Kube, namespace: str) -> None:
     while True:
         try:
             await _ensure(kube, f"/api/v1/namespaces/{namespace}/configmaps")
-        except (Refused, Unavailable) as why:
+        except (Refused, Unavailable) as error:
             # also when somebody else was faster: theirs counts
-            log.warning("Failed to create the cluster identity", configMap=CONFIG_MAP, err=str(why))
+            log.warning("Failed to create the cluster identity", configMap=CONFIG_MAP, err=str(error))
             await asyncio.sleep(RETRY_SECONDS)
         else:
             return

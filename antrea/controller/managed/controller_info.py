@@ -113,8 +113,8 @@ class ControllerInfo:
         said = ""
         try:
             await _apply(kube, body)
-        except (Refused, Unavailable) as why:
-            said = str(why)
+        except (Refused, Unavailable) as error:
+            said = str(error)
         if said and said != self._said:
             log.warning("Failed to save AntreaControllerInfo", err=said)
         self._said = said

@@ -212,11 +212,13 @@ class IdleRequestEvents:
         """False if it has to be tried again."""
         try:
             await self._kube.create(f"/api/v1/namespaces/{told.metadata.namespace}/events", told)
-        except Refused as no:
-            if "already exists" not in no.why:
-                log.v(2).info("kube-apiserver refused an Event on an unsupported field", err=no.why)
-        except Unavailable as no:
-            log.v(2).info("Retrying an Event; kube-apiserver is unavailable", reason=told.reason, err=str(no))
+        except Refused as error:
+            if "already exists" not in error.why:
+                log.v(2).info("kube-apiserver refused an Event on an unsupported field", err=error.why)
+        except Unavailable as error:
+            log.v(2).info(
+                "Retrying an Event; kube-apiserver is unavailable", reason=told.reason, err=str(error)
+            )
             await asyncio.sleep(RETRY_SECONDS)
             return False
         return True

@@ -49,9 +49,9 @@ class GossipKeys:
         while True:
             try:
                 await self._follow()
-            except (Refused, Unavailable) as why:
+            except (Refused, Unavailable) as error:
                 # also when somebody else was faster: their key counts
-                log.warning("Failed to save the gossip key in its Secret", secret=SECRET, err=str(why))
+                log.warning("Failed to save the gossip key in its Secret", secret=SECRET, err=str(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
@@ -68,12 +68,12 @@ class GossipKeys:
             try:
                 text = decode_text(decode_base64(found.data[KEYS], KEYS), KEYS, "ascii")
                 parse_keys(text)
-            except (ValueError, Invalid) as why:
+            except (ValueError, Invalid) as error:
                 # a slip of the pen must not give a working cluster another key
                 log.error(
                     "The Secret holds no usable gossip keys; correct or delete it",
                     secret=SECRET,
-                    err=str(why),
+                    err=str(error),
                 )
                 return
             self._known = text

@@ -38,8 +38,8 @@ async def create_default_tiers(
             try:
                 await _ensure(kube, tier)
                 break
-            except (Refused, Unavailable) as why:
-                _log_failure(tier.metadata.name, why, waited)
+            except (Refused, Unavailable) as error:
+                _log_failure(tier.metadata.name, error, waited)
             await sleep(pause)
             waited += pause
             pause = min(pause * 2, LONGEST_PAUSE)

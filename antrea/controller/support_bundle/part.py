@@ -107,11 +107,11 @@ class BundlePart(ControllerPart):
             return last.again - now
         try:
             found = await credentials(self._kube, asked)
-        except AntreaError as why:
+        except AntreaError as error:
             pause = min(LONGEST_PAUSE, RETRY_SECONDS * (1 << min(last.failed, 6)))
             self._reads[row.uid] = _Read(asked, last.failed + 1, now + pause)
-            self._facts.put(CollectionTerms(row.name, row.uid, failure=str(why)))
-            log.warning("Failed to read the credentials of a collection", name=row.name, err=str(why))
+            self._facts.put(CollectionTerms(row.name, row.uid, failure=str(error)))
+            log.warning("Failed to read the credentials of a collection", name=row.name, err=str(error))
             return pause
         self._reads[row.uid] = _Read(asked, 0, None)
         self._facts.put(CollectionTerms(row.name, row.uid, credentials=found))

@@ -85,8 +85,8 @@ class TraceflowPart(ControllerPart):
         version = {"uid": row.uid, "resourceVersion": row.version}
         try:
             await self._kube.patch(f"{TRACEFLOWS}/{row.name}/status", {"metadata": version, "status": told})
-        except (Refused, Unavailable) as no:
-            log.v(2).info("Failed to update the status of a Traceflow", traceflow=row.name, err=str(no))
+        except (Refused, Unavailable) as error:
+            log.v(2).info("Failed to update the status of a Traceflow", traceflow=row.name, err=str(error))
             return False
         self._ahead[row.uid] = msgspec.structs.replace(row, status=status)
         if status.phase != row.status.phase:

@@ -170,12 +170,12 @@ async def review(
         uid = asked.uid
         async with asyncio.timeout(SECONDS):
             answer = await _decide(webhook, context, asked, turn)
-    except Invalid as no:
-        answer = denial(str(no))
+    except Invalid as error:
+        answer = denial(str(error))
     except TimeoutError:
         answer = denial(f"{webhook.name} could not decide within {SECONDS:g} s, try again", code=503)
-    except (Unavailable, Refused) as why:
-        answer = denial(f"{webhook.name} cannot decide now, try again: {why}", code=503)
+    except (Unavailable, Refused) as error:
+        answer = denial(f"{webhook.name} cannot decide now, try again: {error}", code=503)
     if not answer.allowed and answer.status:
         log.v(2).info("Denied an object", webhook=webhook.name, why=answer.status.message)
     return msgspec.structs.replace(answer, uid=uid)
@@ -270,8 +270,8 @@ async def _run(steps: Steps, user: UserInfo, context: AdmissionContext, turn: Re
         try:
             context.pay(turn.caller)
             answer = await _look_up(step, user, context.outside)
-        except Unavailable as why:
-            answer = why
+        except Unavailable as error:
+            answer = error
 
 
 def _next(steps: Steps, answer: Any, warnings: list[str]) -> Find | FindAll | MayGet | None:

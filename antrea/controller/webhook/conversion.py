@@ -59,6 +59,6 @@ def converted(review: ConversionReview, kind: str) -> ConversionResponse:
     asked = review.request
     try:
         done = tuple(convert(kind, asked.desired_api_version, one) for one in asked.objects)
-    except Invalid as no:
-        return ConversionResponse(asked.uid, None, ConversionResult("Failure", no.why))
+    except Invalid as error:
+        return ConversionResponse(asked.uid, None, ConversionResult("Failure", error.why))
     return ConversionResponse(asked.uid, done, ConversionResult("Success"))

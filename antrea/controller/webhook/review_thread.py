@@ -85,8 +85,8 @@ class _FactsOnLoop:
         def answer() -> None:
             try:
                 answered.set_result(ask())
-            except Exception as why:
-                answered.set_exception(why)
+            except Exception as error:
+                answered.set_exception(error)
 
         self._loop.call_soon_threadsafe(answer)
         return answered.result()

@@ -60,10 +60,10 @@ class ApiLookup:
         try:
             async with asyncio.timeout(ACCESS_SECONDS):
                 answer = await self._kube.ask(REVIEWS, question, SubjectAccessReview)
-        except TimeoutError as why:
-            raise Unavailable(f"no answer within {ACCESS_SECONDS:g} s") from why
-        except Refused as why:
-            raise Unavailable(str(why)) from why
+        except TimeoutError as error:
+            raise Unavailable(f"no answer within {ACCESS_SECONDS:g} s") from error
+        except Refused as error:
+            raise Unavailable(str(error)) from error
         return answer.status.allowed
 
 

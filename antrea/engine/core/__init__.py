@@ -61,9 +61,9 @@ def _choose() -> str:
         return "python (ANTREA_ENGINE)"
     try:
         return _load(Path(wanted) if wanted else HERE / "compiled")
-    except (ImportError, OSError) as why:
+    except (ImportError, OSError) as error:
         sys.modules.pop(LIBRARY, None)
-        return f"python ({why})"
+        return f"python ({error})"
 
 
 IMPLEMENTATION = _choose()

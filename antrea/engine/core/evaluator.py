@@ -227,8 +227,8 @@ class Evaluator:
             self._items = iter(bound.entries(self._facts, row.key if bound.by else subject))
         except Absent:
             return self._finish(job, False)
-        except Exception as why:
-            self._fail(job, why)
+        except Exception as error:
+            self._fail(job, error)
             return True
         return self._proceed(job)
 
@@ -245,8 +245,8 @@ class Evaluator:
             self._twice.clear()
         except Absent:
             self._withdraw()
-        except Exception as why:
-            self._fail(job, why)
+        except Exception as error:
+            self._fail(job, error)
             return True
         self._items = None
         return self._finish(job, False)
@@ -370,9 +370,9 @@ class Evaluator:
         try:
             shared = cell.shared
             write(cell, cell.wanted if shared is None else shared.get(cell), changed)
-        except Exception as why:
+        except Exception as error:
             changed.clear()
-            self._errors.note(f"derived {cell.table.kind.__name__}", cell.ref, why)
+            self._errors.note(f"derived {cell.table.kind.__name__}", cell.ref, error)
             ledger.wait_for_write(cell, each(changers))
             return
         if changed:

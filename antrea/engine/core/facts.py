@@ -289,10 +289,10 @@ class Facts:
         changed = self._changed
         try:
             write(place, row, changed)
-        except Exception as why:
+        except Exception as error:
             changed.clear()
             discard_if_empty(place)
-            self.rejected.append((table.kind, key, why))
+            self.rejected.append((table.kind, key, error))
             return
         for one in changed:
             if not one.flags & TOUCHED:

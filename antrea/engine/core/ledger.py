@@ -147,8 +147,8 @@ class Ledger:
         try:
             shared = cell.shared
             target = cell.wanted if shared is None else shared.get(cell)
-        except Exception as why:
-            self._clash(cell, why)
+        except Exception as error:
+            self._clash(cell, error)
             target, agreed = cell.value, False
         else:
             if shared is not None and (clash := shared.clash(cell)) is not None:

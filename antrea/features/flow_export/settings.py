@@ -74,10 +74,10 @@ def destination_settings(asked: FlowDestination, poll: float) -> ExportSettings:
         )
     try:
         to = collector(f"{asked.address}:{asked.protocol}")
-    except ValueError as why:
+    except ValueError as error:
         raise Invalid(
             "spec.address", f"{asked.address!r} is not host:port or namespace/service:port"
-        ) from why
+        ) from error
     namespace, mark, name = to.host.partition("/")
     host = f"{name}.{namespace}.svc" if mark else to.host
     trust = Trust(asked.authority, asked.identity, asked.server_name or host, asked.tls13)

@@ -122,8 +122,8 @@ def span(cidr: str, start: str, end: str, path: str) -> Span:
     if cidr:
         try:
             network = prefix(cidr).network
-        except ValueError as why:
-            raise Invalid(f"{path}.cidr", f"invalid cidr {cidr}") from why
+        except ValueError as error:
+            raise Invalid(f"{path}.cidr", f"invalid cidr {cidr}") from error
         return Span(cidr, network.version, int(network[0]), int(network[-1]))
     first, last = _address(start, f"{path}.start", "start"), _address(end, f"{path}.end", "end")
     if first.version != last.version:
@@ -137,8 +137,8 @@ def subnet(gateway: str, prefix_length: int, path: str = "spec.subnetInfo") -> S
     """The subnet that all ranges of a pool lie in. Raises Invalid."""
     try:
         version = ip_address(gateway).version
-    except ValueError as why:
-        raise Invalid(f"{path}.gateway", f"invalid gateway address {gateway}") from why
+    except ValueError as error:
+        raise Invalid(f"{path}.gateway", f"invalid gateway address {gateway}") from error
     if not 0 < prefix_length < (32 if version == 4 else 128):
         raise Invalid(f"{path}.prefixLength", f"invalid prefixLength {prefix_length}")
     network = ip_interface(f"{gateway}/{prefix_length}").network
@@ -201,5 +201,5 @@ def check_kept(old: Iterable[Span], new: Iterable[Span]) -> None:
 def _address(text: str, path: str, which: str) -> Address:
     try:
         return ip_address(text)
-    except ValueError as why:
-        raise Invalid(path, f"invalid {which} ip address {text}") from why
+    except ValueError as error:
+        raise Invalid(path, f"invalid {which} ip address {text}") from error

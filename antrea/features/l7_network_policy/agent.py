@@ -116,8 +116,8 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
         return
     try:
         text = signatures(rule.l7_protocols, logs=rule.logging)
-    except Invalid as no:
-        yield RejectedSignatures(rule.name, str(no))
+    except Invalid as error:
+        yield RejectedSignatures(rule.name, str(error))
         return
     version = version_of(rule, text)
     yield Tenant(rule=rule.name, version=version, vlan=facts.id(POOL, version), signatures=text)

@@ -72,6 +72,6 @@ def completed(steps: Generator[None, None, T]) -> T:
     while True:
         try:
             next(steps)
-        except StopIteration as end:
-            found: T = end.value
+        except StopIteration as error:
+            found: T = error.value
             return found

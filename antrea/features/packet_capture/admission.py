@@ -32,11 +32,11 @@ def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
     secret = f"{namespace}/{SECRET}"
     try:
         allowed = yield MayGet(namespace, SECRET)
-    except Unavailable as why:
+    except Unavailable as error:
         raise Invalid(
             "spec.fileServer",
-            f"failed to authorize access to file server authentication Secret {secret}: {why}",
-        ) from why
+            f"failed to authorize access to file server authentication Secret {secret}: {error}",
+        ) from error
     if not allowed:
         raise Invalid(
             "spec.fileServer",

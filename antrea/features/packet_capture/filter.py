@@ -62,8 +62,8 @@ def capture_filter(spec: PacketCaptureSpec, source: str, destination: str) -> tu
     }[spec.direction]
     try:
         return program(All((*first, *_protocol_test(packet), Any(ways))))
-    except ValueError as why:
-        raise Invalid("spec.packet.transportHeader", str(why)) from why
+    except ValueError as error:
+        raise Invalid("spec.packet.transportHeader", str(error)) from error
 
 
 def _protocol(packet: CapturePacket) -> int | None:

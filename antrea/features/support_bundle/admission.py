@@ -49,10 +49,10 @@ def validate_collection(_: Facts, review: Review[SupportBundleCollection]) -> St
 def _check_access(review: Review[SupportBundleCollection], namespace: str, name: str) -> Steps:
     try:
         allowed = yield MayGet(namespace, name)
-    except Unavailable as why:
+    except Unavailable as error:
         raise Invalid(
-            AUTH_SECRET, f"failed to authorize access to authSecret {namespace}/{name}: {why}"
-        ) from why
+            AUTH_SECRET, f"failed to authorize access to authSecret {namespace}/{name}: {error}"
+        ) from error
     if not allowed:
         raise Invalid(
             AUTH_SECRET,

@@ -116,8 +116,8 @@ def _fields(selector: str) -> tuple[tuple[str, str], ...]:
     """The terms of a field selector that something must equal. Raises Answered."""
     try:
         terms = field_terms(selector)
-    except ValueError as why:
-        raise ApiError(400, str(why)) from why
+    except ValueError as error:
+        raise ApiError(400, str(error)) from error
     equal = tuple((field, value) for field, is_equal, value in terms if is_equal)
     if len(dict(equal)) != len(equal):
         raise ApiError(400, f"invalid selector: '{selector}'; a field is there twice")

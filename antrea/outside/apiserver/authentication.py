@@ -272,11 +272,11 @@ class Authentication:
         ask = partial(_review, kube, token) if trusted else partial(self._first_review, kube, token, whose)
         try:
             user = await self._tokens.get(known, ask)
-        except Refused as no:
-            log.warning("Not authorized to create TokenReviews", err=no.why)
-            raise ApiError(401, "Unauthorized") from no
-        except Unavailable as why:
-            raise ApiError(503, f"tokens cannot be reviewed now: {why}") from why
+        except Refused as error:
+            log.warning("Not authorized to create TokenReviews", err=error.why)
+            raise ApiError(401, "Unauthorized") from error
+        except Unavailable as error:
+            raise ApiError(503, f"tokens cannot be reviewed now: {error}") from error
         if user is ANONYMOUS:
             raise ApiError(401, "Unauthorized")
         self._accepted.learn(known, True)

@@ -85,11 +85,11 @@ class Authorization:
         )
         try:
             verdict = await self._verdicts.get(key, lambda: self._judged(user, asked, stranger))
-        except Refused as no:
-            log.warning("Not authorized to create SubjectAccessReviews", err=no.why)
+        except Refused as error:
+            log.warning("Not authorized to create SubjectAccessReviews", err=error.why)
             verdict = _Verdict()
-        except Unavailable as why:
-            raise ApiError(503, f"it cannot be asked now who may do this: {why}") from why
+        except Unavailable as error:
+            raise ApiError(503, f"it cannot be asked now who may do this: {error}") from error
         if not verdict.allowed:
             raise forbidden(user, asked, verdict.reason)
 

@@ -109,9 +109,9 @@ class IssuedTokens:
     async def _read(self) -> None:
         try:
             found: KeySet | None = await self._publisher.get(PATH, KeySet)
-        except (Unavailable, Refused) as why:
+        except (Unavailable, Refused) as error:
             log.v(2).info(
-                "Failed to read the keys of tokens; kube-apiserver reviews each token", err=str(why)
+                "Failed to read the keys of tokens; kube-apiserver reviews each token", err=str(error)
             )
             return
         self._keys = {key.kid: key for key in (found.keys if found else ())[:MOST_KEYS]}

@@ -49,8 +49,8 @@ def options(resource: Resource, asked: Attributes, query: Mapping[str, str]) -> 
     try:
         labels = label_terms(query.get("labelSelector", ""))
         node, namespace = _fields(resource, asked, query.get("fieldSelector", ""))
-    except ValueError as why:
-        raise ApiError(400, str(why)) from why
+    except ValueError as error:
+        raise ApiError(400, str(error)) from error
     namespace = asked.namespace or namespace
     name = asked.name or None
     key = f"{namespace}/{name}" if namespace and name else name

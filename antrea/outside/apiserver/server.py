@@ -159,8 +159,8 @@ class Server:
         """No request but a watch or a download takes longer than REQUEST_SECONDS."""
         try:
             asked = attributes(request.method, request.rel_url.raw_path, request.query)
-        except ApiError as no:
-            refusal = answer(no.status)
+        except ApiError as error:
+            refusal = answer(error.status)
             refusal.force_close()
             return refusal
         if asked.verb == "watch" or asked.subresource == DOWNLOAD:
@@ -192,20 +192,20 @@ class Server:
             # any Pod has a token: where nobody is asked for one, it is no merit
             request[PROVED] = user is not ANONYMOUS and not self._authorization.is_open(asked)
             return await self._routed(request, asked)
-        except ApiError as no:
-            response = answer(no.status)
+        except ApiError as error:
+            response = answer(error.status)
         except web.HTTPRequestEntityTooLarge:
             response = _failure(413, f"Request entity too large: limit is {MOST_BODY}")
-        except Invalid as why:
-            response = web.Response(status=400, text=why.why)
-        except (Unavailable, Refused) as why:
-            response = _failure(503, str(why))
-        except web.HTTPException as made:
-            return made
+        except Invalid as error:
+            response = web.Response(status=400, text=error.why)
+        except (Unavailable, Refused) as error:
+            response = _failure(503, str(error))
+        except web.HTTPException as error:
+            return error
         except (asyncio.CancelledError, ConnectionError, TimeoutError):
             raise
-        except Exception as bug:
-            log.error("A request failed", error=bug, method=request.method, path=request.path)
+        except Exception as error:
+            log.error("A request failed", error=error, method=request.method, path=request.path)
             response = _failure(500, "Internal error occurred")
         if request.can_read_body and not request.content.is_eof():
             # what else the client sends is not read

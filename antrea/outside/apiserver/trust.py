@@ -48,8 +48,8 @@ def admit(tls: ssl.SSLContext, trust: Trust) -> None:
         if bundle:
             try:
                 tls.load_verify_locations(cadata=ascii_pem(bundle))
-            except (ssl.SSLError, ValueError) as why:
-                log.error("Failed to parse a CA bundle", configMap=NAME, err=str(why))
+            except (ssl.SSLError, ValueError) as error:
+                log.error("Failed to parse a CA bundle", configMap=NAME, err=str(error))
                 continue
             tls.verify_mode = ssl.CERT_OPTIONAL
 
@@ -59,5 +59,5 @@ def _read(path: str) -> str:
         return ""
     try:
         return read_pem(path)
-    except OSError as why:
-        raise Invalid("clientCAFile", f"{path} cannot be read: {why}") from why
+    except OSError as error:
+        raise Invalid("clientCAFile", f"{path} cannot be read: {error}") from error

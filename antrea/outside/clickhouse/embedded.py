@@ -116,10 +116,10 @@ class _Worker:
                 sql.rpartition(" FORMAT ") if " FORMAT " in sql else (sql, "", "TabSeparated")
             )
             return bytes(self._opened().query(statement, form, params=values or None).bytes())
-        except (RuntimeError, ValueError, OSError, ImportError) as why:
+        except (RuntimeError, ValueError, OSError, ImportError) as error:
             # a session would put what a failed statement has already answered before the next answer
             self._close()
-            raise Unavailable(f"{self._lock.directory}: {one_line(str(why))[:_SHOWN]}") from why
+            raise Unavailable(f"{self._lock.directory}: {one_line(str(error))[:_SHOWN]}") from error
 
     def _opened(self) -> Any:
         if self._session is None:

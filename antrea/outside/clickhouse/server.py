@@ -69,14 +69,14 @@ class ClickHouseServer:
                 self.url, params=query, data=BytesIO(data), ssl=self._tls, allow_redirects=False
             ) as answer:
                 text = await _body(answer)
-        except (aiohttp.ClientError, TimeoutError, OSError) as why:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # aiohttp's own text has the address of an object, another one at each try
-            known = why.os_error if isinstance(why, aiohttp.ClientConnectorError) else why
-            if isinstance(why, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
+            known = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
                 self._tls = None
-            silent = isinstance(why, TimeoutError)
+            silent = isinstance(error, TimeoutError)
             nothing = f"no answer within {SECONDS:g} s" if silent else type(known).__name__
-            raise Unavailable(f"{self.url}: {str(known) or nothing}") from why
+            raise Unavailable(f"{self.url}: {str(known) or nothing}") from error
         if answer.status != 200:
             shown = one_line(text.decode(errors="replace"))[:_SHOWN]
             raise Unavailable(f"{self.url}: {answer.status}: {shown}")

@@ -47,8 +47,8 @@ class BundleReportSink:
                 await controller.create(
                     f"/apis/{GROUP}/{VERSION}/supportbundlecollections/{entry.name}/status", body
                 )
-            except Refused as no:
-                raise Refused([entry], no.why) from no
+            except Refused as error:
+                raise Refused([entry], error.why) from error
 
     async def resync(self, entries: Sequence[Any]) -> None:
         """Send everything again; without a connection this does nothing, since the next connection replays."""

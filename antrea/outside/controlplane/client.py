@@ -180,11 +180,11 @@ class WatchFeed:
     def _change(self, facts: Facts, event: _Line) -> None:
         try:
             told = self._kind.read(event.object)
-        except Exception as why:
+        except Exception as error:
             if event.type == "DELETED":
-                self._forget(facts, odd_object(event.object, str(why)))
+                self._forget(facts, odd_object(event.object, str(error)))
             else:
-                self._keep(event, why)
+                self._keep(event, error)
             return
         self.odd.clear(f"/{told.name}")
         rows = self._rows.setdefault(told.name, {})
@@ -288,10 +288,10 @@ class Controlplane:
                 async with Kube(await self._access()) as controller:
                     await self._watch(controller, facts, pause)
                 self.trouble = "antrea-controller has ended the watches"
-            except AntreaError as why:
-                if str(why) != self.trouble:
-                    log.warning("No connection to antrea-controller", err=str(why))
-                self.trouble = str(why)
+            except AntreaError as error:
+                if str(error) != self.trouble:
+                    log.warning("No connection to antrea-controller", err=str(error))
+                self.trouble = str(error)
             await pause.wait()
 
     @contextlib.contextmanager
@@ -358,8 +358,8 @@ async def _follow_alone(feed: WatchFeed, controller: Kube, facts: Facts) -> None
     while True:
         try:
             await feed.run(controller, facts, pause.reset)
-        except Refused as no:
-            if str(no) != why:
-                log.warning("Watch refused by antrea-controller", err=str(no))
-            why = str(no)
+        except Refused as error:
+            if str(error) != why:
+                log.warning("Watch refused by antrea-controller", err=str(error))
+            why = str(error)
         await pause.wait()

@@ -52,8 +52,8 @@ class PolicyReportSink:
             }
             try:
                 await controller.create(path, body)
-            except Refused as no:
-                raise Refused([entry], no.why) from no
+            except Refused as error:
+                raise Refused([entry], error.why) from error
 
     async def resync(self, entries: Sequence[PolicyReport]) -> None:
         """Send everything again; without a connection this does nothing, since the next connection replays."""

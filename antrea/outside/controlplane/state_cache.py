@@ -58,12 +58,12 @@ class StateCacheFile:
             return self._decoded(read_octets(self._path, MOST))
         except FileNotFoundError:
             return CachedState([], ())
-        except OSError as why:
-            log.warning("Failed to read the cached controller state", path=self._path, err=str(why))
-        except (Damaged, Invalid) as why:
+        except OSError as error:
+            log.warning("Failed to read the cached controller state", path=self._path, err=str(error))
+        except (Damaged, Invalid) as error:
             log.error(
                 "The cached controller state is damaged; Pods wait for antrea-controller",
-                error=why, path=self._path, aside=set_aside(self._path),
+                error=error, path=self._path, aside=set_aside(self._path),
             )  # fmt: skip
         return CachedState([], ())
 
@@ -106,10 +106,10 @@ class StateCacheFile:
         records = await self._encoded(word)
         try:
             await asyncio.to_thread(self._replace, records)
-        except OSError as why:
-            if str(why) != self._trouble:
-                log.warning("Failed to save the controller state", path=self._path, err=str(why))
-            self._trouble = str(why)
+        except OSError as error:
+            if str(error) != self._trouble:
+                log.warning("Failed to save the controller state", path=self._path, err=str(error))
+            self._trouble = str(error)
         else:
             self._trouble = ""
 

@@ -45,8 +45,8 @@ class FileJournal:
                 )  # fmt: skip
             # a line that a kill left unfinished, or all of a file that nobody of us has written
             os.ftruncate(self._file, text.rfind(b"\n") + 1)
-        except OSError as why:
-            raise self._unavailable("open", why) from why
+        except OSError as error:
+            raise self._unavailable("open", error) from error
 
     def close(self) -> None:
         """Nothing is lost by not calling it."""
@@ -56,8 +56,8 @@ class FileJournal:
         """All records, oldest first, without those that are damaged. Raises Unavailable."""
         try:
             _, found = self._lines()
-        except OSError as why:
-            raise self._unavailable("read", why) from why
+        except OSError as error:
+            raise self._unavailable("read", error) from error
         return [record for record in found.values if record.number in _NUMBERS]
 
     def append(self, record: Record) -> None:
@@ -68,9 +68,9 @@ class FileJournal:
             if os.write(self._file, line) == len(line):
                 return
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as why:
+        except OSError as error:
             os.ftruncate(self._file, size)
-            raise self._unavailable("write", why) from why
+            raise self._unavailable("write", error) from error
 
     def rewrite(self, records: Iterable[Record]) -> None:
         """Replace the file in one step; on failure the longer one, with the same meaning, stays."""
@@ -81,9 +81,9 @@ class FileJournal:
             fresh.replace(self._path)
             old, self._file = self._file, self._open()
             os.close(old)
-        except OSError as why:
+        except OSError as error:
             fresh.unlink(missing_ok=True)
-            log.warning("Failed to compact the ID journal", path=self._path, err=why.strerror)
+            log.warning("Failed to compact the ID journal", path=self._path, err=error.strerror)
 
     def _lines(self) -> tuple[bytes, Lines]:
         try:

@@ -79,8 +79,8 @@ class Range:
         """Raises Invalid if `cidr` is not a network or has no room for a Pod."""
         try:
             self.network = ipaddress.ip_network(cidr, strict=False)
-        except ValueError as e:
-            raise Invalid("podCIDR", f"{cidr!r} is not a network such as 10.244.1.0/24") from e
+        except ValueError as error:
+            raise Invalid("podCIDR", f"{cidr!r} is not a network such as 10.244.1.0/24") from error
         if self.network.max_prefixlen - self.network.prefixlen < 2:
             raise Invalid(
                 "podCIDR",
@@ -256,11 +256,11 @@ class Ipam:
             settled = time.time_ns() - now.st_ctime_ns > _TICK
             # not read_text, which would turn CR LF into LF; a name may be that of a pipe, which nobody writes to
             text = _read(entry.path)
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError) as error:
             log.warning(
                 "Ignored the owner of an address because its file cannot be read",
                 path=entry.path,
-                err=str(e),
+                err=str(error),
             )
             return _Reservation(ip, "", (0, 0), settled=False)
         return _Reservation(ip, text.strip(), stamp, settled)
@@ -288,11 +288,11 @@ class Ipam:
             return ipaddress.ip_address(_read(path).strip())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError) as error:
             log.warning(
                 "Started at the first address because the last reserved one cannot be read",
                 path=str(path),
-                err=str(e),
+                err=str(error),
             )
             return None
 
@@ -320,8 +320,10 @@ class Ipam:
     def _disk(self, verb: str, path: Path) -> Iterator[None]:
         try:
             yield
-        except OSError as e:
-            raise Unavailable(f"cannot {verb} {path} of the address reservations: {e.strerror}") from e
+        except OSError as error:
+            raise Unavailable(
+                f"cannot {verb} {path} of the address reservations: {error.strerror}"
+            ) from error
 
 
 def owner(container_id: str, if_name: str) -> str:

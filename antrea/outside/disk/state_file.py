@@ -102,6 +102,6 @@ def set_aside(path: Path) -> Path:
     try:
         with path.open("rb") as file:
             exchange(aside, (file.read(MOST_ASIDE),))
-    except OSError as why:
-        log.warning("Failed to keep a copy of a damaged file", path=path, err=str(why))
+    except OSError as error:
+        log.warning("Failed to keep a copy of a damaged file", path=path, err=str(error))
     return aside

@@ -164,8 +164,8 @@ class GossipFeed:
             self.gossip.saw(node, up, unsure=up is None)
         try:
             await self.gossip.run()
-        except Unavailable as why:
-            log.error("Gossip cannot start", err=str(why))
+        except Unavailable as error:
+            log.error("Gossip cannot start", err=str(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     def _arm(self) -> None:

@@ -101,10 +101,10 @@ class Gossip:
                 _free_bind(one, self._family)
                 one.bind((self.address, self.port))
             listening.listen(BACKLOG)
-        except OSError as why:
+        except OSError as error:
             self._socket.close()
             listening.close()
-            raise Unavailable(f"gossip at {self.address} port {self.port}: {why.strerror}") from why
+            raise Unavailable(f"gossip at {self.address} port {self.port}: {error.strerror}") from error
         return listening
 
     def _readable(self) -> None:

@@ -121,9 +121,9 @@ class ClientStream:
                     self._take(event)
                 self._news.set()
                 await self._flush()
-        except OSError as no:
+        except OSError as error:
             # such as an alert of TLS: it has refused our certificate
-            why = f"it ended the connection: {words(no)}"
+            why = f"it ended the connection: {words(error)}"
         except Invalid as error:
             why = f"it is no HTTP/2: {error.why}"
         self._end(why)

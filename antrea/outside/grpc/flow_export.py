@@ -34,9 +34,9 @@ class GrpcSession:
         try:
             tls.set_alpn_protocols(["h2"])
             await self._stream.open(host, port, EXPORT, tls, name)
-        except (OSError, ValueError, Unavailable) as why:
+        except (OSError, ValueError, Unavailable) as error:
             await self.close()
-            raise Unavailable(f"{where}: {words(why) if str(why) else 'no answer'}") from why
+            raise Unavailable(f"{where}: {words(error) if str(error) else 'no answer'}") from error
 
     def expect_open(self) -> None:
         """Raises Unavailable: the session has failed."""
@@ -53,8 +53,10 @@ class GrpcSession:
                 for record in records[at : at + RECORDS]:
                     write(record, message.flows.add(), domain=self._domain, now=now)
                 await self._stream.send(message.SerializeToString())
-        except (OSError, Unavailable) as why:
-            raise Unavailable(f"flow collector: {words(why) if str(why) else 'it takes nothing'}") from why
+        except (OSError, Unavailable) as error:
+            raise Unavailable(
+                f"flow collector: {words(error) if str(error) else 'it takes nothing'}"
+            ) from error
         return len(records)
 
     async def close(self) -> None:

@@ -221,10 +221,10 @@ class ServerConnection:
             if method is None:
                 raise CallRefused(UNIMPLEMENTED, "there is no such method")
             await method(call)
-        except CallRefused as no:
-            status, message = no.status, str(no)
-        except Invalid as no:
-            status, message = INVALID_ARGUMENT, str(no)
+        except CallRefused as error:
+            status, message = error.status, str(error)
+        except Invalid as error:
+            status, message = INVALID_ARGUMENT, str(error)
         except OSError:
             return
         try:

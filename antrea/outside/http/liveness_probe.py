@@ -36,8 +36,8 @@ class LivenessProbe:
             trouble = ""
             try:
                 await self._probe()
-            except Unavailable as why:
-                trouble = str(why)
+            except Unavailable as error:
+                trouble = str(error)
             if trouble and trouble != self.trouble:
                 log.warning("Liveness probe failed", target=self._target, err=trouble)
             elif self.trouble and not trouble:

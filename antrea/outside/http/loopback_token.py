@@ -22,6 +22,6 @@ def write_token(path: Path = TOKEN_FILE) -> str:
         with os.fdopen(descriptor, "w") as file:
             file.write(token)
         fresh.replace(path)
-    except OSError as why:
-        raise Unavailable(f"token file {path}: {why.strerror}") from why
+    except OSError as error:
+        raise Unavailable(f"token file {path}: {error.strerror}") from error
     return token

@@ -87,8 +87,8 @@ class EchoSocket:
                 message, control, _, sender = self._socket.recvmsg(SIZE, 128)
             except BlockingIOError:
                 return
-            except OSError as why:
-                log.v(2).info("Failed to receive an echo reply", err=str(why))
+            except OSError as error:
+                log.v(2).info("Failed to receive an echo reply", err=str(error))
                 return
             if (found := self._reply(message, str(sender[0]), _time(control))) is not None:
                 self._received(found)

@@ -65,8 +65,8 @@ class Collector(SessionServer):
         loop = asyncio.get_running_loop()
         try:
             bound = bound_socket(host, port, socket.SOCK_DGRAM)
-        except OSError as why:
-            raise Unavailable(f"port {port} for records of connections: {why}") from why
+        except OSError as error:
+            raise Unavailable(f"port {port} for records of connections: {error}") from error
         bound.setblocking(False)
         transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), sock=bound)
         try:
@@ -99,6 +99,6 @@ class _Datagrams(asyncio.DatagramProtocol):
             del self._decoders[gone]
         try:
             self._collector._read(decoder, data, str(addr[0]).partition("%")[0])
-        except Invalid as no:
+        except Invalid as error:
             self._collector.refused += 1
-            log.v(2).info("Dropped a datagram that is no IPFIX message", peer=addr[0], err=str(no))
+            log.v(2).info("Dropped a datagram that is no IPFIX message", peer=addr[0], err=str(error))

@@ -65,9 +65,9 @@ class CollectorSession:
                     )
                     self._watching = asyncio.create_task(self._watch(reader), name=where)
             await self._send(self._writer.templates(int(record_time())))
-        except (OSError, ValueError) as why:
+        except (OSError, ValueError) as error:
             await self.close()
-            raise Unavailable(f"{where}: {words(why) if str(why) else 'no answer'}") from why
+            raise Unavailable(f"{where}: {words(error) if str(error) else 'no answer'}") from error
         self._templates_due = time.monotonic() + self._template_seconds
 
     def expect_open(self) -> None:
@@ -88,8 +88,10 @@ class CollectorSession:
             for message, count in self._writer.data(records, now, most):
                 await self._send([message])
                 sent += count
-        except OSError as why:
-            raise Unavailable(f"flow collector: {words(why) if str(why) else 'it takes nothing'}") from why
+        except OSError as error:
+            raise Unavailable(
+                f"flow collector: {words(error) if str(error) else 'it takes nothing'}"
+            ) from error
         return sent
 
     async def close(self) -> None:
@@ -122,9 +124,9 @@ class CollectorSession:
         try:
             while await reader.read(4096):
                 pass
-        except OSError as no:
+        except OSError as error:
             # such as an alert of TLS: it has refused our certificate
-            why = f": {words(no)}"
+            why = f": {words(error)}"
         self.trouble = f"it ended the connection{why}"
 
 

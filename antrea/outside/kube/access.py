@@ -83,8 +83,8 @@ class Access(msgspec.Struct, frozen=True):
                     file.write(f"{self.certificate_pem}\n{self.key_pem}\n")
                     file.flush()
                     context.load_cert_chain(file.name)
-        except (ssl.SSLError, ValueError) as why:
-            raise Invalid("certificate", f"CA, certificate or key cannot be used: {why}") from why
+        except (ssl.SSLError, ValueError) as error:
+            raise Invalid("certificate", f"CA, certificate or key cannot be used: {error}") from error
         return context
 
 
@@ -97,8 +97,10 @@ def api_server_url(override: str) -> str:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port or 443
-    except ValueError as why:
-        raise Invalid("kubeAPIServerOverride", f"{override!r} is no host, host:port or URL: {why}") from why
+    except ValueError as error:
+        raise Invalid(
+            "kubeAPIServerOverride", f"{override!r} is no host, host:port or URL: {error}"
+        ) from error
     if not host or parts.scheme not in ("https", "http") or " " in text:
         raise Invalid("kubeAPIServerOverride", f"{override!r} is no host, host:port or URL")
     return f"{parts.scheme}://{_bracketed(host)}:{port}{parts.path.rstrip('/')}"

@@ -155,8 +155,8 @@ async def write_promised(
         async with room:
             try:
                 return await write(entry)
-            except Refused as no:
-                return no.why
+            except Refused as error:
+                return error.why
 
     taken = [(entry, why) for entry, why in promised if why]
     right = [entry for entry, why in promised if not why]

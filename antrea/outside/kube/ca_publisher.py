@@ -195,8 +195,8 @@ class CaPublisher:
             try:
                 if await self._put_right() and self._seen.keys() == self._kinds.keys():
                     self._settled.set()
-            except (Refused, Unavailable) as why:
-                log.warning("Failed to publish the CA everywhere", err=str(why))
+            except (Refused, Unavailable) as error:
+                log.warning("Failed to publish the CA everywhere", err=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
 

@@ -167,8 +167,8 @@ class Kube:
         try:
             async with self._request(method, path, query=query, body=body, content=content) as response:
                 answer = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as why:
-            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(why)}") from why
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(error)}") from error
         if response.status != 404:
             raise_for(response.status, answer, path)
         return response.status, answer
@@ -195,8 +195,8 @@ class Kube:
         try:
             async with asyncio.timeout(within or None):
                 await self._write("PATCH", path, query, body, how.value)
-        except TimeoutError as why:
-            raise Unavailable(f"kube-apiserver {self.access.url}: no answer within {within} s") from why
+        except TimeoutError as error:
+            raise Unavailable(f"kube-apiserver {self.access.url}: no answer within {within} s") from error
 
     async def create(self, path: str, body: Any) -> None:
         """Make the object `body` in the collection `path`. Raises Unavailable, Refused."""
@@ -384,14 +384,14 @@ class Kube:
                 version = ""
                 pause.forgotten()
                 await pause.wait()
-            except (Unavailable, Refused) as why:
-                if optional and isinstance(why, NoCollection):
+            except (Unavailable, Refused) as error:
+                if optional and isinstance(error, NoCollection):
                     yield Some((), first=True, last=True)
                     trouble("")
                 else:
-                    pause.interrupts(path, why)
-                    trouble(str(why))
-                version = "" if isinstance(why, Refused) else version
+                    pause.interrupts(path, error)
+                    trouble(str(error))
+                version = "" if isinstance(error, Refused) else version
                 await pause.wait()
 
     async def _watch_once(
@@ -437,8 +437,8 @@ class Kube:
                 opened()
                 async for line in _lines(response.content.iter_any()):
                     yield line
-        except (aiohttp.ClientError, TimeoutError, OSError) as why:
-            raise Unavailable(f"{self.access.url}: {_words(why)}") from why
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"{self.access.url}: {_words(error)}") from error
 
 
 def _kept_alive(address: tuple[Any, ...]) -> socket.socket:

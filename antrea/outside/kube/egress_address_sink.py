@@ -65,8 +65,8 @@ class EgressAddressSink:
                 return why
             try:
                 await self._patch(path, entry, version, held.spec.egress_ips)
-            except Refused as no:
-                why = no.why
+            except Refused as error:
+                why = error.why
             else:
                 log.info("Wrote EgressIP", egress=entry.egress, ip=entry.address, pool=entry.pool)
                 return ""

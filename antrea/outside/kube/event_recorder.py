@@ -56,15 +56,17 @@ class EventRecorder(NamedTuple):
                     host=self.host,
                     at=at,
                 )
-            except Refused as no:
-                if "already exists" not in no.why:
-                    log.error("Failed to create an Event", error=no, reason=reason)
+            except Refused as error:
+                if "already exists" not in error.why:
+                    log.error("Failed to create an Event", error=error, reason=reason)
                 return None
-            except Unavailable as no:
+            except Unavailable as error:
                 if not left:
-                    log.error("Failed to create an Event", error=no, reason=reason)
+                    log.error("Failed to create an Event", error=error, reason=reason)
                     return None
-                log.v(2).info("Retrying an Event; kube-apiserver is unavailable", reason=reason, err=str(no))
+                log.v(2).info(
+                    "Retrying an Event; kube-apiserver is unavailable", reason=reason, err=str(error)
+                )
             await pause.wait()
         return None
 

@@ -88,9 +88,9 @@ def credential(
             env={**os.environ, **more, "KUBERNETES_EXEC_INFO": told},
             check=False,
         )
-    except OSError as why:
+    except OSError as error:
         hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
-        raise Invalid(path, f"{command} cannot be run: {why.strerror}{hint}") from why
+        raise Invalid(path, f"{command} cannot be run: {error.strerror}{hint}") from error
     if done.returncode:
         raise Invalid(path, f"{command} failed with exit code {done.returncode}")
     try:

@@ -40,10 +40,10 @@ class ExternalEntitySink:
         for entry in put:
             try:
                 await self._write(entry)
-            except Refused as no:
+            except Refused as error:
                 refused.append(entry)
-                words = words or no.why
-                await self._tell(entry, no.why)
+                words = words or error.why
+                await self._tell(entry, error.why)
             else:
                 self._told.pop(entry.key, None)
         # last: an interface that gets another name is never without an ExternalEntity, nor its machine without policies

@@ -84,8 +84,8 @@ class LeaseKeeper:
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 await self._kube.get(f"{self._leases}/{self._name}", Lease)
-        except TimeoutError as why:
-            raise Unavailable(f"no answer of the API server within {TRY_SECONDS:g} s") from why
+        except TimeoutError as error:
+            raise Unavailable(f"no answer of the API server within {TRY_SECONDS:g} s") from error
 
     async def _watch(self) -> None:
         only = {"fieldSelector": f"metadata.name={self._name}"}
@@ -125,9 +125,9 @@ class LeaseKeeper:
                     return
                 election.writes()
                 await self._write(election.me)
-        except (Refused, Unavailable, TimeoutError) as why:
+        except (Refused, Unavailable, TimeoutError) as error:
             election.failed()
-            self._say(str(why) or f"no answer within {TRY_SECONDS:g} s")
+            self._say(str(error) or f"no answer within {TRY_SECONDS:g} s")
             return
         election.wrote(began, clock())
         self._say("")
@@ -162,8 +162,8 @@ class LeaseKeeper:
                 self._election.read(_seen(found), clock())
                 if self._election.seen and self._election.seen.holder == self._election.me:
                     await self._write("")
-        except (Refused, Unavailable, TimeoutError) as why:
-            log.info("Failed to release the Lease; it expires by itself", err=str(why))
+        except (Refused, Unavailable, TimeoutError) as error:
+            log.info("Failed to release the Lease; it expires by itself", err=str(error))
 
     def _say(self, why: str) -> None:
         """Log what is wrong when that changes; losing a race for the lease is nothing wrong."""

@@ -30,8 +30,10 @@ class AnnotationSink:
         for node, values in nodes.items():
             try:
                 await self._kube.patch(f"/api/v1/nodes/{node}/status", {"metadata": {"annotations": values}})
-            except Refused as no:
-                raise Refused([entry for entry in put if entry.node == node] or put or drop, no.why) from no
+            except Refused as error:
+                raise Refused(
+                    [entry for entry in put if entry.node == node] or put or drop, error.why
+                ) from error
 
     async def resync(self, entries: Sequence[NodeAnnotation]) -> None:
         """Writing what already stands changes nothing."""

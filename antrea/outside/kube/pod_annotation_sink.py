@@ -34,8 +34,8 @@ class PodAnnotationSink:
             async with room:
                 try:
                     await self._write(entry)
-                except Refused as no:
-                    return no.why
+                except Refused as error:
+                    return error.why
                 return ""
 
         answers = await asyncio.gather(*map(write, put), return_exceptions=True)

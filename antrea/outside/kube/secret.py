@@ -29,8 +29,8 @@ async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tup
     failed = f"unable to get Secret with name {name} in Namespace {namespace}"
     try:
         found = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
-    except Refused as no:
-        raise Unavailable(f"{failed}: {no}") from no
+    except Refused as error:
+        raise Unavailable(f"{failed}: {error}") from error
     if found is None:
         raise Unavailable(f'{failed}: secrets "{name}" not found')
     values = []
@@ -39,6 +39,8 @@ async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tup
             raise Unavailable(f'missing key "{key}" in authentication Secret {namespace}/{name}')
         try:
             values.append(decode_text(decode_base64(found.data[key], key), key))
-        except Invalid as why:
-            raise Unavailable(f'key "{key}" in authentication Secret {namespace}/{name} is no text') from why
+        except Invalid as error:
+            raise Unavailable(
+                f'key "{key}" in authentication Secret {namespace}/{name} is no text'
+            ) from error
     return tuple(values)

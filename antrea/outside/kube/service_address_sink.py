@@ -76,13 +76,13 @@ class ServiceAddressSink:
             for one in entry.promises:
                 self._promises.unknown(one)
             raise
-        except Refused as no:
+        except Refused as error:
             held = await self._kube.get(path, Head)
             now = (held.metadata.uid, held.metadata.resource_version) if held else ("", "")
             if now != (entry.uid, str(entry.generation)):
                 return ""  # its next version is on its way to us
             self._withdraw(entry)
-            return no.why
+            return error.why
         log.info(
             "Wrote the external IPs of a Service",
             service=entry.key,

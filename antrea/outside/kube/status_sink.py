@@ -64,8 +64,8 @@ class StatusSink:
             async with room:
                 try:
                     await self._write(entry)
-                except Refused as no:
-                    return no
+                except Refused as error:
+                    return error
                 return None
 
         answers = await asyncio.gather(*map(write, put), return_exceptions=True)
@@ -105,10 +105,10 @@ class StatusSink:
                     PatchKind.APPLY,
                     manager=entry.manager,
                 )
-            except Refused as no:
-                why = no
-            except Unavailable as no:
-                if UNDECLARED not in str(no) or entry.kind in self._older or not entry.keeps:
+            except Refused as error:
+                why = error
+            except Unavailable as error:
+                if UNDECLARED not in str(error) or entry.kind in self._older or not entry.keeps:
                     raise
                 log.warning("A CRD is older than this program", kind=entry.kind, lacks=entry.keeps)
                 self._older.add(entry.kind)

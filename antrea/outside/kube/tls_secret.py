@@ -51,8 +51,8 @@ def pair_of(secret: SecretData) -> Certificate | None:
         )
         pair = Certificate(certificate, key)
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
-    except Invalid as why:
-        log.warning("The Secret holds no usable certificate", secret=secret.metadata.name, err=str(why))
+    except Invalid as error:
+        log.warning("The Secret holds no usable certificate", secret=secret.metadata.name, err=str(error))
         return None
     return pair
 

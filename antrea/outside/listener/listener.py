@@ -163,9 +163,9 @@ class Listener:
             plain, peer = self._listening.accept()
         except (BlockingIOError, InterruptedError):
             return
-        except OSError as why:
+        except OSError as error:
             # out of files: those who wait longest without asking make room
-            log.warning("Failed to accept a connection", err=why.strerror or str(why))
+            log.warning("Failed to accept a connection", err=error.strerror or str(error))
             self._drop_oldest()
             loop.remove_reader(self._listening)
             loop.call_later(OUT_OF_FILES_SECONDS, self._accept_again)
@@ -230,10 +230,10 @@ class Listener:
             await (wait_for_client_hello if tls else wait_for_byte)(loop, plain)
             seconds = self._limits.first_request_seconds if tls else None
             await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
-        except OSError as why:
+        except OSError as error:
             # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
-            self._rejected(_address(peer), words(why))
-            log.v(4).info("A connection ended before its first request", err=words(why))
+            self._rejected(_address(peer), words(error))
+            log.v(4).info("A connection ended before its first request", err=words(error))
 
     def _ended(self, connection: _Connection, peer: Peer) -> None:
         if connection.plain is not None:

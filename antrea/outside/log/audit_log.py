@@ -68,8 +68,8 @@ class AuditLog:
                 self._full.clear()
                 try:
                     await asyncio.to_thread(self._file.tidy)
-                except OSError as no:
-                    log.v(2).info("Failed to remove old audit log files", err=str(no))
+                except OSError as error:
+                    log.v(2).info("Failed to remove old audit log files", err=str(error))
         finally:
             for text in list(self._repeated):
                 self._flush(text)
@@ -90,11 +90,11 @@ class AuditLog:
     def _write(self, text: str) -> None:
         try:
             full = self._file.write(f"{datetime.now():%Y/%m/%d %H:%M:%S.%f} {text}\n".encode())
-        except OSError as no:
+        except OSError as error:
             self._lost += 1
             self._file.close()
             if self._works:
-                log.error("Failed to write the audit log of NetworkPolicies", error=no)
+                log.error("Failed to write the audit log of NetworkPolicies", error=error)
             self._works = False
             return
         self._works = True

@@ -77,8 +77,8 @@ class Announcer(_Background):
                 for frame in frames:
                     link.send(frame)
                 await asyncio.sleep(GAP_SECONDS)
-        except (Unavailable, OSError) as e:
-            log.v(1).info("Failed to announce addresses", container=pod.container_id, err=str(e))
+        except (Unavailable, OSError) as error:
+            log.v(1).info("Failed to announce addresses", container=pod.container_id, err=str(error))
         finally:
             if link is not None:
                 self.finish(link)
@@ -118,8 +118,8 @@ class NodeAnnouncer(_Background):
     async def _announce(self, held: HeldNodeAddress) -> None:
         try:
             link = _bound(held.dev)
-        except OSError as e:
-            log.warning("Failed to announce an address", ip=held.ip, dev=held.dev, err=str(e))
+        except OSError as error:
+            log.warning("Failed to announce an address", ip=held.ip, dev=held.dev, err=str(error))
             return
         frame = announcement(held.mac or link.getsockname()[4].hex(":"), held.ip)
         log.info("Announcing an address", ip=held.ip, dev=held.dev)

@@ -136,8 +136,8 @@ class _Listener:
                 self._groups = _Groups(self._dev)
                 for address in self._wanted:
                     self._groups.join(address)
-        except OSError as why:
-            self._retry(str(why))
+        except OSError as error:
+            self._retry(str(error))
             return
         self._told = ""
         self._loop.add_reader(self._link, self._read, self._link)
@@ -165,8 +165,8 @@ class _Listener:
                 frame, sender = link.recvfrom(FRAME_BYTES)
             except BlockingIOError:
                 return
-            except OSError as why:
-                self._retry(str(why))
+            except OSError as error:
+                self._retry(str(error))
                 return
             if sender[2] not in _TO_US:
                 continue

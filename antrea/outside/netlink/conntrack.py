@@ -118,8 +118,8 @@ def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
                 if reply.ends:
                     return
                 yield reply.body
-    except OSError as why:
-        raise Unavailable(f"connections of the kernel: {why}") from why
+    except OSError as error:
+        raise Unavailable(f"connections of the kernel: {error}") from error
 
 
 def _destinations(

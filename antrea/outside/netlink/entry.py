@@ -214,6 +214,6 @@ def _gone_is_fine() -> Iterator[None]:
     """An interface may go between a dump and the look-up of its name; what it had went with it."""
     try:
         yield
-    except OSError as e:
-        if e.errno not in {errno.ENXIO, errno.ENODEV}:
+    except OSError as error:
+        if error.errno not in {errno.ENXIO, errno.ENODEV}:
             raise

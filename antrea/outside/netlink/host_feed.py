@@ -48,8 +48,8 @@ class NetlinkFeed(Generic[T]):
                 try:
                     await loop.sock_recv(news, _ROOM)
                     _drain(news)
-                except OSError as e:
-                    if e.errno != errno.ENOBUFS:
+                except OSError as error:
+                    if error.errno != errno.ENOBUFS:
                         raise
 
 

@@ -267,8 +267,8 @@ def index_of(dev: str) -> int:
     """Raises OSError ENODEV."""
     try:
         return socket.if_nametoindex(dev)
-    except OSError as e:  # it comes without a number
-        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from e
+    except OSError as error:  # it comes without a number
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
 
 
 def protocol_number(category: int) -> int:

@@ -90,8 +90,8 @@ def give_settings(name: str, settings: InterfaceSettings) -> None:
                 kernel.ask(wire.Request(wire.NEW_ADDRESS, wire.PUT, _address_on(body, found.index)))
             for body in settings.routes:
                 _put_route(kernel, body + wire.number(wire.RTA_OIF, found.index))
-        except OSError as why:
-            raise Refused([name], f"addresses and routes of {name}: {why.strerror}") from why
+        except OSError as error:
+            raise Refused([name], f"addresses and routes of {name}: {error.strerror}") from error
 
 
 def clear_settings(name: str) -> None:
@@ -105,8 +105,8 @@ def clear_settings(name: str) -> None:
             for body in _addresses(kernel, found.index):
                 _gone(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, found.index)))
             kernel.ask(set_device(found.index, up=True))
-        except OSError as why:
-            raise Refused([name], f"addresses of {name}: {why.strerror}") from why
+        except OSError as error:
+            raise Refused([name], f"addresses of {name}: {error.strerror}") from error
 
 
 def rename(name: str, new: str) -> None:
@@ -119,15 +119,15 @@ def rename(name: str, new: str) -> None:
             kernel.ask(set_device(found.index, up=False))
             head = wire.link_head(found.index, 0, 0)
             kernel.ask(wire.Request(wire.NEW_LINK, wire.ASK, head + wire.string(wire.IFLA_IFNAME, new)))
-        except OSError as why:
-            raise Refused([name], f"cannot rename {name} to {new}: {why.strerror}") from why
+        except OSError as error:
+            raise Refused([name], f"cannot rename {name} to {new}: {error.strerror}") from error
 
 
 def _device(kernel: Rtnl, name: str) -> Device | None:
     try:
         return device_of(kernel.ask(wire.get_link(name))[0])
-    except OSError as why:
-        if why.errno == errno.ENODEV:
+    except OSError as error:
+        if error.errno == errno.ENODEV:
             return None
         raise
 
@@ -136,8 +136,8 @@ def _gone(kernel: Rtnl, request: wire.Request) -> None:
     """An address goes with the one that it is secondary to."""
     try:
         kernel.ask(request)
-    except OSError as why:
-        if why.errno != errno.EADDRNOTAVAIL:
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
             raise
 
 
@@ -181,8 +181,8 @@ def _put_route(kernel: Rtnl, body: bytes) -> None:
     """A route of IPv6 outlives the address by which its router was a neighbour: it is a neighbour without one then."""
     try:
         kernel.ask(wire.Request(wire.NEW_ROUTE, wire.PUT, body))
-    except OSError as why:
-        if why.errno not in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+    except OSError as error:
+        if error.errno not in (errno.EHOSTUNREACH, errno.ENETUNREACH):
             raise
         *fields, flags = wire.ROUTE.unpack_from(body)
         head = wire.ROUTE.pack(*fields, flags | wire.ONLINK)

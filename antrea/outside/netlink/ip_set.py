@@ -45,8 +45,8 @@ def set_names() -> list[str]:
     names_only = attribute(_FLAGS, _NAMES_ONLY.to_bytes(4, "big"))
     try:
         bodies = _ask(_request(_LIST, names_only, everything=True))
-    except OSError as why:
-        if why.errno in _UNKNOWN:
+    except OSError as error:
+        if error.errno in _UNKNOWN:
             return []
         raise
     return sorted(
@@ -87,9 +87,9 @@ def destroy_sets(names: Iterable[str]) -> None:
     try:
         if requests:
             _ask(*requests)
-    except OSError as why:
-        if why.errno == _IN_USE:
-            raise OSError(errno.EBUSY, "a rule of another program uses an ipset") from why
+    except OSError as error:
+        if error.errno == _IN_USE:
+            raise OSError(errno.EBUSY, "a rule of another program uses an ipset") from error
         raise
 
 

@@ -125,8 +125,8 @@ def translate_by_tracking(connections: Iterable[IpvsConnection]) -> None:
         for one in connections:
             try:
                 _make(kernel, one)
-            except OSError as why:
-                refused = refused or why
+            except OSError as error:
+                refused = refused or error
     if refused:
         raise refused
 
@@ -134,8 +134,8 @@ def translate_by_tracking(connections: Iterable[IpvsConnection]) -> None:
 def _make(kernel: Rtnl, one: IpvsConnection) -> None:
     try:
         kernel.ask(creation(one))
-    except OSError as why:
-        if why.errno != errno.EEXIST:
+    except OSError as error:
+        if error.errno != errno.EEXIST:
             raise
         kernel.ask(Request(_DELETE, ASK, _head(one) + _tuple(_ORIGINAL, one, one.source, one.service)))
         kernel.ask(creation(one))

@@ -57,8 +57,8 @@ class LinkWatch:
                 try:
                     for reply in replies(await loop.sock_recv(news, _ROOM)):
                         self._note(reply)
-                except OSError as e:
-                    if e.errno != errno.ENOBUFS:
+                except OSError as error:
+                    if error.errno != errno.ENOBUFS:
                         raise
                     # nobody knows what was missed
                     self._came_back()

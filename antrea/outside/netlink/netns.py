@@ -62,8 +62,8 @@ class NetnsWorker:
         with _opened(netns_path) as there, _opened("/proc/thread-self/ns/net") as home:
             try:
                 _setns(there)
-            except OSError as e:
-                raise Unavailable(f"{netns_path} is not a network namespace: {e.strerror}") from e
+            except OSError as error:
+                raise Unavailable(f"{netns_path} is not a network namespace: {error.strerror}") from error
             try:
                 return work()
             finally:
@@ -106,8 +106,8 @@ def _one_thread() -> ThreadPoolExecutor:
 def _opened(netns_path: str) -> Iterator[int]:
     try:
         namespace = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as e:
-        raise Unavailable(f"network namespace {netns_path}: {e.strerror}") from e
+    except OSError as error:
+        raise Unavailable(f"network namespace {netns_path}: {error.strerror}") from error
     try:
         yield namespace
     finally:

@@ -90,16 +90,16 @@ def make(veth: PodVeth, mac: str, netns: int) -> int:
                 if not delete(veth.host_name):
                     raise
                 kernel.ask(pair)
-        except OSError as e:
-            raise _refused(veth, f"cannot make {veth.host_name} and {veth.if_name}", e) from e
+        except OSError as error:
+            raise _refused(veth, f"cannot make {veth.host_name} and {veth.if_name}", error) from error
     try:
         _write_sysctl(f"ipv6/conf/{veth.host_name}/disable_ipv6", "1")
         if veth.tx_off:
             turn_off_checksums(veth.host_name)
         return socket.if_nametoindex(veth.host_name)
-    except OSError as e:
+    except OSError as error:
         delete(veth.host_name)
-        raise _refused(veth, f"cannot configure {veth.host_name}", e) from e
+        raise _refused(veth, f"cannot configure {veth.host_name}", error) from error
 
 
 def configure_pod_end(veth: PodVeth) -> None:
@@ -119,8 +119,8 @@ def configure_pod_end(veth: PodVeth) -> None:
                 set_up(index),
                 *(new_default_route(index, gateway) for gateway in gateways),
             )
-    except OSError as e:
-        raise _refused(veth, f"cannot configure {veth.if_name} in {veth.netns_path}", e) from e
+    except OSError as error:
+        raise _refused(veth, f"cannot configure {veth.if_name} in {veth.netns_path}", error) from error
 
 
 def host_end(name: str) -> StandingLink | None:
@@ -172,18 +172,18 @@ def delete(name: str) -> bool:
     with Rtnl() as kernel:
         try:
             kernel.ask(delete_link(name))
-        except OSError as e:
-            if e.errno == errno.ENODEV:
+        except OSError as error:
+            if error.errno == errno.ENODEV:
                 return False
-            raise Refused([name], f"cannot remove {name}: {e.strerror}") from e
+            raise Refused([name], f"cannot remove {name}: {error.strerror}") from error
     return True
 
 
 def _link(kernel: Rtnl, name: str) -> StandingLink | None:
     try:
         return link_of(kernel.ask(get_link(name))[0])
-    except OSError as e:
-        if e.errno == errno.ENODEV:
+    except OSError as error:
+        if error.errno == errno.ENODEV:
             return None
         raise
 

@@ -19,9 +19,9 @@ async def unreachable(address: str, port: int, seconds: float = CONNECT_SECONDS)
         writer.close()
     except TimeoutError:
         return f"no answer within {seconds:g} s, as if a firewall dropped it"
-    except OSError as why:
+    except OSError as error:
         # nobody listens there: what matters here is that the question came through
-        return "" if why.errno == errno.ECONNREFUSED else why.strerror or str(why)
+        return "" if error.errno == errno.ECONNREFUSED else error.strerror or str(error)
     return ""
 
 

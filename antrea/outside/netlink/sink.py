@@ -52,10 +52,10 @@ class NetlinkSink:
         def attempt(change: Callable[[Rtnl, Any], None], entry: Any, *, gone_is_fine: bool) -> None:
             try:
                 change(kernel, entry)
-            except OSError as e:
-                if not (gone_is_fine and is_gone(e)):
+            except OSError as error:
+                if not (gone_is_fine and is_gone(error)):
                     refused.append(entry)
-                    reasons.append(f"{type(entry).__name__} {entry.key}: {e.strerror or e}")
+                    reasons.append(f"{type(entry).__name__} {entry.key}: {error.strerror or error}")
                     return
             self._previous.pop(name(entry), None)
 

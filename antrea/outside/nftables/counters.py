@@ -27,6 +27,6 @@ class NftCounters:
         """By name, what each has counted. Raises Unavailable."""
         try:
             text = await asyncio.to_thread(self._nft.run, f"list counters table {TABLE}\n")
-        except NftError as why:
-            raise Unavailable(f"counters of nftables: {why}") from why
+        except NftError as error:
+            raise Unavailable(f"counters of nftables: {error}") from error
         return [FlowCount(name, int(packets), int(size)) for name, packets, size in _COUNTER.findall(text)]

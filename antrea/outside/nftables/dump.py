@@ -71,8 +71,8 @@ def _answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
                 octets = kernel.recv(_ROOM)
                 is_whole, ended = dumped(octets, what)
                 yield octets, is_whole
-    except OSError as why:
-        raise Unavailable(f"{what}: {why}") from why
+    except OSError as error:
+        raise Unavailable(f"{what}: {error}") from error
 
 
 def tables(family: str) -> set[str]:

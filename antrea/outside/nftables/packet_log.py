@@ -51,8 +51,8 @@ class PacketLog:
             while True:
                 try:
                     octets = await loop.sock_recv(news, _ROOM)
-                except OSError as e:
-                    if e.errno != errno.ENOBUFS:
+                except OSError as error:
+                    if error.errno != errno.ENOBUFS:
                         raise
                     continue  # the kernel had no room left for some
                 for number, (prefix, packet) in enumerate(_packets(octets), 1):

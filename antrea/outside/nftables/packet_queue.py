@@ -65,8 +65,8 @@ class PacketQueue:
     async def _receive(self, held: socket.socket) -> None:
         try:
             octets = await asyncio.get_running_loop().sock_recv(held, _ROOM)
-        except OSError as e:
-            if e.errno != errno.ENOBUFS:
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
                 raise
             return  # the kernel had no room left for some, and dropped them
         for number, found in enumerate(messages(octets, _PACKET), 1):
@@ -82,8 +82,10 @@ class PacketQueue:
             return
         try:
             held.send(request(_VERDICT, self._number, attribute(_VERDICT_HEADER, verdict)))
-        except OSError as why:
-            log.warning("The kernel did not take what becomes of a packet", queue=self._number, err=str(why))
+        except OSError as error:
+            log.warning(
+                "The kernel did not take what becomes of a packet", queue=self._number, err=str(error)
+            )
 
     def _requests(self) -> tuple[bytes, bytes]:
         """Bind the queue; then have whole packets, of which the kernel holds so many."""
@@ -102,6 +104,6 @@ def unsupported(nft: Nft) -> str:
     lines = (f"add {table}", f"add chain {table[6:]} c", f"add rule {table[6:]} c queue flags bypass to 0")
     try:
         nft.run("".join(f"{line}\n" for line in (*lines, f"delete {table}")))
-    except NftError as no:
-        return f"the kernel refuses statement queue (module nft_queue): {next(iter(no.lines.values()), no)}"
+    except NftError as error:
+        return f"the kernel refuses statement queue (module nft_queue): {next(iter(error.lines.values()), error)}"
     return ""

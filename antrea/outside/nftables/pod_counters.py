@@ -206,15 +206,15 @@ class PodCounters:
         try:
             with self._lock:
                 self._nft.run(commands)
-        except NftError as why:
-            raise Unavailable(f"counters of Pods: {why}") from why
+        except NftError as error:
+            raise Unavailable(f"counters of Pods: {error}") from error
 
     def _try(self, commands: str) -> str:
         """Why they failed; empty: they have not."""
         try:
             self._run(commands)
-        except Unavailable as why:
-            return str(why)
+        except Unavailable as error:
+            return str(error)
         return ""
 
 

@@ -187,14 +187,14 @@ class NftSink:
         while lines:
             try:
                 self._nft.run("".join(f"{line.text}\n" for line in lines))
-            except NftError as e:
+            except NftError as error:
                 blamed = {
                     number
-                    for number, words in e.lines.items()
+                    for number, words in error.lines.items()
                     if lines[number].may_vanish and _NOT_THERE in words
                 }
-                if not blamed or len(blamed) < len(e.lines):
-                    return e
+                if not blamed or len(blamed) < len(error.lines):
+                    return error
                 lines[:] = [line for number, line in enumerate(lines) if number not in blamed]
             else:
                 break

@@ -79,8 +79,8 @@ class NftWatch:
         """Whether the next news is that others have changed something of ours."""
         try:
             ports = set(_changers(await loop.sock_recv(news, _ROOM)))
-        except OSError as e:
-            if e.errno != errno.ENOBUFS:
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
                 raise
             return True  # nobody knows what was missed
         if ports - self._own:
@@ -94,8 +94,8 @@ class NftWatch:
                 pass
         except BlockingIOError:
             pass
-        except OSError as e:
-            if e.errno != errno.ENOBUFS:
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
                 raise
 
 

@@ -183,8 +183,8 @@ class Ovsdb:
                 results = await self._session.call("transact", DATABASE, *operations)
         except TimeoutError:
             raise Unavailable(f"answer from OVSDB within {within:g} s") from None
-        except RpcError as no:
-            raise Refused(operations, str(no)) from no
+        except RpcError as error:
+            raise Refused(operations, str(error)) from error
         for operation, result in zip([*operations, None], results, strict=False):
             if result is not None and "error" in result:
                 raise Refused([operation] if operation else operations, str(RpcError(result)))
@@ -199,8 +199,8 @@ class Ovsdb:
                     delay = _BACKOFF[0]
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, _BACKOFF[1])
-        except Exception as bug:
-            cause = bug
+        except Exception as error:
+            cause = error
         finally:
             for reader in self._readers:
                 reader.end(cause)
@@ -238,8 +238,8 @@ class Ovsdb:
             await session.call(
                 "monitor_cond_since", *monitor, since, then=lambda rest: self._listed(session, *rest)
             )
-        except RpcError as no:
-            if no.error != "unknown method":
+        except RpcError as error:
+            if error.error != "unknown method":
                 raise
             unknown = (False, _NO_TRANSACTION)
             await session.call(

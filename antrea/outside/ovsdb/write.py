@@ -212,10 +212,10 @@ async def _settle(db: Ovsdb, build: Callable[[], list[Operation]]) -> None:
             return
         try:
             await db.transact(*operations)
-        except Refused as no:
-            if not no.why.startswith(_RACES):
+        except Refused as error:
+            if not error.why.startswith(_RACES):
                 raise
-            why = no.why
+            why = error.why
     if left := build():
         raise Refused(left, why or "somebody else keeps changing these rows of OVSDB")
 

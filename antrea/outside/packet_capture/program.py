@@ -61,9 +61,9 @@ class PcapngFile:
             while written < len(data):
                 # at an offset of our own: that of the file stays behind what was cut off
                 written += os.pwrite(self._descriptor, data[written:], self._size + written)
-        except OSError as why:
+        except OSError as error:
             os.ftruncate(self._descriptor, self._size)
-            raise _Failed(f"couldn't write packets: {why.strerror}: {self._path}") from why
+            raise _Failed(f"couldn't write packets: {error.strerror}: {self._path}") from error
         self._size += len(data)
 
     def _look(self) -> None:
@@ -100,10 +100,10 @@ class Capture:
                     self._count(sock)
                     self._settle(file)
                     file.append([pcapng.statistics(time.time_ns(), self._seen, self._dropped)])
-        except _Failed as no:
-            why = str(no)
-        except OSError as no:
-            why = f"{self._order.device}: {no.strerror}"
+        except _Failed as error:
+            why = str(error)
+        except OSError as error:
+            why = f"{self._order.device}: {error.strerror}"
         return self._told(done=True, timed_out=timed_out, why=why)
 
     def _socket(self) -> socket.socket:
@@ -116,8 +116,8 @@ class Capture:
         sock.setblocking(False)
         try:
             sock.bind((order.device, _EVERY_PROTOCOL))
-        except OSError as why:
-            raise _Failed(gone(order.device)) from why
+        except OSError as error:
+            raise _Failed(gone(order.device)) from error
         return sock
 
     def _filled(self, sock: socket.socket, file: PcapngFile) -> bool:
@@ -144,8 +144,8 @@ class Capture:
         """Raises _Failed."""
         try:
             blocks = self._drops.blocks()
-        except Gone as end:
-            raise _Failed("the agent has ended") from end
+        except Gone as error:
+            raise _Failed("the agent has ended") from error
         if blocks:
             file.append(blocks)
 
@@ -169,10 +169,10 @@ class Capture:
                 length, notes, _, address = sock.recvmsg_into([self._buffer], 64)
             except BlockingIOError:
                 break
-            except OSError as why:
-                if why.errno == errno.ENETDOWN and blocks:
+            except OSError as error:
+                if error.errno == errno.ENETDOWN and blocks:
                     break
-                raise _Failed(gone(self._order.device)) from why
+                raise _Failed(gone(self._order.device)) from error
             data = bytes(self._buffer[: min(length, self._order.snap_length)])
             direction = pcapng.OUTBOUND if address[2] == _OUTGOING else pcapng.INBOUND
             blocks.append(pcapng.packet(_moment(notes), data, length, direction))

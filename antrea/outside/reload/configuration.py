@@ -106,9 +106,9 @@ class Configuration(Generic[S, G]):
         try:
             fresh.write_bytes(_kept_text(self.now.text))
             fresh.replace(self._kept)
-        except OSError as why:
+        except OSError as error:
             log.warning(
-                "Failed to save the configuration for later starts", path=self._kept, err=why.strerror
+                "Failed to save the configuration for later starts", path=self._kept, err=error.strerror
             )
 
     def fails(self, why: Invalid) -> bool:
@@ -131,8 +131,8 @@ def _begun(
     for reader in readers:
         try:
             found.append(begin(kind, accept, reader()))
-        except Invalid as no:
-            refused += [] if found else [no]
+        except Invalid as error:
+            refused += [] if found else [error]
     if not found:
         raise refused[0]
     now, *others = found
@@ -157,10 +157,10 @@ def _read_kept(path: Path) -> str | None:
             raise ValueError("it is not what was written")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, Invalid) as why:
+    except (OSError, ValueError, Invalid) as error:
         log.error(
             "The saved configuration is damaged; using the mounted file",
-            error=why, path=path, aside=set_aside(path),
+            error=error, path=path, aside=set_aside(path),
         )  # fmt: skip
         return None
     return text[head.end() :]

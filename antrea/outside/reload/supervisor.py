@@ -86,12 +86,12 @@ async def through_changes(
         try:
             await _one(configuration, start(), events, end)
             left = TRIES
-        except Exception as why:
+        except Exception as error:
             left -= 1
-            if isinstance(why, Unavailable) and left and configuration.is_new and configuration.runs(ran):
-                log.warning("The program cannot start yet; retrying", err=str(why))
+            if isinstance(error, Unavailable) and left and configuration.is_new and configuration.runs(ran):
+                log.warning("The program cannot start yet; retrying", err=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
-            elif not _outlives(configuration, ran, why):
+            elif not _outlives(configuration, ran, error):
                 raise
             else:
                 left = TRIES

@@ -63,8 +63,8 @@ class EngineSession:
                 self._serve, self._folder / EVENTS, limit=LONGEST_LINE
             )
             (self._folder / EVENTS).chmod(0o600)
-        except OSError as why:
-            raise Unavailable(f"the L7 flow engine cannot be asked for: {why}") from why
+        except OSError as error:
+            raise Unavailable(f"the L7 flow engine cannot be asked for: {error}") from error
         self._asking = asyncio.create_task(self._ask(), name="L7 flow engine")
 
     async def end(self) -> None:
@@ -88,8 +88,8 @@ class EngineSession:
         while self._fifo < 0:
             try:
                 self._fifo = os.open(self._folder / WANTED, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError as why:
-                if why.errno != errno.ENXIO:
+            except OSError as error:
+                if error.errno != errno.ENXIO:
                     raise
                 await asyncio.sleep(PAUSE)
 

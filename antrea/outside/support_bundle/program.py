@@ -129,8 +129,8 @@ class Bundle:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"cut off after {seconds:.3g} s."
-        except OSError as why:
-            return str(why)
+        except OSError as error:
+            return str(error)
         return f"exit status {done.returncode}." if done.returncode else ""
 
     def _add(self, path: str, lines: Iterator[bytes], most: int = 0) -> None:
@@ -180,8 +180,8 @@ def make(order: Order) -> Made:
     target = Path(order.target)
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except OSError as why:
-        return Made(why=_words(why, target))
+    except OSError as error:
+        return Made(why=_words(error, target))
     try:
         with os.fdopen(descriptor, "wb") as file:
             hashed = _Hashed(file)
@@ -192,10 +192,10 @@ def make(order: Order) -> Made:
                 Bundle(order, archive).collect()
             file.flush()
             return Made(hashed.hash.hexdigest(), file.tell())
-    except (_Full, OSError) as why:
+    except (_Full, OSError) as error:
         with contextlib.suppress(OSError):
             target.unlink()
-        return Made(why=_words(why, target))
+        return Made(why=_words(error, target))
 
 
 def _words(why: BaseException, target: Path) -> str:

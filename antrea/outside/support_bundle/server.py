@@ -107,8 +107,8 @@ class SupportBundles:
             raise ApiError(403, f'supportbundles.{GROUP} "{name}" is forbidden: {words}')
         try:
             since = first_line(wanted.since)
-        except ValueError as why:
-            raise ApiError(400, f"since: {why}") from why
+        except ValueError as error:
+            raise ApiError(400, f"since: {error}") from error
         await self.close()
         if self._is_own:
             self._clear()
@@ -122,8 +122,8 @@ class SupportBundles:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._folder.glob("bundle_*.tar.gz"):
                 left.unlink()
-        except OSError as why:
-            raise ApiError(500, f"{self._folder}: {why.strerror}") from why
+        except OSError as error:
+            raise ApiError(500, f"{self._folder}: {error.strerror}") from error
 
     async def close(self) -> None:
         """End a collection that runs, and remove the file."""
@@ -198,8 +198,8 @@ async def make_bundle(
             await contents(), target=str(target), since=since, known=secrets_known
         )
         return await _collected(order)
-    except Exception as bug:
-        log.error("Unexpected error while collecting a support bundle", error=bug)
+    except Exception as error:
+        log.error("Unexpected error while collecting a support bundle", error=error)
         return Made(why="an internal error, which the log of the program has")
 
 

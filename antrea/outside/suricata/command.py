@@ -43,8 +43,8 @@ class CommandSocket:
         """Raises Unavailable if nothing listens there."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(path), limit=MOST_ANSWER)
-        except OSError as no:
-            raise Unavailable(f"the L7 engine at {path}: {no.strerror or no}") from no
+        except OSError as error:
+            raise Unavailable(f"the L7 engine at {path}: {error.strerror or error}") from error
         found = cls(reader, writer)
         try:
             await found._ask({"version": "0.2"})
@@ -82,10 +82,10 @@ class CommandSocket:
                     self._writer.write(msgspec.json.encode(question) + b"\n")
                     await self._writer.drain()
                     line = await self._reader.readuntil(b"\n")
-            except TimeoutError as no:
-                raise Hung(f"an answer of the L7 engine for {patience:g} s") from no
-            except (OSError, EOFError, asyncio.LimitOverrunError) as no:
-                raise Unavailable(f"an answer of the L7 engine: {no or type(no).__name__}") from no
+            except TimeoutError as error:
+                raise Hung(f"an answer of the L7 engine for {patience:g} s") from error
+            except (OSError, EOFError, asyncio.LimitOverrunError) as error:
+                raise Unavailable(f"an answer of the L7 engine: {error or type(error).__name__}") from error
         try:
             return decode_json(line, dict[str, Any], "answer")
         except Invalid as error:

@@ -60,9 +60,9 @@ def _run(*words: str, stdin: str = "") -> str:
     command = [sys.executable, "-P", "-m", "antrea.outside.tls.authority_program", *words]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-    except OSError as why:
+    except OSError as error:
         # no memory, no process or no file is to be had
-        raise Unavailable(f"certificate: {why}") from why
+        raise Unavailable(f"certificate: {error}") from error
     if done.returncode or not done.stdout:
         raise Unavailable(f"certificate: {done.stderr.strip()[-200:]}")
     return done.stdout

@@ -63,8 +63,8 @@ class SelfSigning:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
-        except OSError as why:
-            raise Unavailable(f"a serving certificate: {why}") from why
+        except OSError as error:
+            raise Unavailable(f"a serving certificate: {error}") from error
 
     def result(self) -> Certificate:
         """Wait for it. Raises Unavailable if none can be made."""
@@ -110,7 +110,7 @@ def load_pair(context: ssl.SSLContext, pair: Certificate) -> None:
             file.flush()
             # an empty password, so that nobody is asked for one on the terminal
             context.load_cert_chain(file.name, password="")
-    except (ssl.SSLError, ValueError) as why:
-        raise Invalid("certificate", f"it or its key cannot be used: {why}") from why
-    except OSError as why:
-        raise Unavailable(f"certificate: {why}") from why
+    except (ssl.SSLError, ValueError) as error:
+        raise Invalid("certificate", f"it or its key cannot be used: {error}") from error
+    except OSError as error:
+        raise Unavailable(f"certificate: {error}") from error

@@ -69,8 +69,8 @@ class ServingCertificate:
             return self._loaded is not None
         try:
             self._present(found)
-        except Invalid as why:
-            log.error("Failed to load the serving certificate", file=str(self._certificate), err=str(why))
+        except Invalid as error:
+            log.error("Failed to load the serving certificate", file=str(self._certificate), err=str(error))
             self._refused = found
             return self._loaded is not None
         log.info("Loaded serving certificate", file=str(self._certificate))

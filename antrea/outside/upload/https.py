@@ -46,8 +46,8 @@ def upload(order: UploadOrder, target: Target) -> None:
             answer.read(1 << 16)
         if not 200 <= answer.status < 300:
             raise Unavailable(f"{where}: PUT {target.path}: {answer.status} {answer.reason}")
-    except (OSError, http.client.HTTPException) as why:
-        raise Unavailable(f"{where}: {why}") from why
+    except (OSError, http.client.HTTPException) as error:
+        raise Unavailable(f"{where}: {error}") from error
     finally:
         connection.close()
 
@@ -58,11 +58,11 @@ def _answer(
     """A server that refuses may answer, and close, before it has read the file. Raises OSError, HTTPException."""
     try:
         connection.request("PUT", path, body=file, headers=headers)
-    except OSError as cut:
+    except OSError as error:
         try:
             return connection.getresponse()
         except (OSError, http.client.HTTPException):
-            raise cut from None
+            raise error from None
     return connection.getresponse()
 
 
@@ -73,8 +73,8 @@ def _key(sock: ssl.SSLSocket) -> bytes:
         key = x509.load_der_x509_certificate(shown or b"").public_key()
         text = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
         return decode_base64(text.split()[1], "key")
-    except (ValueError, Invalid) as why:
-        raise Unavailable(f"the key of the server's certificate cannot be compared: {why}") from why
+    except (ValueError, Invalid) as error:
+        raise Unavailable(f"the key of the server's certificate cannot be compared: {error}") from error
 
 
 def _headers(order: UploadOrder, target: Target, path: str) -> dict[str, str]:

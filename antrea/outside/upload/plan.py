@@ -85,8 +85,8 @@ def target(url: str, name: str) -> Target:
     try:
         split = urlsplit(url if "://" in url else f"sftp://{url}")
         port = split.port
-    except ValueError as why:
-        raise Invalid("fileServer.url", f"{url!r}: {why}") from why
+    except ValueError as error:
+        raise Invalid("fileServer.url", f"{url!r}: {error}") from error
     if split.scheme not in SCHEMES:
         raise Invalid("fileServer.url", f"not sftp protocol: {url!r}; https and s3 are possible, too")
     query = parse_qs(split.query) if split.scheme == "s3" else {"": [split.query]} if split.query else {}

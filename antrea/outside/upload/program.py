@@ -33,8 +33,8 @@ def attempt(order: UploadOrder) -> str:
             from antrea.outside.upload import https  # noqa: PLC0415 (the same)
 
             https.upload(order, place)
-    except Unavailable as why:
-        return str(why)[:LONGEST]
+    except Unavailable as error:
+        return str(error)[:LONGEST]
     return ""
 
 
@@ -46,8 +46,8 @@ def upload_file(order: UploadOrder) -> Uploaded:
             time.sleep(order.pause_seconds)
         try:
             why = attempt(order)
-        except Invalid as no:
-            return Uploaded(tuple(failures), str(no)[:LONGEST])
+        except Invalid as error:
+            return Uploaded(tuple(failures), str(error)[:LONGEST])
         if not why:
             break
         failures.append(why)

@@ -34,14 +34,16 @@ async def upload(order: UploadOrder, target: Target) -> None:
             connection.start_sftp_client() as client,
         ):  # fmt: skip
             await client.put(order.source, target.path)
-    except asyncssh.HostKeyNotVerifiable as why:
-        raise Unavailable(f"{where}: the server has another host key than fileServer.hostPublicKey") from why
-    except asyncssh.PermissionDenied as why:
-        raise Unavailable(f"{where}: the server refuses user {order.credentials.username!r}") from why
-    except TimeoutError as why:
-        raise Unavailable(f"{where}: no answer in time") from why
-    except (asyncssh.Error, OSError) as why:
-        raise Unavailable(f"{where}: {target.path}: {why}") from why
+    except asyncssh.HostKeyNotVerifiable as error:
+        raise Unavailable(
+            f"{where}: the server has another host key than fileServer.hostPublicKey"
+        ) from error
+    except asyncssh.PermissionDenied as error:
+        raise Unavailable(f"{where}: the server refuses user {order.credentials.username!r}") from error
+    except TimeoutError as error:
+        raise Unavailable(f"{where}: no answer in time") from error
+    except (asyncssh.Error, OSError) as error:
+        raise Unavailable(f"{where}: {target.path}: {error}") from error
 
 
 def host_key(wire: bytes) -> asyncssh.SSHKey:

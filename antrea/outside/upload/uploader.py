@@ -35,8 +35,8 @@ async def uploaded(order: UploadOrder) -> None:
         result = decode_json(answer, Uploaded, "answer of its process")
     except Invalid as error:
         raise UploadFailed(str(error), 1) from error
-    except TimeoutError as why:
-        raise UploadFailed(f"it was not uploaded within {longest:.0f} s", order.tries) from why
+    except TimeoutError as error:
+        raise UploadFailed(f"it was not uploaded within {longest:.0f} s", order.tries) from error
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

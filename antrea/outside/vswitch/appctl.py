@@ -36,8 +36,8 @@ class Tracer:
         try:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
                 text = str(await ovs.call("ofproto/trace", self._bridge, flow))
-        except RpcError as no:
-            raise Refused([flow], str(no).strip()) from no
+        except RpcError as error:
+            raise Refused([flow], str(error).strip()) from error
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
         return text.removesuffix("\n") + "\n"  # OVS 3.5 leaves it to ovs-appctl to end the last line
@@ -48,8 +48,8 @@ async def counter(directory: Path, name: str) -> int:
     try:
         async with asyncio.timeout(PATIENCE), control(directory) as ovs:
             return int(await ovs.call("coverage/read-counter", name))
-    except (RpcError, ValueError) as no:
-        raise Unavailable(f"counter {name} of ovs-vswitchd: {no}") from no
+    except (RpcError, ValueError) as error:
+        raise Unavailable(f"counter {name} of ovs-vswitchd: {error}") from error
     except TimeoutError:
         raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
 

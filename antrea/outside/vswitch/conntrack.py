@@ -80,8 +80,8 @@ class Conntrack:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
                 await ovs.call("revalidator/wait")
                 text = str(await ovs.call("dpctl/dump-conntrack", f"zone={zone}"))
-        except RpcError as no:
-            raise Unavailable(f"connections of zone {zone}: {no}") from no
+        except RpcError as error:
+            raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
             raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
         return [one for line in text.splitlines() if (one := tracked(zone, line))]
@@ -92,8 +92,8 @@ class Conntrack:
         try:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
                 return str(await ovs.call("dpctl/dump-conntrack", *words))
-        except RpcError as no:
-            raise Unavailable(f"connections of zone {zone}: {no}") from no
+        except RpcError as error:
+            raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
             raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
 
@@ -106,8 +106,8 @@ class Conntrack:
                 )
         except RpcError:
             return kernel_usage()
-        except ValueError as no:
-            raise Unavailable(f"size of the connection table of ovs-vswitchd: {no}") from no
+        except ValueError as error:
+            raise Unavailable(f"size of the connection table of ovs-vswitchd: {error}") from error
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
 
@@ -125,17 +125,17 @@ def kernel_usage(directory: Path = KERNEL) -> Usage:
     """That of this network namespace. Raises Unavailable."""
     try:
         count, most = (int((directory / f"nf_conntrack_{name}").read_text()) for name in ("count", "max"))
-    except (OSError, ValueError) as no:
-        raise Unavailable(f"size of the kernel's connection table: {no}") from no
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"size of the kernel's connection table: {error}") from error
     return Usage(count, most)
 
 
 async def _forget(ovs: Session, one: Tracked) -> None:
     try:
         await ovs.call("dpctl/flush-conntrack", f"zone={one.zone}", one.text)
-    except RpcError as no:
-        if "No such file" not in str(no):
-            raise Unavailable(f"end of connection {one.text}: {no}") from no
+    except RpcError as error:
+        if "No such file" not in str(error):
+            raise Unavailable(f"end of connection {one.text}: {error}") from error
 
 
 def tracked(zone: int, line: str) -> Tracked | None:

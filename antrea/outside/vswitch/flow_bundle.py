@@ -37,8 +37,8 @@ async def commit(socket: Path, flow_mods: Sequence[bytes]) -> None:
     try:
         async with asyncio.timeout(WITHIN):
             await _committed(socket, flow_mods)
-    except (OSError, asyncio.IncompleteReadError) as no:
-        raise Unavailable(f"outcome of a bundle: {no}") from no
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise Unavailable(f"outcome of a bundle: {error}") from error
 
 
 async def _committed(socket: Path, flow_mods: Sequence[bytes]) -> None:

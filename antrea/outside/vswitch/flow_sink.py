@@ -127,8 +127,8 @@ class FlowSink:
                     await asyncio.sleep(0)
                 try:
                     rendered.append(SentEntry(entry, words(entry), entries is put))
-                except ValueError as no:
-                    refused.setdefault(str(no), []).append(entry)
+                except ValueError as error:
+                    refused.setdefault(str(error), []).append(entry)
         if refused:
             raise Refused([entry for entries in refused.values() for entry in entries], "; ".join(refused))
         return rendered
@@ -175,8 +175,8 @@ class FlowSink:
         if flow_mods := self._flow_mods(batch):
             try:
                 await commit(self._ofctl.socket, flow_mods)
-            except Unavailable as no:
-                log.v(1).info("A bundle is sent again by ovs-ofctl", flows=len(flow_mods), err=str(no))
+            except Unavailable as error:
+                log.v(1).info("A bundle is sent again by ovs-ofctl", flows=len(flow_mods), err=str(error))
             else:
                 return None
         return await self._ofctl.bundle(lines)

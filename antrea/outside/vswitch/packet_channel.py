@@ -164,8 +164,8 @@ class Packets:
     def _queue(self, body: bytes) -> None:
         try:
             found = packet_in(body)
-        except Invalid as no:
-            log.v(2).info("Failed to parse a packet-in", err=str(no))
+        except Invalid as error:
+            log.v(2).info("Failed to parse a packet-in", err=str(error))
             self.dropped[UNREADABLE] += 1
             return
         line = self._lines.get(found.userdata[0]) if found.userdata else None
@@ -199,8 +199,8 @@ class Packets:
         found = line.waiting.popleft()
         try:
             line.handler(found)
-        except Exception as bug:
-            log.error("Failed to handle a packet-in", error=bug, userdata=found.userdata.hex())
+        except Exception as error:
+            log.error("Failed to handle a packet-in", error=error, userdata=found.userdata.hex())
 
     def _write(self, writer: asyncio.StreamWriter, kind: int, body: bytes, number: int | None = None) -> None:
         if number is None:

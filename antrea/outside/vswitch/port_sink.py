@@ -41,8 +41,8 @@ class PortSink:
             self._wanted.add(port.name)
             try:
                 await self._stand(port)
-            except Refused as no:
-                refused[port] = no.why
+            except Refused as error:
+                refused[port] = error.why
         self._wanted.difference_update(port.name for port in drop)
         for bridge in {port.bridge or self._bridge for port in drop}:
             names = [port.name for port in drop if (port.bridge or self._bridge) == bridge]

@@ -90,9 +90,9 @@ class Revalidation:
             try:
                 async with control(self._socket.parent) as ovs:
                     await self._count(ovs)
-            except (Unavailable, RpcError) as no:
+            except (Unavailable, RpcError) as error:
                 self._finish(
-                    *self._waiting, failed=Unavailable(f"passes of ovs-vswitchd over its cache: {no}")
+                    *self._waiting, failed=Unavailable(f"passes of ovs-vswitchd over its cache: {error}")
                 )
                 await asyncio.sleep(RETRY)
 

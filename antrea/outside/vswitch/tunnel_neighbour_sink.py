@@ -115,8 +115,8 @@ class TunnelNeighbourSink:
                     if shown.get((dev, ip)) != mac:
                         await ovs.call("tnl/neigh/set", dev, ip, mac)
                         log.v(2).info("Set a neighbour in ovs-vswitchd", dev=dev, ip=ip, mac=mac)
-        except (OSError, Unavailable, RpcError) as no:
-            why = str(no) or "no answer in time"
+        except (OSError, Unavailable, RpcError) as error:
+            why = str(error) or "no answer in time"
             if why != self._trouble:
                 log.warning("Failed to set neighbours in ovs-vswitchd", why=why)
             self._trouble = why

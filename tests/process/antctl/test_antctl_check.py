@@ -150,8 +150,8 @@ async def test_kubernetes_has_to_be_new_enough(told: str, why: str) -> None:
             await asyncio.to_thread(
                 kubernetes_version, Checker(Room(Server(Access(url=url), 60.0), Report("x")))
             )
-        except Failure as failure:
-            found = failure.format_message()
+        except Failure as error:
+            found = error.format_message()
     assert found == why
 
 

@@ -69,8 +69,8 @@ class Follower:
         asked = attributes(request.method, request.rel_url.raw_path, request.query)
         try:
             return await self.forward.answer(request, asked)
-        except Unavailable as why:
-            return web.Response(status=503, text=str(why))
+        except Unavailable as error:
+            return web.Response(status=503, text=str(error))
 
 
 @asynccontextmanager

@@ -305,8 +305,8 @@ async def test_a_server_that_ends_the_call_is_quoted() -> None:
     def ended() -> bool:
         try:
             session.expect_open()
-        except Unavailable as why:
-            return str(why) == "flow collector: it ended the call: gRPC status 8, no room, 100 %"
+        except Unavailable as error:
+            return str(error) == "flow collector: it ended the call: gRPC status 8, no room, 100 %"
         return False
 
     await until(ended)

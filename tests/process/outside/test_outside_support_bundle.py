@@ -176,8 +176,8 @@ class World:
             return await self.objects.answer(
                 request, attributes(request.method, request.rel_url.raw_path, request.query)
             )
-        except ApiError as no:
-            return answer(no.status)
+        except ApiError as error:
+            return answer(error.status)
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         async with (

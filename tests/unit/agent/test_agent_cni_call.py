@@ -64,8 +64,8 @@ def answered(octets: bytes) -> Error | None:
     """None for a call that may be carried out."""
     try:
         read_call(octets)
-    except Failed as failed:
-        return failed.error
+    except Failed as error:
+        return error.error
     return None
 
 

@@ -48,8 +48,8 @@ class World:
         """What is missing, empty if nothing is."""
         try:
             await self.gate.wait(pod, uid)
-        except Unavailable as no:
-            return no.what
+        except Unavailable as error:
+            return error.what
         return ""
 
 

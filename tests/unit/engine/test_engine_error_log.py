@@ -33,8 +33,8 @@ def test_a_refusal_is_one_line_that_names_what_is_refused(caplog: pytest.LogCapt
 def test_a_bug_is_told_with_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise KeyError("pod")
-    except KeyError as bug:
-        Errors().once("act Event", bug)
+    except KeyError as error:
+        Errors().once("act Event", error)
     (line,) = lines(caplog)
     assert line.startswith('"Act failed" source="act Event" err="KeyError: \'pod\'"\nTraceback')
     assert "test_engine_error_log.py" in line

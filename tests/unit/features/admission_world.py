@@ -58,8 +58,8 @@ class World:
         )
         try:
             return "; ".join([OK, *self._warnings(row, review)])
-        except Invalid as no:
-            return str(no)
+        except Invalid as error:
+            return str(error)
 
     def _warnings(self, row: Webhook, review: Review[Any]) -> list[str]:
         assert row.validate

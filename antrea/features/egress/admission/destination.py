@@ -30,8 +30,8 @@ def check_destinations(wanted: Destinations, address: str) -> Steps:
             path = f"spec.destinations.{field}[{number}]"
             try:
                 one = prefix(cidr)
-            except ValueError as why:
-                raise Invalid(path, f"invalid cidr {cidr}") from why
+            except ValueError as error:
+                raise Invalid(path, f"invalid cidr {cidr}") from error
             found[field].append(one.network)
             if one.ip != one.network.network_address:
                 yield Warn(f"{path}: {cidr} counts as {one.network}")

@@ -111,8 +111,8 @@ def _check_address(facts: Facts, place: RequestedAddress) -> Steps:
 def _check_in_pool(facts: Facts, place: RequestedAddress) -> Steps:
     try:
         address = ip_address(place.address)
-    except ValueError as why:
-        raise Invalid(place.address_field, f"IP {place.address} is not valid") from why
+    except ValueError as error:
+        raise Invalid(place.address_field, f"IP {place.address} is not valid") from error
     pool = yield from _pool(facts, place.pool)
     if pool is None:
         raise Invalid(place.pool_field, f"ExternalIPPool {place.pool} does not exist")

@@ -49,8 +49,8 @@ def interface(cidr: str, path: str, prefix: str = "") -> IPv4Interface | IPv6Int
     """The address and network of a CIDR. Raises Invalid in Go's words."""
     try:
         return in_network(cidr)
-    except ValueError as why:
-        raise Invalid(path, f"{prefix}invalid CIDR address: {cidr}") from why
+    except ValueError as error:
+        raise Invalid(path, f"{prefix}invalid CIDR address: {cidr}") from error
 
 
 def check_block(block: IPBlock, path: str) -> None:

@@ -112,8 +112,8 @@ def ip_associations(facts: Facts, ip: str) -> report.IPGroupAssociation:
     """
     try:
         address = ip_address(ip)
-    except ValueError as why:
-        raise Invalid("name", f"IP {ip} is not a valid IP address") from why
+    except ValueError as error:
+        raise Invalid("name", f"IP {ip} is not a valid IP address") from error
     _known(facts)
     text = str(address)
     pod = next((one for one in facts.all(Pod) if text in one.ips), None)

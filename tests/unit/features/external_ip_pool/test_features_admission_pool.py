@@ -435,8 +435,8 @@ def test_the_first_overlap_in_order_is_the_one_that_is_told(pairs: list[tuple[in
     said = ""
     try:
         check_inside(made, None)
-    except Invalid as no:
-        said = str(no)
+    except Invalid as error:
+        said = str(error)
     i, j = slow or (0, 0)
     words = f"spec.ipRanges[{i}]: range [{made[i].text}] overlaps with range [{made[j].text}]" if slow else ""
     assert said == words

@@ -33,8 +33,8 @@ def said(plural: str, gates: frozenset[str]) -> list[str]:
         if webhook.resource == plural and webhook.group == "crd.antrea.io":
             try:
                 found += [step.text for step in gate_steps(webhook, gates) if isinstance(step, Warn)]
-            except Invalid as no:
-                found.append(no.why)
+            except Invalid as error:
+                found.append(error.why)
     return found
 
 

@@ -59,8 +59,8 @@ def test_what_dnspython_reads_is_read(records: list[tuple[str, int, str]], kind:
                 continue
             chain[owner] = target
         said.answer.append(dns.rrset.from_text(owner, ttl, "IN", *data.split(maxsplit=1)))
-    data = said.to_wire()
-    assert dns_answer(data) == by_dnspython(data)
+    message = said.to_wire()
+    assert dns_answer(message) == by_dnspython(message)
 
 
 @given(LABELS)

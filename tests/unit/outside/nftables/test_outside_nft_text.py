@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antrea.host.nft import (
+    RELAY_PREFIX,
     NftChain,
     NftElement,
     NftHops,
@@ -177,7 +178,7 @@ add rule inet antrea c foo bar
     [
         "\tflowtable f {\n\t\thook ingress priority filter\n\t}\n",
         '\tct helper h {\n\t\ttype "ftp" protocol tcp\n\t}\n',
-        f"\tchain {nft_text.RELAY_PREFIX}nothex {{\n\t}}\n",
+        f"\tchain {RELAY_PREFIX}nothex {{\n\t}}\n",
     ],
 )
 def test_objects_of_others_in_our_table_are_left_out(other: str) -> None:

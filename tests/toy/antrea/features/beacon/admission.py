@@ -20,8 +20,8 @@ def validate_beacon(_: Facts, review: Review[BeaconObject]) -> Steps:
     yield from ()
     try:
         ip_address(review.new.spec.ip)
-    except ValueError as why:
-        raise Invalid("spec.ip", str(why)) from why
+    except ValueError as error:
+        raise Invalid("spec.ip", str(error)) from error
 
 
 WEBHOOKS = (
