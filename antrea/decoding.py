@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-import msgspec
-
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import msgspec
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,16 +35,22 @@ def guarded(path: str, decoder: Callable[P, T], /, *values: P.args, **options: P
 
 def decode_json(text: str | bytes | memoryview | msgspec.Raw, kind: type[T], path: str) -> T:
     """Decode JSON as `kind`. Raises Invalid."""
+    import msgspec  # noqa: PLC0415 (start-up time of antctl)
+
     return guarded(path, msgspec.json.decode, text, type=kind)
 
 
 def decode_msgpack(data: bytes | memoryview | msgspec.Raw, kind: type[T], path: str) -> T:
     """Decode MessagePack as `kind`. Raises Invalid."""
+    import msgspec  # noqa: PLC0415 (start-up time of antctl)
+
     return guarded(path, msgspec.msgpack.decode, data, type=kind)
 
 
 def decode_tree(tree: object, kind: type[T], path: str) -> T:
     """Convert dicts and lists to `kind`. Raises Invalid."""
+    import msgspec  # noqa: PLC0415 (start-up time of antctl)
+
     return guarded(path, msgspec.convert, tree, kind)
 
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import Loopback, Server, ask
-from antrea.decoding import decode_base64
-from antrea.errors import Invalid
 from antrea.outside.tls.pem import decode_pem
 
 if TYPE_CHECKING:
@@ -60,6 +58,7 @@ def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
 
 def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig. Raises Failure."""
+    from antrea.errors import Invalid  # noqa: PLC0415 (start-up time)
     from antrea.outside.kube import kubeconfig  # noqa: PLC0415
 
     paths = [path for path in _kubeconfigs(given, environ) if path.exists()]
@@ -97,6 +96,9 @@ def agent_of(
     kubernetes: Server, node: Mapping[str, Any], info: Mapping[str, Any], *, insecure: bool
 ) -> Server:
     """The port of an agent by its Node and its AntreaAgentInfo, as `agent`. Raises Failure."""
+    from antrea.decoding import decode_base64  # noqa: PLC0415 (start-up time)
+    from antrea.errors import Invalid  # noqa: PLC0415
+
     name = node["metadata"]["name"]
     if not info.get("nodeRef", {}).get("name"):
         raise Failure(f"AntreaAgentInfo is not ready for Node {name}")

@@ -32,6 +32,7 @@ from antrea.outside.nftables import nfnetlink
 from antrea.outside.nftables import text as nft_text
 from antrea.outside.nftables.packet_log import _packets
 from antrea.outside.packet_capture import pcapng
+from antrea.outside.session.server import Session, SessionServer
 
 if TYPE_CHECKING:
     from random import Random
@@ -161,27 +162,41 @@ def client_octets(rnd: Random) -> bytes:
     return b"".join(spoilt(rnd, one) if rnd.random() < 0.4 else one for one in parts)
 
 
+class FuzzedServer(SessionServer):
+    """Counts the messages that it took of one connection, and whether it refused the rest."""
+
+    def __init__(self) -> None:
+        super().__init__("fuzzed connections")
+        self.taken, self.ended, self.is_refused = 0, asyncio.Event(), False
+
+    async def serve_session(self, session: Session) -> None:
+        """Serve as the flow collector does."""
+        try:
+            await ServerConnection(session, {EXPORT: self._take}).run()
+        except (AntreaError, OSError):
+            self.is_refused = True
+        finally:
+            self.ended.set()
+
+    async def _take(self, call: Call) -> None:
+        while await call.receive() is not None:
+            self.taken += 1
+
+
 async def served(octets: bytes, cuts: list[int]) -> tuple[int, bool]:
     """Messages that the server took of a connection, and whether it refused the rest."""
-    taken = 0
-
-    async def take(call: Call) -> None:
-        nonlocal taken
-        while await call.receive() is not None:
-            taken += 1
-
-    ours, theirs = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
-    client = asyncio.create_task(asyncio.to_thread(_sent, theirs, octets, cuts))
+    server, port = FuzzedServer(), asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(server.serve_streams("127.0.0.1", 0, port.set_result))
+    theirs = socket.create_connection(("127.0.0.1", await port))
     try:
-        await ServerConnection(reader, writer, "stranger", {EXPORT: take}).run()
-    except (AntreaError, OSError):
-        return taken, True
+        await asyncio.to_thread(_sent, theirs, octets, cuts)
+        async with asyncio.timeout(10):
+            await server.ended.wait()
     finally:
-        writer.close()
-        await client
         theirs.close()
-    return taken, False
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    return server.taken, server.is_refused
 
 
 def _sent(theirs: socket.socket, octets: bytes, cuts: list[int]) -> None:

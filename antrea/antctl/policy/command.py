@@ -160,7 +160,11 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
     try:
-        manifests = [one for one in guarded(filename.name, _documents, filename) if one]
+        documents = guarded(filename.name, _documents, filename)
+    except Invalid as error:
+        raise Failure(f"--filename: {filename.name} has no objects of Kubernetes: {error.why}") from error
+    manifests = [one for one in documents if one]
+    try:
         items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
         source = of_cluster(target.find())
         after = with_objects(source, items, namespace=namespace or "default")
