@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from antrea.agent.service_external_ip.network_feed import NetworkFeed
 from antrea.engine import Facts
 from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
 from antrea.features.service_external_ip.network import AskedNetwork
+from antrea.outside.neighbour.probe_failure import failed_probe_metrics
 from antrea.outside.netlink.transport_interface import cards
 
 if TYPE_CHECKING:
@@ -112,6 +114,22 @@ async def test_a_cut_card_is_noticed_and_that_it_is_whole(netns: Namespaces, ver
     netns.sh("ip link set eth0 down")
     found = await net.rounds(asked(version, owner=False), 1)
     assert (found and found.answers) is False
+
+
+async def test_too_many_open_files_do_not_make_a_network_silent(netns: Namespaces) -> None:
+    net = Net(netns)
+    one = asked(4, owner=False)
+    here = await net.rounds(one, 1)
+    assert here
+    assert here.answers
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        there = await net.rounds(one, 6)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert there == here
+    assert 'error="EMFILE"' in failed_probe_metrics()
 
 
 @VERSIONS

@@ -17,6 +17,7 @@ from antrea.outside.isolation import failures
 from antrea.outside.kube.odd_object import odd_object_metrics
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.neighbour.probe_failure import failed_probe_metrics
 from antrea.outside.vswitch import packet_channel
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) 
 async def agent_metrics(view: AgentView) -> str:
     """In Prometheus' format; without an answer of the switch, flows are left out."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
-    text += view.starts.text() + odd_object_metrics() + view.idle_metrics
+    text += view.starts.text() + odd_object_metrics() + failed_probe_metrics() + view.idle_metrics
     text += "".join(map(_part_metrics, view.parts)) + view.isolation.text(FAILURES)
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,6 +11,7 @@ from antrea.facts.egress import EgressGateway
 from antrea.features.egress.agent.gateway_reachability import READS, wanted_gateways
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import who_has
+from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -29,7 +29,7 @@ class GatewayFeed:
 
     def __init__(self) -> None:
         self._missed: dict[EgressGateway, int] = {}
-        """Rounds in a row without an answer."""
+        """Rounds in a row without an answer; no key: none was made yet."""
 
     async def run(self, facts: Facts) -> None:
         """For ever."""
@@ -37,23 +37,32 @@ class GatewayFeed:
             while True:
                 news.clear()
                 wanted = wanted_gateways(facts)
-                facts.replace(EgressGateway, [row for one in wanted if (row := await self._asked(one))])
+                facts.replace(EgressGateway, [row for one in wanted if (row := await self.ask(one))])
                 self._missed = {one: many for one, many in self._missed.items() if one in wanted}
                 if not wanted:
                     await news.wait()
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def _asked(self, gateway: EgressGateway) -> EgressGateway | None:
-        """None: the result is open."""
+    async def ask(self, gateway: EgressGateway) -> EgressGateway | None:
+        """Return whether the gateway answers, or None as long as that is open. Errors of this Node leave it as it was."""
         mac = ""
-        with contextlib.suppress(OSError):  # the device comes and goes with its addresses
+        try:
             mac = await who_has(gateway.dev, gateway.ip)
+        except OSError as error:
+            # the device comes and goes with its addresses
+            if not is_link_down(error):
+                note_failed_probe(error)
+                return self._result(gateway)
         if mac:
-            self._missed.pop(gateway, None)
-            return gateway
+            self._missed[gateway] = 0
+            return self._result(gateway)
         missed = self._missed[gateway] = self._missed.get(gateway, 0) + 1
-        if missed < SILENT:
-            return None
         if missed == SILENT:
             log.warning("The gateway of a VLAN does not answer", dev=gateway.dev, gateway=gateway.ip)
-        return msgspec.structs.replace(gateway, answers=False)
+        return self._result(gateway)
+
+    def _result(self, gateway: EgressGateway) -> EgressGateway | None:
+        missed = self._missed.get(gateway)
+        if missed is None or 0 < missed < SILENT:
+            return None
+        return gateway if missed == 0 else msgspec.structs.replace(gateway, answers=False)

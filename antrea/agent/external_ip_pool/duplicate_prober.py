@@ -9,6 +9,7 @@ from antrea.facts.egress import ProbedAddress
 from antrea.features.external_ip_pool.duplicate import READS, is_asked_for
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import answers_for_all, who_has
+from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -62,10 +63,12 @@ class DuplicateProber:
     async def _ask(self, facts: Facts, act: ProbeAddress) -> None:
         if not act.before:
             await asyncio.sleep(LATER_SECONDS)
+        mac = ""
         while is_asked_for(facts, act.holder, act.ip, self._node):
-            if mac := await _found(act):
+            if found := await _found(act, mac):
                 await asyncio.sleep(SURE_SECONDS)
-                mac = await _found(act)
+                found = await _found(act, found)
+            mac = found
             facts.put(ProbedAddress(act.holder, act.ip, mac), urgent=True)
             if not mac:
                 return
@@ -75,8 +78,12 @@ class DuplicateProber:
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _found(act: ProbeAddress) -> str:
-    """The MAC address of the host with the address. Empty, too, if probing fails: Pods do not wait for that."""
+async def _found(act: ProbeAddress, before: str) -> str:
+    """The MAC address of the host with the address.
+
+    If this Node fails to ask, that is the host found `before`; empty if there is none, since Pods do not wait for that.
+    """
+    otherwise = ""
     for left in reversed(range(TRIES)):
         try:
             mac = await who_has(act.dev, act.ip)
@@ -90,7 +97,10 @@ async def _found(act: ProbeAddress) -> str:
                 return ""
             return mac
         except OSError as error:
+            otherwise = "" if is_link_down(error) else before
+            if not is_link_down(error):
+                note_failed_probe(error)
             if not left:
                 log.warning("Failed to probe an address", ip=act.ip, dev=act.dev, err=str(error))
         await asyncio.sleep(TRY_SECONDS)
-    return ""
+    return otherwise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from ipaddress import ip_address, ip_network
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
 from antrea.features.service_external_ip.network import READS, AskedNetwork, asked_networks
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import answers_as, who_has
+from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
 from antrea.outside.netlink.transport_interface import cards
 
 if TYPE_CHECKING:
@@ -59,8 +59,11 @@ class NetworkFeed:
         """Ask in all of them at once."""
         now = asyncio.get_running_loop().time()
         if wanted and now >= self._cards_until:
-            with contextlib.suppress(OSError):  # the routes of the last time are as good
+            try:
                 self._cards, self._cards_until = await cards(), now + ROUTES_SECONDS
+            except OSError as error:
+                # the routes of the last time are as good
+                note_failed_probe(error)
         self._turn += MOST_IPS
         rows = await asyncio.gather(*(self._asked(facts, one) for one in wanted))
         keys = {one.key for one in wanted}
@@ -78,7 +81,8 @@ class NetworkFeed:
         answers = await asyncio.gather(*(_mac(one.dev, ip) for ip in targets))
         there = [(ip, mac) for ip, mac in zip(targets, answers, strict=True) if mac]
         before = verdict.answers
-        verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(one.ips))
+        if there or None not in answers:
+            verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(one.ips))
         if verdict.answers is False and before is not False:
             log.warning("No neighbour answers", dev=one.dev, network=one.network, asked=",".join(targets))
         verdict.keep_only(one.ips, asyncio.get_running_loop().time())
@@ -110,7 +114,7 @@ class NetworkFeed:
             if not self._is_ours(facts, ip):  # it may have moved since the round began
                 return
             found = await asyncio.gather(*(_answers_as(one.dev, *target, ip) for target in there))
-            if self._is_ours(facts, ip):
+            if self._is_ours(facts, ip) and (any(found) or None not in found):
                 names = [name for name, _ in there]
                 answered = [name for name, is_one in zip(names, found, strict=True) if is_one]
                 verdict.saw_as(ip, names, answered, asyncio.get_running_loop().time())
@@ -134,13 +138,23 @@ def gateways(found: Iterable[Card], dev: str, network: str) -> tuple[str, ...]:
     return tuple(islice(dict.fromkeys(near), MOST_GATEWAYS))
 
 
-async def _mac(dev: str, ip: str) -> str:
-    with contextlib.suppress(OSError):  # the device is down, or has gone
+async def _mac(dev: str, ip: str) -> str | None:
+    """Return the MAC address of a neighbour, empty if it does not answer, or None if this Node failed to ask."""
+    try:
         return await who_has(dev, ip)
-    return ""
+    except OSError as error:
+        if is_link_down(error):
+            return ""
+        note_failed_probe(error)
+        return None
 
 
-async def _answers_as(dev: str, ip: str, mac: str, sender: str) -> bool:
-    with contextlib.suppress(OSError):
+async def _answers_as(dev: str, ip: str, mac: str, sender: str) -> bool | None:
+    """Return whether a neighbour answers the Node as `sender`, or None if this Node failed to ask."""
+    try:
         return await answers_as(dev, ip, mac, sender)
-    return False
+    except OSError as error:
+        if is_link_down(error):
+            return False
+        note_failed_probe(error)
+        return None

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from antrea.outside.neighbour.frame import ETH_P_ARP, ETH_P_IPV6, arp_request, icmpv6
+from antrea.outside.neighbour.probe_failure import is_link_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,9 +145,13 @@ def _own_macs() -> frozenset[bytes]:
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # it has gone meanwhile
-                request = struct.pack("40s", name.encode())
+            request = struct.pack("40s", name.encode())
+            try:
                 found.add(fcntl.ioctl(door, _HARDWARE_ADDRESS, request)[18:24])
+            except OSError as error:
+                # it has gone meanwhile
+                if not is_link_down(error):
+                    raise
     return frozenset(found)
 
 
