@@ -5,7 +5,6 @@ parity: pkg/agent/metrics/prometheus.go
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ from antrea.outside.neighbour.probe_failure import failed_probe_metrics
 from antrea.outside.vswitch import packet_channel
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from antrea.agent.api.view import AgentView
     from antrea.agent.part import Part
 
@@ -66,38 +67,75 @@ METERS = {
 _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
 
 
+UNREAD = Metric(
+    "antrea_agent_metric_failure_count",
+    "counter",
+    "ALPHA",
+    "Number of times that metrics could not be read, so that the answer was without them, by source.",
+)
+
+
 async def agent_metrics(view: AgentView) -> str:
-    """In Prometheus' format; without an answer of the switch, flows are left out."""
+    """In Prometheus' format; what could not be read is left out, and counted by its source."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
     text += view.starts.text() + odd_object_metrics() + failed_probe_metrics() + view.idle_metrics
-    text += "".join(map(_part_metrics, view.parts)) + view.isolation.text(FAILURES)
-    with contextlib.suppress(Unavailable):
-        counts = await flow_counts(view)
-        text += FLOWS.text([Sample(sum(counts.values()))])
-        text += TABLE_FLOWS.text(
-            Sample(counts[name], {"table_id": str(number), "table_name": name})
-            for name, number in view.tables.items()
-        )
-        drops = await _meter_drops(view)
-        text += METER_DROPS.text(
-            Sample(drops.get(int(n), 0), {"meter_id": label}) for n, label in METERS.items()
-        )
-    if view.overflow:
-        with contextlib.suppress(Unavailable):
-            text += packet_channel.OVERFLOW.text([Sample(await view.overflow())])
-    if view.connections:
-        with contextlib.suppress(Unavailable):
-            usage = await view.connections()
-            text += TRACKED.text([Sample(usage.tracked)]) + MOST_TRACKED.text([Sample(usage.most)])
+    text += "".join(_part_metrics(view, part) for part in view.parts) + view.isolation.text(FAILURES)
+    text += await _read(view, "flows", _flows)
+    text += await _read(view, "meters", _meters)
+    text += await _read(view, "packet overflow", _overflow)
+    text += await _read(view, "conntrack", _connections)
+    if view.unread_metrics:
+        text += UNREAD.text(Sample(count, {"source": name}) for name, count in view.unread_metrics.items())
     return text + view.operations.text() + view.packets()
 
 
-def _part_metrics(part: Part) -> str:
+async def _read(view: AgentView, source: str, metrics: Callable[[AgentView], Awaitable[str]]) -> str:
+    try:
+        return await metrics(view)
+    except Unavailable as error:
+        _note_unread(view, source, error)
+        return ""
+
+
+def _note_unread(view: AgentView, source: str, error: Exception) -> None:
+    view.unread_metrics[source] += 1
+    if view.unread_metrics[source] == 1:
+        log.error(
+            "Failed to collect metrics; later failures of the source are only counted",
+            error=error, source=source, metric=UNREAD.name,
+        )  # fmt: skip
+
+
+async def _flows(view: AgentView) -> str:
+    counts = await flow_counts(view)
+    return FLOWS.text([Sample(sum(counts.values()))]) + TABLE_FLOWS.text(
+        Sample(counts[name], {"table_id": str(number), "table_name": name})
+        for name, number in view.tables.items()
+    )
+
+
+async def _meters(view: AgentView) -> str:
+    drops = await _meter_drops(view)
+    return METER_DROPS.text(Sample(drops.get(int(n), 0), {"meter_id": label}) for n, label in METERS.items())
+
+
+async def _overflow(view: AgentView) -> str:
+    return packet_channel.OVERFLOW.text([Sample(await view.overflow())]) if view.overflow else ""
+
+
+async def _connections(view: AgentView) -> str:
+    if not view.connections:
+        return ""
+    usage = await view.connections()
+    return TRACKED.text([Sample(usage.tracked)]) + MOST_TRACKED.text([Sample(usage.most)])
+
+
+def _part_metrics(view: AgentView, part: Part) -> str:
     """Metrics of a part; none where it fails, so that those of others are shown."""
     try:
         return part.metrics()
     except Exception as error:
-        log.error("Failed to collect metrics of a part", error=error, part=type(part).__name__)
+        _note_unread(view, type(part).__name__, error)
         return ""
 
 

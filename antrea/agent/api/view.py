@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,6 +71,8 @@ class AgentView(msgspec.Struct):
     """How many packets the switch dropped that the agent did not take in time. Raises Unavailable."""
     connections: Callable[[], Awaitable[Usage]] | None = None
     """How many connections are tracked, and how many may be. Raises Unavailable."""
+    unread_metrics: Counter[str] = msgspec.field(default_factory=Counter)
+    """How often metrics could not be read, by their source."""
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antrea.agent.api.metrics import agent_metrics
 from antrea.agent.api.view import AgentView
+from antrea.agent.part import Part
 from antrea.apis.controlplane import NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
@@ -65,6 +66,27 @@ def view(*lines: str) -> AgentView:
     in_effect = InEffect("", config, accept_agent(config))
     tables = {"Classifier": 0, "Output": 7}
     return AgentView(lambda: in_effect, facts, Tables(*lines), tables, parts=agent_parts(facts, config))
+
+
+class Failing(Part):
+    """A part whose metrics raise."""
+
+    error: Exception | None = ValueError("no number")
+
+    def metrics(self) -> str:
+        if self.error:
+            raise self.error
+        return ""
+
+
+def unread(text: str) -> dict[str, float]:
+    """How often sources of metrics could not be read, by their names."""
+    return {
+        sample.labels["source"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if family.name == "antrea_agent_metric_failure_count"
+    }
 
 
 async def answer(value: str | None) -> str | None:
@@ -158,7 +180,9 @@ async def test_agent_metrics_tell_what_the_switch_dropped_for_it_as_long_as_it_s
     seen.overflow = known
     assert "antrea_agent_packet_in_overflow_count 14736\n" in await agent_metrics(seen)
     seen.overflow = unknown
-    assert "overflow" not in await agent_metrics(seen)
+    text = await agent_metrics(seen)
+    assert "antrea_agent_packet_in_overflow_count" not in text
+    assert unread(text)["packet overflow"] == 1
 
 
 async def test_agent_metrics_tell_how_many_connections_are_tracked_and_may_be() -> None:
@@ -175,7 +199,9 @@ async def test_agent_metrics_tell_how_many_connections_are_tracked_and_may_be() 
     assert "antrea_agent_conntrack_total_connection_count 17\n" in text
     assert "antrea_agent_conntrack_max_connection_count 262144\n" in text
     seen.connections = unknown
-    assert "conntrack" not in await agent_metrics(seen)
+    text = await agent_metrics(seen)
+    assert "conntrack_" not in text
+    assert unread(text)["conntrack"] == 1
 
 
 def test_the_kernels_table_is_read_where_the_datapath_has_none_of_its_own(tmp_path: Path) -> None:
@@ -184,6 +210,14 @@ def test_the_kernels_table_is_read_where_the_datapath_has_none_of_its_own(tmp_pa
     (tmp_path / "nf_conntrack_count").write_text("3\n")
     (tmp_path / "nf_conntrack_max").write_text("65536\n")
     assert kernel_usage(tmp_path) == Usage(3, 65536)
+
+
+async def test_agent_metrics_count_what_could_not_be_read() -> None:
+    seen, fails = view(), Failing()
+    seen.parts.append(fails)
+    assert unread(await agent_metrics(seen)) == {"Failing": 1, "flows": 1, "meters": 1}
+    fails.error = None
+    assert unread(await agent_metrics(seen)) == {"Failing": 1, "flows": 2, "meters": 2}
 
 
 async def test_agent_metrics_leave_out_flows_while_the_switch_is_away() -> None:
