@@ -20,6 +20,10 @@ AGENT_CONF, CONTROLLER_CONF = "antrea-agent.conf", "antrea-controller.conf"
 OVERRIDE = "kubeAPIServerOverride"
 MODES = ("iptables", "nftables", "ipvs")
 """Whose state we can remove."""
+UNKNOWN = "unknown"
+"""The mode where no configuration of kube-proxy is left to read."""
+METRICS_PORT = 10249
+"""Of kube-proxy, also where another program has it within itself, as k3s."""
 
 
 class NodeView(NamedTuple):
@@ -64,7 +68,14 @@ class ClusterView(NamedTuple):
 
     @property
     def mode(self) -> str:
+        if self.daemon_set is None and not self.proxy_config:
+            return UNKNOWN
         return str(self.proxy_config.get("mode") or "iptables")
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether nothing starts or runs kube-proxy: what is left of it can be removed, and not given back."""
+        return self.daemon_set is None and not any(node.told.get("runs") for node in self.nodes)
 
     @property
     def override(self) -> str:
@@ -75,8 +86,8 @@ class ClusterView(NamedTuple):
 def blockers(view: ClusterView) -> Iterator[str]:
     """Sentences, each with the repair."""
     if view.daemon_set is None:
-        yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy): if something else starts it, stop that and see docs/take-over.md"
-    if view.mode not in MODES:
+        yield from _hidden_proxies(view)
+    if view.mode not in (*MODES, UNKNOWN):
         yield f"kube-proxy runs in mode {view.mode}, whose state this command cannot remove: set another mode in ConfigMap kube-proxy and restart it first"
     if not view.override:
         known = ", ".join(view.endpoints) or "unknown"
@@ -89,6 +100,16 @@ def blockers(view: ClusterView) -> Iterator[str]:
             yield f"Node {node.name} has tables of iptables-legacy ({', '.join(node.told['legacy'])}), which this command cannot change: let kube-proxy use nf_tables"
         elif node.told["held"]:
             yield f"Node {node.name}: rules of another program lead to chains of kube-proxy ({'; '.join(node.told['held'])}): remove them first"
+
+
+def _hidden_proxies(view: ClusterView) -> Iterator[str]:
+    """Of a cluster without a DaemonSet of kube-proxy."""
+    if not view.is_deleted:
+        yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy), and kube-proxy runs: stop what starts it, and see docs/take-over.md"
+    for node in view.nodes:
+        listening = node.told.get("listening") or ()
+        if not node.told.get("runs") and any((one[0], one[2]) == ("TCP", METRICS_PORT) for one in listening):
+            yield f"Node {node.name}: a program listens at port {METRICS_PORT} of TCP, as kube-proxy does, which k3s has within itself (there --disable-kube-proxy ends it): stop that first"
 
 
 def _config_blockers(files: Mapping[str, str]) -> Iterator[str]:
@@ -108,9 +129,7 @@ def changes(view: ClusterView) -> Iterator[str]:
         before = str(_values(view.files, file).get(OVERRIDE) or "")
         if view.api_server and before != view.api_server:
             yield f"ConfigMap antrea-config, {file}: {OVERRIDE} becomes {view.api_server}"
-    if view.daemon_set is not None:
-        name = view.daemon_set["metadata"]["name"]
-        yield f"DaemonSet kube-system/{name}: gets a nodeAffinity for Nodes with label {LABEL}, which all Nodes that have it now get; its Pods are made anew once"
+    yield from _daemon_set_changes(view)
     for node in view.nodes:
         if not node.unseen:
             yield f"Node {node.name}: {'; '.join(_node_changes(node)) or 'nothing to remove'}"
@@ -123,6 +142,14 @@ def changes(view: ClusterView) -> Iterator[str]:
     yield from node_address_notes(view.services, view.node_objects, listening, conf)
     if (view.proxy_config.get("ipvs") or {}).get("strictARP"):
         yield "Note: kube-proxy has set net.ipv4.conf.all.arp_ignore to 1 and arp_announce to 2 on each Node (strictARP); this command leaves them"
+
+
+def _daemon_set_changes(view: ClusterView) -> Iterator[str]:
+    if view.daemon_set is not None:
+        name = view.daemon_set["metadata"]["name"]
+        yield f"DaemonSet kube-system/{name}: gets a nodeAffinity for Nodes with label {LABEL}, which all Nodes that have it now get; its Pods are made anew once"
+    elif view.is_deleted:
+        yield "Note: kube-proxy has no DaemonSet and runs on no Node; this command removes what it has left, and --rollback cannot give it back"
 
 
 LABEL = "antrea.io/kube-proxy"

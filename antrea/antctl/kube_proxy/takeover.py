@@ -34,6 +34,7 @@ VALUES = ((AGENT_CONF, PROXY_ALL), (AGENT_CONF, OVERRIDE), (CONTROLLER_CONF, OVE
 SECONDS = 300.0
 """In which agents take up a configuration, and Pods of kube-proxy come and go."""
 STEP = 1.0
+GONE = "the DaemonSet of kube-proxy is gone: make it again first, by kubeadm init phase addon kube-proxy or from a backup"
 KEPT = {"key": LABEL, "operator": "Exists"}
 
 
@@ -44,24 +45,22 @@ class Takeover:
         self._cluster, self._say, self._seconds = cluster, say, seconds
 
     def apply(self, api_server: str) -> None:
-        """From kube-proxy to AntreaProxy; begun again, it goes on."""
+        """From kube-proxy to AntreaProxy; begun again, it goes on. Of one deleted by hand, what it has left goes."""
         view = self._cluster.view(api_server)
-        found, proxy = list(blockers(view)), view.daemon_set
-        if found or proxy is None:
+        if found := list(blockers(view)):
             raise Failure("nothing was changed:\n" + "\n".join(f"- {line}" for line in found))
-        if self._cluster.config_map(NOTED, self._cluster.namespace) is None:
-            self._note(proxy, view.files)
-        noted = self._noted()
+        noted: Mapping[str, str] = {}
+        if (proxy := view.daemon_set) is not None:
+            if self._cluster.config_map(NOTED, self._cluster.namespace) is None:
+                self._note(proxy, view.files)
+            noted = self._noted()
         wanted: list[tuple[str, str, str | bool]] = [(AGENT_CONF, PROXY_ALL, True)]
         if api_server:
             wanted += [(file, OVERRIDE, api_server) for file in (AGENT_CONF, CONTROLLER_CONF)]
         self._configure(view.files, wanted)
         self._wait_agents(proxy_all=True)
-        affinity = only_labelled(json.loads(noted["affinity"]))
-        if proxy["spec"]["template"]["spec"].get("affinity") != affinity:
-            for name in json.loads(noted["nodes"]):
-                self._label(name, on=True)
-            self._set_affinity(affinity)
+        if proxy is not None:
+            self._bind(proxy, noted)
         for node in view.nodes:
             self._take(node.name)
         self._say("AntreaProxy serves all Services on every Node.")
@@ -69,6 +68,8 @@ class Takeover:
     def roll_back(self) -> None:
         """From AntreaProxy to kube-proxy, by what `apply` noted; begun again, it goes on."""
         noted = self._noted()
+        if self._cluster.daemon_set() is None:
+            raise Failure(f"nothing was changed: {GONE}")
         nodes = self._cluster.nodes()
         there, had = {node.name for node in nodes}, json.loads(noted["nodes"])
         names = [name for name in had if name in there]
@@ -90,6 +91,14 @@ class Takeover:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/configmaps/{NOTED}"
         ask(self._cluster.kubernetes, path, {}, method="DELETE")
         self._say("kube-proxy serves Services as before the take-over.")
+
+    def _bind(self, proxy: Mapping[str, Any], noted: Mapping[str, str]) -> None:
+        """The DaemonSet to Nodes with the label, which all have that it runs on."""
+        affinity = only_labelled(json.loads(noted["affinity"]))
+        if proxy["spec"]["template"]["spec"].get("affinity") != affinity:
+            for name in json.loads(noted["nodes"]):
+                self._label(name, on=True)
+            self._set_affinity(affinity)
 
     def _noted(self) -> Mapping[str, str]:
         noted = self._cluster.config_map(NOTED, self._cluster.namespace)
@@ -151,7 +160,7 @@ class Takeover:
     def _set_affinity(self, affinity: Any) -> None:
         proxy = self._cluster.daemon_set()
         if proxy is None:
-            raise Failure("the DaemonSet of kube-proxy is gone")
+            raise Failure(GONE)
         name = proxy["metadata"]["name"]
         if proxy["spec"]["template"]["spec"].get("affinity") == affinity:
             return

@@ -50,10 +50,14 @@ class World:
         self.generation = 1
         self.ended: dict[str, int] = {}
         """Connections that are too many to go on, by Node."""
+        self.deleted = False
+        """Somebody has deleted kube-proxy's DaemonSet and ConfigMap by hand."""
 
     @property
     def proxies(self) -> list[str]:
         """Nodes on which kube-proxy runs."""
+        if self.deleted:
+            return []
         return [name for name, labels in self.labels.items() if self.affinity is None or LABEL in labels]
 
     def daemon_set(self) -> dict[str, Any]:
@@ -103,7 +107,8 @@ class World:
 
         if path.endswith("/daemonsets"):
             agents = {"metadata": {"name": "antrea-agent", "namespace": "kube-system"}}
-            return [agents] if "antrea" in selector else [self.daemon_set()]
+            own = [] if self.deleted else [self.daemon_set()]
+            return [agents] if "antrea" in selector else own
         if path == "/api/v1/nodes":
             return [{"metadata": {"name": name}} for name in self.labels]
         if path == "/api/v1/pods":
@@ -242,6 +247,32 @@ async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world
         await asyncio.to_thread(takeover_.roll_back)
     assert world.proxies == ["n1", "n2"]
     assert NOTED not in world.maps
+
+
+async def test_what_a_kube_proxy_deleted_by_hand_has_left_is_removed(world: World) -> None:
+    """By the documents of Kubernetes and upstream: DaemonSet and ConfigMap are deleted, and the rules stay."""
+    world.deleted = True
+    del world.maps["kube-proxy"]
+    async with work(world, 0.5) as (takeover_, cluster, said):
+        await asyncio.to_thread(takeover_.apply, API)
+        view = await asyncio.to_thread(cluster.view, "")
+        with pytest.raises(Failure, match="no take-over was applied"):
+            await asyncio.to_thread(takeover_.roll_back)
+    assert world.rules == {"n1": 0, "n2": 0}
+    assert value_of(world.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True
+    assert all(node.is_free and not node.serves for node in view.nodes)
+    assert [line.split(":")[0] for line in said if line.startswith("Node")] == ["Node n1", "Node n2"]
+    assert NOTED not in world.maps
+
+
+async def test_a_roll_back_changes_nothing_when_the_daemon_set_was_deleted(world: World) -> None:
+    async with work(world, 0.5) as (takeover_, _, _said):
+        await asyncio.to_thread(takeover_.apply, API)
+        world.deleted = True
+        with pytest.raises(Failure, match="kubeadm init phase addon kube-proxy"):
+            await asyncio.to_thread(takeover_.roll_back)
+    assert world.labels == {"n1": set(), "n2": set()}
+    assert value_of(world.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True
 
 
 async def test_nothing_is_changed_while_something_is_in_the_way(world: World) -> None:

@@ -99,10 +99,31 @@ def test_a_plan_names_settings_of_the_kernel_that_stay() -> None:
     assert "arp_ignore to 1 and arp_announce to 2" in list(changes(view))[-1]
 
 
+def test_what_a_kube_proxy_deleted_by_hand_has_left_is_planned_and_its_mode_is_not_guessed() -> None:
+    node = NodeView("n1", TOLD | {"runs": False, "proxyAll": True})
+    view = VIEW._replace(daemon_set=None, proxy_config={}, nodes=(node,))
+    assert list(blockers(view)) == []
+    assert view.mode == "unknown"
+    found = list(changes(view))
+    assert found[-1] == "Node n1: 12 chains of kube-proxy and the rules that lead to them go"
+    (note,) = [line for line in found if "DaemonSet" in line]
+    assert note.startswith("Note: kube-proxy has no DaemonSet and runs on no Node")
+    assert "--rollback" in note
+
+
+def test_a_kube_proxy_within_another_program_is_in_the_way() -> None:
+    """As in k3s: no process of that name, but its port of metrics; it would make its rules again."""
+    node = NodeView("n1", TOLD | {"runs": False, "listening": [["TCP", "127.0.0.1", 10249]]})
+    (line,) = blockers(VIEW._replace(daemon_set=None, proxy_config={}, nodes=(node,)))
+    assert line.startswith("Node n1: a program listens at port 10249 of TCP, as kube-proxy does")
+    assert "k3s" in line
+    assert list(blockers(VIEW._replace(nodes=(node,)))) == []
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"daemon_set": None}, "there is no DaemonSet of kube-proxy"),
+        ({"daemon_set": None}, "and kube-proxy runs: stop what starts it"),
         ({"proxy_config": {"mode": "kernelspace"}}, "runs in mode kernelspace"),
         ({"api_server": ""}, "endpoints: 192.0.2.1:6443"),
         ({"files": {"antrea-agent.conf": "antreaProxy: {enable: false}"}}, "AntreaProxy is off"),
