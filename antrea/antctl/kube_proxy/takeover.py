@@ -140,6 +140,8 @@ class Takeover:
                     changed[file] = with_value(changed.get(file, ""), path, value)
         except Invalid as error:
             raise Failure(f"ConfigMap {CONFIG_MAP} is not YAML: {error.why}") from error
+        if changed == files:
+            return
         self._cluster.patch(
             f"/api/v1/namespaces/{self._cluster.namespace}/configmaps/{CONFIG_MAP}", {"data": changed}
         )

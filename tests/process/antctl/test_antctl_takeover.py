@@ -174,7 +174,10 @@ async def test_services_are_taken_over_node_by_node_and_given_back(world: World)
         assert [line.split(":")[0] for line in said if line.startswith("Node")] == ["Node n1", "Node n2"]
         view = await asyncio.to_thread(cluster.view, "")
         assert all(node.is_free and not node.serves for node in view.nodes)
+        changed = f"ConfigMap kube-system/{CONFIG_MAP} is changed."
+        assert said.count(changed) == 1
         await asyncio.to_thread(takeover_.apply, "")  # again: nothing is left to do
+        assert said.count(changed) == 1
         await asyncio.to_thread(takeover_.roll_back)
     assert (world.proxies, world.affinity) == (["n1", "n2"], None)
     assert world.labels == {"n1": set(), "n2": set()}
