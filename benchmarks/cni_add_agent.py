@@ -20,7 +20,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
@@ -52,7 +52,7 @@ async def run(settings: Settings) -> None:
     node = ThisNode(name="node-1", pod_cidrs=POD_CIDRS)
     pipeline = pipeline_of(FEATURES, config, node)
     facts = Facts()
-    for row in (config, node, RealisedPipeline(pipeline)):
+    for row in (config, node, RealizedPipeline(pipeline)):
         facts.put(row)
     for kind in (ThisNode, PeerNode):
         facts.synced(kind)

@@ -33,7 +33,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
@@ -162,7 +162,7 @@ class Agent:
         gateway = OvsPort("antrea-gw0", "gateway", ofports["antrea-gw0"], GATEWAY_MAC)
         pod = PodInterface("p1", "p1", "shop", "p1", POD_MAC, (POD_IP,), ofports["p1"], "p1")
         member = cp.GroupMember(pod=cp.PodReference(name="p1", namespace="shop"))
-        for row in (CONFIG, NODE, RealisedPipeline(PIPELINE), gateway, pod, SentAppliedMember("g", member)):
+        for row in (CONFIG, NODE, RealizedPipeline(PIPELINE), gateway, pod, SentAppliedMember("g", member)):
             self.facts.put(row)
         self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units], sinks)
 

@@ -26,7 +26,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
@@ -148,7 +148,7 @@ class Agent:
 def rows(ofports: dict[str, int]) -> Iterator[Fact]:
     """Two Pods, of which one has a policy."""
     gateway = OvsPort("antrea-gw0", "gateway", ofports["antrea-gw0"], GATEWAY_MAC)
-    yield from (CONFIG, NODE, RealisedPipeline(PIPELINE), gateway)
+    yield from (CONFIG, NODE, RealizedPipeline(PIPELINE), gateway)
     for name, ip in IPS.items():
         yield PodInterface(name, name, "shop", name, MACS[name], (ip,), ofports[name], name)
     yield SentAppliedMember("g", cp.GroupMember(pod=cp.PodReference(name="p2", namespace="shop")))

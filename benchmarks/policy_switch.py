@@ -25,7 +25,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import ServicePort
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.publication import Membership, Memberships, PublishedPolicy
 from antrea.features.network_policy.agent.conjunction import number
@@ -78,7 +78,7 @@ def _served(proxy: AgentFeature, config: AgentConfig = CONFIG, *more: AgentFeatu
     features = (POD_CONNECTIVITY, NODE_ROUTE, proxy, *more, POLICY)
     families = Families.of(NODE.pod_cidrs)
     return Served(
-        features, Pipeline.realise(table for one in features for table in one.tables_of(config, families))
+        features, Pipeline.realize(table for one in features for table in one.tables_of(config, families))
     )
 
 
@@ -170,7 +170,7 @@ def known(world: World) -> Iterator[Fact]:
     """What the agent has of its Node, and of AntreaProxy where that is on."""
     yield from (NODE, GATEWAY, TUNNEL)
     if (proxy := world.proxy) is None:
-        yield from (PEER, CONFIG, RealisedPipeline(BY_KUBE_PROXY.pipeline))
+        yield from (PEER, CONFIG, RealizedPipeline(BY_KUBE_PROXY.pipeline))
         return
     own = AntreaProxy(
         proxy_all=proxy.all_addresses,
@@ -184,7 +184,7 @@ def known(world: World) -> Iterator[Fact]:
     yield LocalAddress(NODE.node_ips[0], "eth0")
     yield from (
         msgspec.structs.replace(CONFIG, antrea_proxy=own),
-        RealisedPipeline(served_by(proxy).pipeline),
+        RealizedPipeline(served_by(proxy).pipeline),
     )
     yield EnabledGates("agent", frozenset(gates))
     for node in (NODE, PEER):

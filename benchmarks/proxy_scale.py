@@ -22,7 +22,7 @@ from antrea.apis.discovery import EndpointSlice
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.service import ServiceEndpoint
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.agent import FEATURE
 from antrea.features.proxy.service import endpoint_rows, service_row
@@ -70,7 +70,7 @@ class Agent:
         self.ofctl = MeasuredOfctl(directory / "br-int.mgmt")
         gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
         node = AgentNode("n1", NODE.node_ips, NODE.node_ips, pod_cidrs=NODE.pod_cidrs)
-        for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, gates, node, RealisedPipeline(BY_ANTREA.pipeline)):
+        for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, gates, node, RealizedPipeline(BY_ANTREA.pipeline)):
             self.facts.put(row)
         sink = FlowSink(self.ofctl, BY_ANTREA.pipeline, 1)
         self.engine = Engine(self.facts, FEATURE.units, {Flow: sink, Group: sink})

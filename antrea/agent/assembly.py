@@ -45,7 +45,7 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.plug import merged
 from antrea.features.framework.watch_plan import watch_plan
 from antrea.host.ovs_port import Port
@@ -264,7 +264,7 @@ class Agent:
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport):
             if row is not None:
                 self.facts.put(row)
-        self.facts.put(RealisedPipeline(pipeline))
+        self.facts.put(RealizedPipeline(pipeline))
         netlink = NetlinkSink(self.config.host_gateway)
         if not self.journal.complete and prepared.cookie_round > FIRST_ROUND:
             await reserve_used_ids(self.facts, self.ofctl, await netlink.rules())

@@ -51,7 +51,7 @@ def folders_on(gates: Collection[str], node_type: NodeType = "k8sNode") -> froze
 def pipeline_of(features: Collection[AgentFeature], config: AgentConfig, node: ThisNode) -> Pipeline:
     """The tables that the features ask for, numbered for the life of this agent."""
     families = Families(ipv4=False in node.families, ipv6=True in node.families)
-    return Pipeline.realise(table for feature in features for table in feature.tables_of(config, families))
+    return Pipeline.realize(table for feature in features for table in feature.tables_of(config, families))
 
 
 def sweeps(features: Collection[AgentFeature]) -> dict[int, tuple[type[Fact], ...]]:

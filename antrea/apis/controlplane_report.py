@@ -17,8 +17,8 @@ class NetworkPolicyNodeStatus(Wire, frozen=True, kw_only=True):
 
     schema_keywords: ClassVar[dict[str, Any]] = {"required": ["realizationFailure"]}
     node_name: Annotated[str, Meta(description="Name of the Node.")] = ""
-    generation: Annotated[Int64, Meta(description="Generation of the policy that is realised.")] = 0
-    realization_failure: Annotated[bool, Meta(description="Whether realising it failed.")] = False
+    generation: Annotated[Int64, Meta(description="Generation of the policy that is realized.")] = 0
+    realization_failure: Annotated[bool, Meta(description="Whether realizing it failed.")] = False
     message: Annotated[str, Meta(description="Why it failed.")] = ""
 
 

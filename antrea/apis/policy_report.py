@@ -1,4 +1,4 @@
-"""The report of an agent to antrea-controller on a policy that its Node has realised, or cannot."""
+"""The report of an agent to antrea-controller on a policy that its Node has realized, or cannot."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class MachinePort(msgspec.Struct, frozen=True):
         ips = tuple(ip for ip in ids.get("ip-address", "").split(",") if ip)
         return cls(ids["entity-name"], ids.get("entity-namespace", ""), ips, ids["uplink-name"])
 
-    def fact(self, port: RealisedPort) -> PodInterface:
+    def fact(self, port: RealizedPort) -> PodInterface:
         """The row that policies are for."""
         return PodInterface(
             name=port.name,
@@ -165,7 +165,7 @@ class MachinePort(msgspec.Struct, frozen=True):
         )
 
 
-class RealisedPort(msgspec.Struct, frozen=True):
+class RealizedPort(msgspec.Struct, frozen=True):
     """A port that OVS has given a number."""
 
     name: str

@@ -1,1 +1,1 @@
-"""A real Kubernetes cluster on this machine, described first and then realised."""
+"""A real Kubernetes cluster on this machine, described first and then realized."""

@@ -4,7 +4,7 @@
     switch `fabric`   172.31.0.0/24   eth1 of every node (transport; a VLAN trunk where the lab has VLANs), the gateway
     switch `outside`  192.0.2.0/24    the gateway, the external host `outside`
 
-`gateway` routes between the three. Nothing here has an effect; `underlay.py` realises it.
+`gateway` routes between the three. Nothing here has an effect; `underlay.py` realizes it.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def standard(
     extra: tuple[Machine, ...] = (),
     loss: dict[str, float] | None = None,
 ) -> Topology:
-    """The picture above, with `extra` routers and hosts. Raises Invalid where names or values cannot be realised."""
+    """The picture above, with `extra` routers and hosts. Raises Invalid where names or values cannot be realized."""
     control = Machine(
         name="control",
         role="control-plane",

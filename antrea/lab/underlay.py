@@ -1,4 +1,4 @@
-"""Realise a topology: one namespace that holds the switches, one per machine, and the cables between them.
+"""Realize a topology: one namespace that holds the switches, one per machine, and the cables between them.
 
 A switch is a Linux bridge; where ports carry VLANs it is a lab-owned Open vSwitch in userspace (`switch.py`), because
 the bridge of a minimal kernel cannot filter VLANs.

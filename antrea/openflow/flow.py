@@ -56,7 +56,7 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, actions=tuple(sorted({str(part) for part in parts})))
 
     def text(self, pipeline: Pipeline, cookie_round: int) -> str:
-        """The line that `ovs-ofctl -O OpenFlow15 add-flows` reads; raises ValueError on a table not realised."""
+        """The line that `ovs-ofctl -O OpenFlow15 add-flows` reads; raises ValueError on a table not realized."""
         value = cookie(cookie_round, self.category, self.object_id)
         timeout = f"hard_timeout={self.hard_timeout}," if self.hard_timeout else ""
         actions = pipeline.render(",".join(self.actions), self.table) or "drop"

@@ -100,7 +100,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
         The first line makes the group or replaces it whole; send all of them in one bundle. `kept` are further buckets
         as `dump-groups` prints them, of which the first line has as many as fit. Raises ValueError if two buckets
-        have one id, or on a table that is not realised.
+        have one id, or on a table that is not realized.
         """
         self._check()
         first = [bucket.text(pipeline.render) for bucket in self.buckets[:MAX_BUCKETS]]

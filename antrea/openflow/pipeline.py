@@ -1,4 +1,4 @@
-"""The realised pipeline: which number each table has on this Node, and the flows that every table starts with."""
+"""The realized pipeline: which number each table has on this Node, and the flows that every table starts with."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _default = flows_of(Category.DEFAULT)
 class Pipeline(msgspec.Struct, frozen=True):
     """The tables that active features asked for, in order of their ids.
 
-    A table has the same id whatever others are realised: the flows of an earlier configuration, which stand until the sweep,
+    A table has the same id whatever others are realized: the flows of an earlier configuration, which stand until the sweep,
     then keep their meaning, and so do packets that connection tracking passes on meanwhile. Upstream numbers what is
-    realised without gaps, and deletes all flows first.
+    realized without gaps, and deletes all flows first.
     """
 
     tables: tuple[Table, ...]
@@ -47,7 +47,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     """The next table in its pipeline, of each that is not the last of it."""
 
     @classmethod
-    def realise(cls, tables: Iterable[Table]) -> Pipeline:
+    def realize(cls, tables: Iterable[Table]) -> Pipeline:
         """The tables with their numbers: pipelines in order of their id, tables in order of declaration.
 
         The root table is always there. Raises ValueError on a table that is not declared in `tables.py`.
@@ -63,15 +63,15 @@ class Pipeline(msgspec.Struct, frozen=True):
     def id(self, name: str) -> int:
         """Number of a table; raises ValueError if no active feature asked for it."""
         if name not in self.ids:
-            raise ValueError(f"table {name} is not realised")
+            raise ValueError(f"table {name} is not realized")
         return self.ids[name]
 
     def table(self, name: str) -> Table:
-        """A realised table; raises ValueError."""
+        """A realized table; raises ValueError."""
         return _ALL[self.id(name)]
 
     def name_of(self, number: int) -> str:
-        """Name of the realised table with this id, as a packet-in has it; empty if there is none."""
+        """Name of the realized table with this id, as a packet-in has it; empty if there is none."""
         table = _ALL[number] if number < len(_ALL) else None
         return table.name if table and self.has(table) else ""
 
@@ -79,7 +79,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return table.name in self.ids
 
     def of(self, pipeline: PipelineId) -> tuple[Table, ...]:
-        """The realised tables of one pipeline, in order; empty if it is not realised."""
+        """The realized tables of one pipeline, in order; empty if it is not realized."""
         return tuple(table for table in self.tables if table.pipeline == pipeline)
 
     def next(self, name: str) -> str:

@@ -43,7 +43,7 @@ class Miss(Enum):
 
 
 class Next(Enum):
-    """The next realised table of the same pipeline."""
+    """The next realized table of the same pipeline."""
 
     NEXT = "next"
 
@@ -52,9 +52,9 @@ NEXT = Next.NEXT
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table, by name; its number is known only to a realised `Pipeline`.
+    """One table, by name; its number is known only to a realized `Pipeline`.
 
-    The last realised table of a pipeline drops, regardless of `miss`.
+    The last realized table of a pipeline drops, regardless of `miss`.
     """
 
     name: str
@@ -70,7 +70,7 @@ Target = Table | Stage | Next
 def symbol(target: Target) -> str:
     """The placeholder that stands for a table id in actions: `{Output}`, `{stage:ROUTING}`, `{next}`.
 
-    A stage is its first realised table in the pipeline of the flow, or that of the next stage that has one.
+    A stage is its first realized table in the pipeline of the flow, or that of the next stage that has one.
     """
     if isinstance(target, Table):
         return f"{{{target.name}}}"
@@ -80,5 +80,5 @@ def symbol(target: Target) -> str:
 
 
 def after(table: Table) -> str:
-    """The placeholder of the next realised table after `table`, for group buckets, which stand in no table."""
+    """The placeholder of the next realized table after `table`, for group buckets, which stand in no table."""
     return f"{{after:{table.name}}}"

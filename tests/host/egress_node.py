@@ -36,7 +36,7 @@ from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.silence import ReportSilence, found_silent
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry
 from antrea.features.service_external_ip.agent import AnnounceExternalIP
@@ -216,7 +216,7 @@ class Node(SwitchNode):
         engine = SwitchEngine(self.switch, self.facts, units, sinks, acts)
         assert await most_meters(ofctl) > MOST_MARKS
         gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
-        for row in (config, NODE, gates, RealisedPipeline(pipeline)):
+        for row in (config, NODE, gates, RealizedPipeline(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(engine.run()), tasks.create_task(address_feed().run(self.facts))]

@@ -20,7 +20,7 @@ from antrea.agent.proxy.packet_in import ServicePackets
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.config.agent import AgentConfig
 from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
 from antrea.features.network_policy.agent.service import SaveState
@@ -155,7 +155,7 @@ class PolicyNode(SwitchNode):
             **more,
         }
         engine = SwitchEngine(self.switch, self.facts, units, own, acts)
-        for row in (config, NODE, RealisedPipeline(pipeline), EnabledGates("agent", frozenset(gates))):
+        for row in (config, NODE, RealizedPipeline(pipeline), EnabledGates("agent", frozenset(gates))):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             runs = (engine.run(), packets.run(), audit.run(), address_feed().run(self.facts))

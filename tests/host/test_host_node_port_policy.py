@@ -23,7 +23,7 @@ from proxy_node import (
 from antrea.agent.switch.traffic_statistics import TrafficStatistics
 from antrea.apis import controlplane as cp
 from antrea.apis.controlplane_report import NodeStatsSummary
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.statistics import COUNTED
 from antrea.outside.vswitch.ofctl import Ofctl
@@ -83,7 +83,7 @@ async def reported(node: Node, keep: Path) -> dict[str, TrafficStats]:
     async def others() -> tuple[FlowCount, ...]:
         return ()
 
-    pipeline = node.facts.get(RealisedPipeline)
+    pipeline = node.facts.get(RealizedPipeline)
     assert pipeline is not None
     node.switch.appctl("revalidator/purge")
     agent = TrafficStatistics(

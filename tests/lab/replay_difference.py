@@ -127,7 +127,7 @@ def without_empty(value: Any) -> Any:
 
 
 def as_if_held(value: Any) -> Any:
-    """A policy with a part that is not built says so; upstream realises it."""
+    """A policy with a part that is not built says so; upstream realizes it."""
     if not isinstance(value, dict) or not isinstance(value.get("conditions"), list):
         return value
     if any(one.get("reason") == NOT_BUILT for one in value["conditions"]):

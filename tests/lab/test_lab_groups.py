@@ -146,13 +146,13 @@ def report(uid: str) -> dict[str, Any]:
     }
 
 
-def wanted(phase: str, realised: int) -> dict[str, Any]:
+def wanted(phase: str, realized: int) -> dict[str, Any]:
     """The status of a policy for one Node."""
-    numbers = {"currentNodesRealized": realised, "desiredNodesRealized": 1, "observedGeneration": 1}
+    numbers = {"currentNodesRealized": realized, "desiredNodesRealized": 1, "observedGeneration": 1}
     return {"phase": phase, "Realizable": "True", **numbers}
 
 
-def test_a_policy_of_antrea_says_how_many_nodes_have_realised_it(
+def test_a_policy_of_antrea_says_how_many_nodes_have_realized_it(
     controller: ControllerProcess, client: ApiClient, space: str
 ) -> None:
     """The test reports what the agent of n1 would."""

@@ -66,7 +66,7 @@ def asked(lab: Lab, client: str, url: str) -> int:
     return int(found)
 
 
-def realised(lab: Lab) -> bool:
+def realized(lab: Lab) -> bool:
     found = json.loads(lab.api.kubectl("get", "networkpolicies.crd.antrea.io", "public", "-o", "json"))
     status = found.get("status", {})
     return bool(status.get("phase") == "Realized" and status.get("currentNodesRealized") == 1)
@@ -76,7 +76,7 @@ def test_requests_of_both_nodes_are_judged_and_an_agent_that_restarts_lets_none_
     with quiet_pods(two, PODS, SERVING):
         two.api.kubectl(*LABELLED)
         two.api.apply(POLICY)
-        wait_for("the policy", lambda: realised(two), seconds=60)
+        wait_for("the policy", lambda: realized(two), seconds=60)
         addresses = [
             *(
                 one["ip"]

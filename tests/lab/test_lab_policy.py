@@ -228,7 +228,7 @@ def _phase(lab: Lab, name: str) -> tuple[str, int, int]:
     return found.get("phase", ""), found.get("currentNodesRealized", 0), found.get("desiredNodesRealized", 0)
 
 
-def test_a_policy_for_nodes_whose_gate_is_off_is_realised_by_none_and_says_so(pods: Cluster) -> None:
+def test_a_policy_for_nodes_whose_gate_is_off_is_realized_by_none_and_says_so(pods: Cluster) -> None:
     kubectl = pods.lab.api.kubectl
     node_policy = yaml.safe_load(native("nodes", "application", "Drop", "far"))
     node_policy["spec"]["appliedTo"] = [{"nodeSelector": {}}]

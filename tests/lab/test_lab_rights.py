@@ -28,7 +28,7 @@ ONLY_WHEN = {
         "antrea-agent",
         "create",
         "networkpolicies/status.controlplane.antrea.io",
-    ): "it realised a policy of Antrea's own; asked of the controller itself",
+    ): "it realized a policy of Antrea's own; asked of the controller itself",
     (
         "antrea-agent",
         "create",

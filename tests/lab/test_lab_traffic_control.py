@@ -194,7 +194,7 @@ def test_a_missing_device_is_named_by_explain_doctor_and_an_event(two: Lab, urls
     two.api.apply(yaml.safe_dump(found))
     wait_for("closed", lambda: not asked(two, "far", f"{urls[0]}{HARMLESS}"), seconds=60)
     why = "'nodev0' of lost (there is no such device)"
-    unmet = f"- Not realised: ports of TrafficControls are not on the bridge: {why}"
+    unmet = f"- Not realized: ports of TrafficControls are not on the bridge: {why}"
     wait_for("the condition", lambda: unmet in explained(two, code=4), seconds=120)
     assert why in workstation.run(two, "doctor", code=1).stdout
     events = ("get", "events", "-A", "--field-selector", "reason=TrafficControlPortMissing", "-o", "json")

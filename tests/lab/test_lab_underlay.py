@@ -46,7 +46,7 @@ ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA = 3, 263, 8
 
 
 class Wires(msgspec.Struct, frozen=True):
-    """A realised topology; `ping` answers how many of `count` packets came back."""
+    """A realized topology; `ping` answers how many of `count` packets came back."""
 
     record: Record
     topology: Topology
@@ -73,7 +73,7 @@ def introduce(lab: Wires) -> None:
         namespace.script(lab.record, namespace.path(lab.record, here), words)
 
 
-def realised(kind: str, settings: Settings) -> Iterator[Wires]:
+def realized(kind: str, settings: Settings) -> Iterator[Wires]:
     record = Record(f"{kind}{os.getpid()}")
     try:
         with record.locked():
@@ -86,13 +86,13 @@ def realised(kind: str, settings: Settings) -> Iterator[Wires]:
 @pytest.fixture(scope="module")
 def bridges() -> Iterator[Wires]:
     """No VLANs: every switch is a Linux bridge. A second router with a network behind it."""
-    yield from realised("b", Settings(nodes=2, family="dual", routers=(BRANCH,), hosts=(OFFICE,)))
+    yield from realized("b", Settings(nodes=2, family="dual", routers=(BRANCH,), hosts=(OFFICE,)))
 
 
 @pytest.fixture(scope="module")
 def trunks() -> Iterator[Wires]:
     """VLANs 100 and 200 on the fabric, which is therefore an Open vSwitch."""
-    yield from realised("v", Settings(nodes=2, vlans=(100, 200), hosts=TENANTS))
+    yield from realized("v", Settings(nodes=2, vlans=(100, 200), hosts=TENANTS))
 
 
 def test_nodes_reach_each_other_on_both_cards_and_the_external_host_in_both_families(bridges: Wires) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from antrea.engine import Engine, Facts
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import (
@@ -179,7 +179,7 @@ def entries_of(policies: Iterable[OnePolicy]) -> list[object]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
+    node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE))
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
     rows = (row for number, one in enumerate(policies) for row in told(f"policy-{number}", one))
     for row in (*node, *pods, *rows):

@@ -14,7 +14,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, Transport
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
@@ -110,12 +110,12 @@ def planned(*rows: Fact, dsr: bool = False, tunnels: bool = True) -> tuple[Engin
     families = Families.of(NODE.pod_cidrs)
     config = CONFIG if tunnels else msgspec.structs.replace(CONFIG, traffic_encap_mode="noEncap")
     ports = (TUNNEL,) if tunnels else (CARD, *NEIGHBOURS)
-    pipeline = Pipeline.realise(table for one in features for table in one.tables_of(config, families))
+    pipeline = Pipeline.realize(table for one in features for table in one.tables_of(config, families))
     addresses = [LocalAddress(ip, "eth0") for ip in OWN]
     gates = EnabledGates(
         "agent", frozenset({"AntreaProxy", "AntreaPolicy", *(["LoadBalancerModeDSR"] if dsr else [])})
     )
-    known = (config, THIS, GATEWAY, RealisedPipeline(pipeline), gates, *NODES, *ports, *addresses, POD)
+    known = (config, THIS, GATEWAY, RealizedPipeline(pipeline), gates, *NODES, *ports, *addresses, POD)
     for row in (*known, *rows):
         facts.put(row)
     for pool, low, high in POLICY.ranks:

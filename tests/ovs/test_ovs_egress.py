@@ -15,7 +15,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressLimit, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.host.carrier import ip_mac, mark_mac
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Switch:
         features, facts = active(gates), Facts()
         pipeline = pipeline_of(features, config, NODE)
         pods = (NEAR, REMOTE, PLAIN, *SELECTIVE, CLOSED, HALF, YOUNGER)
-        for row in (config, NODE, PEER, GATEWAY, TUNNEL, *pods, RealisedPipeline(pipeline), wide_pool("p")):
+        for row in (config, NODE, PEER, GATEWAY, TUNNEL, *pods, RealizedPipeline(pipeline), wide_pool("p")):
             facts.put(row)
         facts.put(Egress("closed", "u", pool="none"))
         facts.put(Egress("half", "u", HERE[4], "p", of=2))

@@ -16,7 +16,7 @@ from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.multi_address import first_for
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.owner import NO_ROOM
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.host.carrier import ip_mac
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Several:
             PEER,
             GATEWAY,
             TUNNEL,
-            RealisedPipeline(self.pipeline),
+            RealizedPipeline(self.pipeline),
             wide_pool("p"),
             *here,
             *ROWS,

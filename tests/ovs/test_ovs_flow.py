@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Action
 
 flow = flows_of(Category.SERVICE)
-ALL = Pipeline.realise(tables.TABLES)
+ALL = Pipeline.realize(tables.TABLES)
 POD, GATEWAY = "0a:00:00:00:00:07", "0a:00:00:00:00:01"
 
 # All that a match can hold at once, for the order of its terms.
@@ -254,8 +254,8 @@ def empty(ovs: OvsBridge) -> OvsBridge:
     "pipeline",
     [
         ALL,
-        Pipeline.realise(t for t in tables.TABLES if t not in (tables.IPV6, tables.NON_IP)),
-        Pipeline.realise([tables.CLASSIFIER, tables.OUTPUT]),
+        Pipeline.realize(t for t in tables.TABLES if t not in (tables.IPV6, tables.NON_IP)),
+        Pipeline.realize([tables.CLASSIFIER, tables.OUTPUT]),
     ],
     ids=["everything", "ipv4", "least"],
 )
@@ -364,7 +364,7 @@ def test_a_group_may_be_replaced_while_flows_name_it_and_takes_them_along_when_i
 
 def test_a_packet_goes_through_the_tables_that_default_flows_join(empty: OvsBridge) -> None:
     empty.add_port("p7", 7)
-    pipeline = Pipeline.realise(
+    pipeline = Pipeline.realize(
         [tables.ARP_SPOOF_GUARD, CLASSIFIER, ENDPOINT_DNAT, tables.L3_DEC_TTL, OUTPUT]
     )
     entered = flow(CLASSIFIER, 190, match.in_port(7), then=[action.goto(Stage.PRE_ROUTING)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
-PIPELINE = Pipeline.realise(tables.TABLES)
+PIPELINE = Pipeline.realize(tables.TABLES)
 ROUND = 7
 flow = flows_of(Category.NETWORK_POLICY)
 PARTS = [action.conjunction(5, 2, 3), action.conjunction(70_000, 1, 2)]

@@ -24,7 +24,7 @@ from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.errors import Unavailable
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -127,7 +127,7 @@ async def node(
         facts.ids.between(pool, low, high)
     pods = (interface(one.name, one.number, *one.ips) for one in (POD, OTHER))
     rows = (*pods, *applied("all", POD.told, OTHER.told), policy)
-    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
+    for row in (CONFIG, NODE, GATEWAY, RealizedPipeline(PIPELINE), *rows):
         facts.put(row)
     socket = ovs.process.directory / "br-int.mgmt"
     flows, meters = FlowSink(Ofctl(socket), PIPELINE, 1), MeterSink(Ofctl(socket))

@@ -26,7 +26,7 @@ from antrea.outside.vswitch.watch import SwitchWatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PIPELINE = Pipeline.realise([tables.CLASSIFIER, tables.SPOOF_GUARD])
+PIPELINE = Pipeline.realize([tables.CLASSIFIER, tables.SPOOF_GUARD])
 ROOT, CLASSIFIER, SPOOF_GUARD = tables.PIPELINE_ROOT_CLASSIFIER, tables.CLASSIFIER, tables.SPOOF_GUARD
 pod_flow = flows_of(Category.POD_CONNECTIVITY)
 service_flow = flows_of(Category.SERVICE)
@@ -109,7 +109,7 @@ async def test_one_refused_flow_among_many_is_named_and_nothing_is_half_done(
     assert standing(switch) == []
 
 
-async def test_a_flow_for_a_table_that_is_not_realised_is_refused(sinks: list[FlowSink]) -> None:
+async def test_a_flow_for_a_table_that_is_not_realized_is_refused(sinks: list[FlowSink]) -> None:
     stray = pod_flow(tables.EGRESS_MARK, 200, match.ip, then=[])
     with pytest.raises(Refused, match="EgressMark") as no:
         await sinks[1].apply([pod(1), stray], [])

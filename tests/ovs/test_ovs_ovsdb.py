@@ -23,7 +23,7 @@ from antrea.outside.ovsdb.write import (
     name_tables,
     next_round,
     ofport,
-    realised,
+    realized,
     set_keys,
 )
 from antrea.outside.vswitch.ofctl import Ofctl
@@ -55,7 +55,7 @@ async def db(switch: OvsProcess) -> AsyncIterator[Ovsdb]:
     """A client on a database that holds an empty br-int and nothing else."""
     client = await Ovsdb.connect(switch.socket)
     await ensure_bridge(client, BRIDGE)
-    await realised(client)
+    await realized(client)
     yield client
     for row in list(client.rows("Bridge").values()):
         await drop_bridge(client, row["name"])
@@ -86,7 +86,7 @@ async def test_tables_have_their_names_for_ovs_ofctl_and_lose_those_of_another_p
     rows = db.row("Bridge", "br-int")
     await name_tables(db, "br-int", names)
     assert db.row("Bridge", "br-int") is rows
-    await realised(db)
+    await realized(db)
     switch.ofctl("add-flow", "br-int", "table=3,priority=7,actions=drop")
     assert "priority=7" in switch.ofctl("dump-flows", "br-int", "table=Classifier")
     with pytest.raises(subprocess.CalledProcessError):
@@ -271,7 +271,7 @@ async def test_a_port_without_a_number_is_no_fact(db: Ovsdb) -> None:
     async with fed(db) as facts:
         broken = Port(name="broken", type="nosuchtype", external_ids=tuple(POD.external_ids().items()))
         await ensure_port(db, "br-int", broken)
-        await realised(db)
+        await realized(db)
         await ensure_port(db, "br-int", pod_port("good"))
         await facts.until(lambda: "good" in facts.rows)
         assert list(facts.rows) == ["good"]

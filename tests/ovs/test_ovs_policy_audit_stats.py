@@ -12,7 +12,7 @@ from policy_oracle import LOCAL, OnePolicy, OneRule, ports, told
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.apis.stats import TrafficStats
 from antrea.engine import Engine, Facts
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.statistics import COUNTED
@@ -38,7 +38,7 @@ def engine_of(*, audit: bool) -> Engine:
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
-    for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE), *pods):
+    for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE), *pods):
         facts.put(row)
     for row in (row for name, one in POLICIES.items() for row in told(name, one)):
         if isinstance(row, SentPolicy) and audit:

@@ -9,7 +9,7 @@ from policy_oracle import FAR, LOCAL, Packet, Pod, entry, ports, sent_to
 
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentAddressMember
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
@@ -43,7 +43,7 @@ class Node:
         self.facts = Facts()
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
-        self.put(CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
+        self.put(CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE))
         self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
 
     def put(self, *rows: Fact) -> None:

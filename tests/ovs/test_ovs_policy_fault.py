@@ -29,7 +29,7 @@ from policy_oracle import (
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import KINDS
 from antrea.openflow.cookie import Category
@@ -134,7 +134,7 @@ class Agent:
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
         self.sink = sink
-        node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
+        node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE))
         pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
         for row in (*node, *pods, *rows.values()):
             self.facts.put(row)

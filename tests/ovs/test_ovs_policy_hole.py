@@ -11,7 +11,7 @@ from policy_oracle import LOCAL, OUTSIDE, Packet, entry, ports, sent_to
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.facts.node import ThisNode
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.hole import MOST_HOLES
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
@@ -49,7 +49,7 @@ async def test_exceptions_by_the_hundred_are_closed_one_by_one_and_too_many_as_a
             for one in OUTSIDE
         ]
 
-    for row in (CONFIG, V4, GATEWAY, RealisedPipeline(PIPELINE), pod, *applied("all", POD.told)):
+    for row in (CONFIG, V4, GATEWAY, RealizedPipeline(PIPELINE), pod, *applied("all", POD.told)):
         facts.put(row)
     state(*scattered, OUTSIDE[0].ips[0])
     ofctl = Ofctl(ovs.process.directory / "br-int.mgmt")

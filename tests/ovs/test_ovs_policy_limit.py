@@ -11,7 +11,7 @@ from antrea.agent.switch.id_recovery import reserve_used_ids
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.facts.node import ThisNode
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
@@ -43,7 +43,7 @@ async def test_a_pod_has_more_rules_than_fit_one_flow(ovs: OvsBridge) -> None:
     ovs.add_ports(ports())
     facts = Facts()
     pods = [interface(pod.name, pod.number, *pod.ips) for pod in (SENDER, POD)]
-    for row in (CONFIG, V4, GATEWAY, RealisedPipeline(PIPELINE), *pods, *applied("all", POD.told)):
+    for row in (CONFIG, V4, GATEWAY, RealizedPipeline(PIPELINE), *pods, *applied("all", POD.told)):
         facts.put(row)
     last = CONJUNCTIONS + 20
     for number in range(1, last + 1):

@@ -10,7 +10,7 @@ from policy_oracle import LOCAL
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.flow import Flow
@@ -45,7 +45,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
     pod = LOCAL[0]
     rejecting = native("p", "all", rule("In", ANY, action="Reject"))
     rows = (interface(pod.name, pod.number, *pod.ips), *applied("all", pod.told), rejecting)
-    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
+    for row in (CONFIG, NODE, GATEWAY, RealizedPipeline(PIPELINE), *rows):
         facts.put(row)
     ofctl = Ofctl(ovs.process.directory / "br-int.mgmt")
     flows, meters = FlowSink(ofctl, PIPELINE, 1), MeterSink(ofctl)

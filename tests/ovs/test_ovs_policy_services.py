@@ -13,7 +13,7 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress
 from antrea.facts.service import Service
 from antrea.features.egress.agent.feature import FEATURE as EGRESS
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 from tests.unit.features.policy_world import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from antrea.facts.fact import Fact
 
-TABLES = Pipeline.realise(
+TABLES = Pipeline.realize(
     table for one in (*FEATURES, EGRESS) for table in one.tables_of(CONFIG, Families.of(NODE.pod_cidrs))
 )
 POD = (interface("p11", 11), *applied("g", member("p11")))
@@ -120,7 +120,7 @@ def install(bridge: OvsBridge, *rows: Fact) -> None:
     features = (*FEATURES, EGRESS)
     for pool, low, high in (bounds for feature in features for bounds in feature.ranks):
         facts.ids.between(pool, low, high)
-    for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(TABLES), *POD, *rows):
+    for row in (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(TABLES), *POD, *rows):
         facts.put(row)
     engine = Engine(facts, [unit for feature in features for unit in feature.units])
     engine.plan()

@@ -10,7 +10,7 @@ from policy_oracle import LOCAL, OnePolicy, OneRule, Packet, ports, told
 
 from antrea.apis.stats import TrafficStats
 from antrea.engine import Engine, Facts
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.statistics import COUNTED
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
@@ -41,7 +41,7 @@ def engine(ovs: OvsBridge) -> Engine:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    node = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
+    node = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE))
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
     rows = (row for name, one in POLICIES.items() for row in told(name, one))
     for row in (*node, *pods, *rows):

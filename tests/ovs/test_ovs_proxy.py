@@ -12,7 +12,7 @@ from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, PROXY, POLICY)
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table for one in FEATURES for table in one.tables_of(CONFIG, Families.of(NODE.pod_cidrs))
 )
 CLIENT, SERVER = interface("p11", 11), interface("p12", 12)
@@ -57,7 +57,7 @@ def bridge(ovs: OvsBridge) -> OvsBridge:
 
 def install(bridge: OvsBridge, *rows: Fact) -> None:
     facts = Facts()
-    known = (CONFIG, NODE, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE), *NODES, CLIENT, SERVER)
+    known = (CONFIG, NODE, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE), *NODES, CLIENT, SERVER)
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
     for low, high in ((one[1], one[2]) for one in POLICY.ranks):
         assert low < high

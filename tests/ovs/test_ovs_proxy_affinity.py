@@ -16,7 +16,7 @@ from antrea.agent.proxy.kept_affinity import KIND, Kept, KeptAffinity, KeptChoic
 from antrea.agent.proxy.long_affinity import LongAffinity, renewed
 from antrea.engine import Facts
 from antrea.facts.service import Service
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.outside.disk.state_file import read_octets, unsealed
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import ports
@@ -72,9 +72,9 @@ async def test_a_client_stays_for_all_of_a_day(bridge: OvsBridge, six: bool) -> 
     assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 0, "its last time to live"
     assert {trace(bridge, POD.ips[six], CLUSTER[six]).to for _ in range(8)} == {first.to}
     # what was learned falls with its Service as before
-    realised = facts.get(RealisedPipeline)
-    assert realised is not None
-    bridge.ofctl("del-flows", f"table={realised.pipeline.id('ServiceLB')}")
+    realized = facts.get(RealizedPipeline)
+    assert realized is not None
+    bridge.ofctl("del-flows", f"table={realized.pipeline.id('ServiceLB')}")
     assert learned(bridge) == []
 
 

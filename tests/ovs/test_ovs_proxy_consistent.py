@@ -12,7 +12,7 @@ from proxy_switch import BASIC, CLUSTER, CONFIG, WEB, endpoint
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.service import ServiceEndpoint
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.openflow.flow import Flow
@@ -35,10 +35,10 @@ class ServedNode:
     def __init__(self, bridge: OvsBridge) -> None:
         self._bridge, self.facts = bridge, Facts()
         families = Families.of(NODE.pod_cidrs)
-        self._pipeline = Pipeline.realise(table for one in BASIC for table in one.tables_of(CONFIG, families))
+        self._pipeline = Pipeline.realize(table for one in BASIC for table in one.tables_of(CONFIG, families))
         gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
         peer = AgentNode("n2", PEER.node_ips, PEER.node_ips, pod_cidrs=PEER.pod_cidrs)
-        known = (CONFIG, NODE, GATEWAY, TUNNEL, RealisedPipeline(self._pipeline), gates, peer, CLIENT)
+        known = (CONFIG, NODE, GATEWAY, TUNNEL, RealizedPipeline(self._pipeline), gates, peer, CLIENT)
         for row in (*known, CONSISTENT):
             self.facts.put(row)
         for pool, low, high in POLICY.ranks:

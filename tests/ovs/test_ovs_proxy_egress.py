@@ -15,7 +15,7 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.carrier import mark_mac
 from benchmarks.policy_switch import GATEWAY
@@ -50,7 +50,7 @@ def ports(ovs: OvsBridge) -> OvsBridge:
 def install(bridge: OvsBridge, datapath: Datapath) -> Facts:
     config, features = AgentConfig(ovs_datapath_type=datapath), active(GATES)
     pipeline, facts = pipeline_of(features, config, NODE), Facts()
-    known = (config, NODE, PEER, GATEWAY, TUNNEL, CLIENT, SERVER, RealisedPipeline(pipeline))
+    known = (config, NODE, PEER, GATEWAY, TUNNEL, CLIENT, SERVER, RealizedPipeline(pipeline))
     for row in (*known, EnabledGates("agent", GATES)):
         facts.put(row)
     for name, ips in SERVICES.items():

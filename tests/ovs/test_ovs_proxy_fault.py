@@ -19,7 +19,7 @@ from proxy_switch import BASIC, NODES
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as PROXY
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SERVICES, SMALL = 200, 40
 """How many there are, and entries in one call of a sink that can do with parts."""
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table for one in BASIC for table in one.tables_of(CONFIG, Families.of(NODE.pod_cidrs))
 )
 KINDS = (Service, ServiceEndpoint)
@@ -119,7 +119,7 @@ async def agent(sink: Seen, rows: Iterable[Fact]) -> AsyncIterator[tuple[Facts, 
     """One life of an agent, from its start until it is killed."""
     facts = Facts()
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
-    for row in (CONFIG, NODE, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE), gates, *NODES, *rows):
+    for row in (CONFIG, NODE, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE), gates, *NODES, *rows):
         facts.put(row)
     for kind in KINDS:
         facts.synced(kind)

@@ -18,7 +18,7 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service as ServiceRow
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.traceflow.agent import SeenTrace
@@ -104,7 +104,7 @@ class Node:
         self.pipeline = pipeline_of(features, CONFIG, NODE)
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
-        known = (CONFIG, NODE, *NODES, GATEWAY, TUNNEL, RealisedPipeline(self.pipeline))
+        known = (CONFIG, NODE, *NODES, GATEWAY, TUNNEL, RealizedPipeline(self.pipeline))
         for row in (*known, EnabledGates("agent", GATES), *PODS, *rows()):
             self.facts.put(row)
         self.engine = Engine(self.facts, [unit for one in features for unit in one.units])

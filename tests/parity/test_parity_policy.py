@@ -259,7 +259,7 @@ def test_groups_say_that_their_members_are_computed(computed: tuple[Facts, Plan]
 
 
 def test_policies_want_as_many_nodes_as_upstreams(computed: tuple[Facts, Plan]) -> None:
-    """DESIRED NODES and CURRENT NODES, before anybody has realised anything."""
+    """DESIRED NODES and CURRENT NODES, before anybody has realized anything."""
     wanted = {}
     for one in (*of_kind("ClusterNetworkPolicy"), *of_kind("NetworkPolicy")):
         meta, status = one["metadata"], one["status"]
@@ -275,7 +275,7 @@ def test_policies_want_as_many_nodes_as_upstreams(computed: tuple[Facts, Plan]) 
         found[key] = fields
         told = [(one.type, one.status) for one in status.conditions if one.status]
         realizable = next((one for one in told if one[0] == "Realizable"), None)
-        # what is not built yet is told of as such, where upstream has realised it
+        # what is not built yet is told of as such, where upstream has realized it
         held = fields["phase"] != "Failed"
         assert realizable == ("Realizable", "True" if held else "False")
         if not held:

@@ -85,7 +85,7 @@ def kernel() -> Iterator[KernelLab]:
     skipped = [
         f"default/{name_of(number)}" for number, (side, _) in enumerate(CLUSTER_IPS) if side == "kube_proxy"
     ]
-    with kernel_lab.realised(MACHINES, antreaProxy={"skipServices": skipped}) as lab:
+    with kernel_lab.realized(MACHINES, antreaProxy={"skipServices": skipped}) as lab:
         yield lab
 
 

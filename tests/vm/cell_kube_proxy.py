@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from kernel_lab import OUTSIDE, realised, say
+from kernel_lab import OUTSIDE, realized, say
 from kernel_services import MODULES, Way, apply, kube_proxy, service
 from kernel_talk import Line, Talk, broken, conversing, talks, until_greeted
 from kernel_traffic import PATIENCE
@@ -73,7 +73,7 @@ class Given(NamedTuple):
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelLab]:
-    with realised(TWO) as lab:
+    with realized(TWO) as lab:
         yield lab
 
 

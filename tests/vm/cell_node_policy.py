@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from kernel_lab import OUTSIDE, realised
+from kernel_lab import OUTSIDE, realized
 from kernel_services import (
     MODULES,
     SECONDS,
@@ -88,7 +88,7 @@ def enforced(node: KernelNode, **spec: Any) -> Iterator[None]:
 def kernel() -> Iterator[KernelLab]:
     """One Node, with two Pods."""
     (alone,) = (machine for machine in MACHINES if machine.name == NODE)
-    with realised([msgspec.structs.replace(alone, pods=(POD, CLIENT))]) as lab:
+    with realized([msgspec.structs.replace(alone, pods=(POD, CLIENT))]) as lab:
         yield lab
 
 

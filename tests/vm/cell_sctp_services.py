@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
-from kernel_lab import OUTSIDE, realised
+from kernel_lab import OUTSIDE, realized
 from kernel_sctp import associating, bound
 from kernel_services import SECONDS, Way, apply, kube_proxy, service
 from kernel_traffic import PATIENCE
@@ -33,7 +33,7 @@ ZONES = {4: 65520, 6: 65510}
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelLab]:
-    with realised(TWO) as lab:
+    with realized(TWO) as lab:
         yield lab
 
 

@@ -21,5 +21,5 @@ def stock() -> vm.Kernel:
 @pytest.fixture(scope="session")
 def kernel() -> Iterator[kernel_lab.KernelLab]:
     """In the machine only: nodes on the kernel datapath, shared by all cells."""
-    with kernel_lab.realised() as lab:
+    with kernel_lab.realized() as lab:
         yield lab

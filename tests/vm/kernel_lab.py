@@ -75,7 +75,7 @@ class KernelLab(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def realised(machines: Sequence[Machine] = MACHINES, **config: Any) -> Iterator[KernelLab]:
+def realized(machines: Sequence[Machine] = MACHINES, **config: Any) -> Iterator[KernelLab]:
     """Everything up, Pods connected; its processes are ended, the rest ends with the machine.
 
     With these keys of antrea-agent.conf on top of what all cells have.

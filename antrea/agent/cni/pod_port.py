@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from antrea.errors import Unavailable
-from antrea.host.ovs_port import PodPort, Port, RealisedPort
+from antrea.host.ovs_port import PodPort, Port, RealizedPort
 from antrea.outside.ovsdb import write as ovsdb_write
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class OvsPodPorts:
         port = Port(name=name, external_ids=tuple(pod.external_ids().items()))
         uuid = await ovsdb_write.ensure_port(self._db, self._bridge, port)
         number = await ovsdb_write.ofport(self._db, name)
-        return cast("PodInterface", RealisedPort(name, uuid, number, "", pod.external_ids()).fact())
+        return cast("PodInterface", RealizedPort(name, uuid, number, "", pod.external_ids()).fact())
 
     async def drop(self, names: tuple[str, ...]) -> None:
         await ovsdb_write.drop_ports(self._db, self._bridge, names)
 
     async def acted(self) -> None:
-        await ovsdb_write.realised(self._db)
+        await ovsdb_write.realized(self._db)
 
     def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
         bridge = self._db.row("Bridge", self._bridge)

@@ -145,7 +145,7 @@ class InterfaceConnector:
             name=record.name, type="internal", external_ids=ids, mac=settings.mac, mtu=settings.mtu
         )
         await ovsdb_write.ensure_port(self._db, self._bridge, internal)
-        await ovsdb_write.realised(self._db)
+        await ovsdb_write.realized(self._db)
         for name in (card, record.name):
             await ovsdb_write.ofport(self._db, name)
         await self._until(record.name, there=True)
@@ -169,7 +169,7 @@ class InterfaceConnector:
 
     async def _drop_ports(self, name: str) -> None:
         await ovsdb_write.drop_ports(self._db, self._bridge, (name, card_name(name)))
-        await ovsdb_write.realised(self._db)
+        await ovsdb_write.realized(self._db)
 
     async def _until(self, name: str, *, there: bool) -> None:
         """Raises Unavailable."""

@@ -180,7 +180,7 @@ async def own_card(db: Ovsdb, link: Transport) -> None:
     internal = Port(name=PHYSICAL_BRIDGE, type="internal", mtu=link.mtu)
     await ovsdb_write.ensure_port(db, PHYSICAL_BRIDGE, internal)
     await ovsdb_write.ensure_port(db, PHYSICAL_BRIDGE, Port(name=link.interface))
-    await ovsdb_write.realised(db)
+    await ovsdb_write.realized(db)
     await transport_interface.flush_addresses(link.interface)
 
 
@@ -209,6 +209,6 @@ async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
         mtu=mtu,
     )
     await ovsdb_write.ensure_port(db, config.ovs_bridge, gateway)
-    await ovsdb_write.realised(db)
+    await ovsdb_write.realized(db)
     for name in (TUNNEL_PORT, config.host_gateway) if config.has_tunnel else (config.host_gateway,):
         await ovsdb_write.ofport(db, name)

@@ -30,6 +30,6 @@ async def prepare_machine(config: AgentConfig, name: str, db: Ovsdb) -> Prepared
         other_config=(("datapath-id", datapath_id or "0000" + random_mac().replace(":", "")),),
     )
     await ovsdb_write.ensure_bridge(db, bridge)
-    await ovsdb_write.realised(db)
+    await ovsdb_write.realized(db)
     cookie_round = await ovsdb_write.next_round(db, config.ovs_bridge)
     return Prepared(ThisNode(name=name, is_machine=True), None, cookie_round)

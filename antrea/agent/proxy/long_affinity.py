@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.service import ServicePort
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS, affinity_ids
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, ROUND_MASK, Category, cookie
 from antrea.openflow.match import PROTOCOLS
@@ -81,7 +81,7 @@ def with_timeout(line: str, seconds: int) -> str:
 
 async def learned_lines(facts: Facts, switch: Switch) -> AsyncIterator[str]:
     """What clients have learned, as dumped. Raises Unavailable."""
-    pipeline = facts.get(RealisedPipeline)
+    pipeline = facts.get(RealizedPipeline)
     if pipeline is None:
         return
     learned, mask = cookie(LEARNED_ROUND, Category.SERVICE), ROUND_MASK | CATEGORY_MASK

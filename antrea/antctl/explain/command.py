@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from antrea.antctl.explain.names import named
-from antrea.antctl.explain.realised import realised
+from antrea.antctl.explain.realized import realized
 from antrea.antctl.explain.source import Source, of_bundle, of_cluster
 from antrea.antctl.explain.switch import SwitchVerdict, switches
 from antrea.antctl.explain.text import text
@@ -99,7 +99,7 @@ def _callback(**given: Any) -> None:
     found = answer(world, packet)
     says: list[SwitchVerdict] = []
     if not bundle and not given["no_switches"]:
-        found = realised(target.find(), found)
+        found = realized(target.find(), found)
     # packets alone do not show a switch what the request is
     if not bundle and not given["no_switches"] and packet.request is None:
         says = switches(target.find(), world, packet, found, insecure=given["insecure"])

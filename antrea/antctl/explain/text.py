@@ -137,7 +137,7 @@ def _steered(one: SteeredPacket) -> Iterator[str]:
     yield ""
     yield f"TrafficControl {one.traffic_control} of Pod {one.pod}, {way} on Node {one.node}: {does} {one.target}{end}."
     if one.missing:
-        yield f"- Not realised: {one.missing}"
+        yield f"- Not realized: {one.missing}"
     yield from (f"- Without effect: {lost}" for lost in one.without_effect)
 
 

@@ -14,7 +14,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.external_node.machine import GATE
-from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.pod_connectivity.agent import default_flows
 from antrea.host.nft import NftShield
 from antrea.openflow.action import DROP, goto, output
@@ -122,7 +122,7 @@ FEATURE = AgentFeature(
     name="ExternalNode",
     tables=TABLES,
     units=(
-        Unit(RealisedPipeline, default_flows),
+        Unit(RealizedPipeline, default_flows),
         Unit(ThisNode, machine_flows),
         Unit(PodInterface, uplink_flows),
         Unit(ThisNode, bypass_flows),

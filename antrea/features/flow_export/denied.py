@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.flow import FlowRecord, RuleAction
 from antrea.features.flow_export.metadata import add_allowed, add_isolation, add_rule, add_service, named
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.priority import OUT
 from antrea.openflow.fields import (
     AP_CONJ_ID,
@@ -51,8 +51,8 @@ def denied_record(
         if len(asked) in (4, 16):
             add_service(facts, record, str(ip_address(asked)), _number(found, CT_TP_DST))
     add_allowed(facts, record, _number(found, CT_LABEL))
-    realised, number = facts.get(RealisedPipeline), found.value(PACKET_IN_TABLE)
-    table = realised.pipeline.name_of(number) if realised else ""
+    realized, number = facts.get(RealizedPipeline), found.value(PACKET_IN_TABLE)
+    table = realized.pipeline.name_of(number) if realized else ""
     if not table:
         return None
     egress = table in (OUT.antrea.name, OUT.rule.name, OUT.default.name)

@@ -38,7 +38,7 @@ class Families(msgspec.Struct, frozen=True):
         return cls(ipv4=not all(version6) if version6 else False, ipv6=any(version6))
 
 
-class RealisedPipeline(Fact, frozen=True):
+class RealizedPipeline(Fact, frozen=True):
     """The pipeline that this agent numbered at start."""
 
     pipeline: Pipeline
@@ -67,7 +67,7 @@ class AgentFeature(msgspec.Struct, frozen=True):
 
     name: str
     tables: tuple[Table, ...] | Callable[[AgentConfig, Families], tuple[Table, ...]] = ()
-    """Tables that must be realised while the feature is on; a function where they depend on the configuration or families."""
+    """Tables that must be realized while the feature is on; a function where they depend on the configuration or families."""
     units: tuple[Unit, ...] = ()
     watches: tuple[ObjectKind | GroupKind, ...] = ()
     """Watches of antrea-controller (controlplane.antrea.io) that its rows come from."""
@@ -114,5 +114,5 @@ class AgentFeature(msgspec.Struct, frozen=True):
             msgspec.structs.force_setattr(self, "units", units)
 
     def tables_of(self, config: AgentConfig, families: Families) -> tuple[Table, ...]:
-        """Tables that must be realised with this configuration, for Pods of these families."""
+        """Tables that must be realized with this configuration, for Pods of these families."""
         return self.tables if isinstance(self.tables, tuple) else self.tables(config, families)

@@ -159,7 +159,7 @@ def _belongs(group: PublishedGroup, who: str, member: GroupMember, node: str) ->
 
 
 def same_namespace_members(facts: Facts, found: MembershipCandidate) -> Iterator[Belongs]:
-    """A group with a home that selects a member of another Namespace has no members: policies for it are not realised."""
+    """A group with a home that selects a member of another Namespace has no members: policies for it are not realized."""
     resource, name = found.group
     if facts.get(ForeignMember, f"{resource}/{name}") is None:
         yield from _belongs(PublishedGroup(resource, name), found.who, found.member, found.node)

@@ -14,7 +14,7 @@ from antrea.engine import Unit
 from antrea.errors import Invalid
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule, StatedRule
 from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
@@ -164,9 +164,9 @@ def used_vlan(facts: Facts, row: UsedVlan) -> Iterator[Tenant]:
 
 def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """The way to the engine and back, while any rule needs it."""
-    config, realised = facts.get(AgentConfig), facts.get(RealisedPipeline)
+    config, realized = facts.get(AgentConfig), facts.get(RealizedPipeline)
     ports = [facts.get(OvsPort, name) for name in TAPS]
-    if config is None or realised is None or not inspecting(facts):
+    if config is None or realized is None or not inspecting(facts):
         return
     # resets of the engine come by the first, with the MAC addresses of a packet that may have been routed
     for port, marks in zip(ports, ([REWRITE_MAC_REG_MARK.load], []), strict=True):
@@ -179,7 +179,7 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     yield from _output_flows(ports[0])
     for v6 in sorted(node.families):
         yield from _tracking_flows(v6=v6)
-        if realised.pipeline.has(SNAT):
+        if realized.pipeline.has(SNAT):
             # in the zone of sources a connection has no mark of the engine
             both = (HAIRPIN_CT_MARK.match, L7_NP_REDIRECT_CT_MARK.match)
             yield flow(SNAT, Priority.HIGH, ipv6 if v6 else ip, REQUEST, *both, then=DROP)

@@ -14,7 +14,7 @@ from antrea.engine import Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.admission import Watched
-from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.packet_capture.capture import (
     COMPLETE,
     PATH,
@@ -85,8 +85,8 @@ FEATURES = (
         units=(
             Unit(CaptureRequest, capture_file),
             Unit(CaptureRequest, capture_status),
-            Unit(RealisedPipeline, capture_meter),
-            Unit(RealisedPipeline, copy_flow),
+            Unit(RealizedPipeline, capture_meter),
+            Unit(RealizedPipeline, copy_flow),
             Unit(CaptureRequest, dropped_packet_flows),
         ),
         category=Category.TRACEFLOW,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from antrea.apis.shown import one_line
 from antrea.config.agent import AgentConfig
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
@@ -49,13 +49,13 @@ LONGEST = 1000
 """Characters of a reason."""
 
 
-def capture_meter(facts: Facts, _: RealisedPipeline) -> Iterator[Meter]:
+def capture_meter(facts: Facts, _: RealizedPipeline) -> Iterator[Meter]:
     """How many dropped packets the agent is sent."""
     if (config := facts.get(AgentConfig)) is not None:
         yield packet_in_meter(PacketInMeter.PACKET_CAPTURE, config.packet_in_rate, Category.TRACEFLOW)
 
 
-def copy_flow(_: Facts, __: RealisedPipeline) -> Iterator[Flow]:
+def copy_flow(_: Facts, __: RealizedPipeline) -> Iterator[Flow]:
     """How copies leave."""
     then = [meter(PacketInMeter.PACKET_CAPTURE), controller(PacketIn.PACKET_CAPTURE)]
     marks = (PACKET_IN_CAPTURE_REG_MARK.match, OUTPUT_TO_CONTROLLER_REG_MARK.match)
@@ -64,16 +64,16 @@ def copy_flow(_: Facts, __: RealisedPipeline) -> Iterator[Flow]:
 
 def dropped_packet_flows(facts: Facts, request: CaptureRequest) -> Iterator[Flow]:
     """While the capture runs on this Node. Captures of one Pod have the same flows."""
-    progress, realised = facts.get(CaptureProgress, request.name), facts.get(RealisedPipeline)
+    progress, realized = facts.get(CaptureProgress, request.name), facts.get(RealizedPipeline)
     point = capture_point(request.spec)
     if progress is None or progress.uid != request.uid or progress.phase != "Started":
         return
-    if realised is None or point is None:
+    if realized is None or point is None:
         return
     for pod in facts.by(PodInterface, "pod", f"{point.namespace}/{point.name}"):
         for table, priority, match in _drops(facts, pod):
-            if realised.pipeline.has(table):
-                number = PACKET_IN_TABLE(realised.pipeline.id(table.name))
+            if realized.pipeline.has(table):
+                number = PACKET_IN_TABLE(realized.pipeline.id(table.name))
                 marks = (PACKET_IN_CAPTURE_REG_MARK, OUTPUT_TO_CONTROLLER_REG_MARK, number)
                 copy = clone(*(mark.load for mark in marks), resubmit(OUTPUT))
                 # then what would be done without this flow, by the same table
@@ -106,9 +106,9 @@ def _drops(facts: Facts, pod: PodInterface) -> Iterator[tuple[Table, int, tuple[
 
 def drop_reason(facts: Facts, found: SentPacket) -> str:
     """Why the switch drops this packet, in one line."""
-    realised = facts.get(RealisedPipeline)
+    realized = facts.get(RealizedPipeline)
     number = found.value(PACKET_IN_TABLE)
-    table = realised.pipeline.name_of(number) if realised else ""
+    table = realized.pipeline.name_of(number) if realized else ""
     return one_line(f"{_cause(facts, found, table)} (table {table})")[:LONGEST]
 
 

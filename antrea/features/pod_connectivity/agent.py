@@ -12,7 +12,7 @@ from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import AgentFeature, Families, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, Families, RealizedPipeline
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_entry
 from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.action import (
@@ -133,9 +133,9 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     yield from tunnel_flows(facts)
 
 
-def default_flows(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow]:
+def default_flows(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
     """What every table does with packets that no feature matches."""
-    yield from realised.pipeline.default_flows()
+    yield from realized.pipeline.default_flows()
 
 
 def tunnel_flows(facts: Facts) -> Iterator[Flow]:
@@ -282,7 +282,7 @@ FEATURE = AgentFeature(
     tables=tables,
     units=(
         Unit(Transport, tunnel_entry),
-        Unit(RealisedPipeline, default_flows),
+        Unit(RealizedPipeline, default_flows),
         Unit(ThisNode, node_flows),
         Unit(PodInterface, pod_flows),
     ),

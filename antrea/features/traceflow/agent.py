@@ -12,7 +12,7 @@ from antrea.engine import Act, Unit
 from antrea.facts.fact import Fact
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.traceflow.flow import common_flows, marking_flow
 from antrea.features.traceflow.preparation import PreparedTrace
 from antrea.features.traceflow.trace import GATE, RUNNING_TRACES, RunningTrace
@@ -50,7 +50,7 @@ class InjectPacket(Act, frozen=True):
     prepared: PreparedTrace
 
 
-def trace_meter(facts: Facts, _: RealisedPipeline) -> Iterator[Meter]:
+def trace_meter(facts: Facts, _: RealizedPipeline) -> Iterator[Meter]:
     """How many traced packets the agent is sent."""
     if (config := facts.get(AgentConfig)) is not None:
         yield packet_in_meter(PacketInMeter.TRACEFLOW, config.packet_in_rate, Category.TRACEFLOW)
@@ -84,7 +84,7 @@ FEATURES = (
     AgentFeature(
         name="Traceflow",
         gate=GATE,
-        units=(Unit(RealisedPipeline, trace_meter), Unit(RunningTrace, trace_entries)),
+        units=(Unit(RealizedPipeline, trace_meter), Unit(RunningTrace, trace_entries)),
         watched=(RUNNING_TRACES,),
         category=Category.TRACEFLOW,
         sweep_after=(RunningTrace,),

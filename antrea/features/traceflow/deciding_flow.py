@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from antrea.apis.shown import one_line
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.traceflow.explanation import explanation
 from antrea.features.traceflow.observation import FORWARDING, POLICY, RECEIVED, STEERING
@@ -65,8 +65,8 @@ def detailed(
     facts: Facts, packet: TracedPacket, found: tuple[Observation, ...], flows_of: FlowsOf
 ) -> tuple[Observation, ...]:
     """The observations with table, flow and explanation."""
-    realised = facts.get(RealisedPipeline)
-    if realised is None:
+    realized = facts.get(RealizedPipeline)
+    if realized is None:
         return found
     places = [place_of(one, packet) for one in found]
     met = flows_of(lambda key: any(place.holds(key) for place in places))
@@ -75,7 +75,7 @@ def detailed(
         msgspec.structs.replace(
             one,
             table=flow.table if flow else place.tables[0],
-            flow=one_line(flow.named(realised.pipeline))[:LONGEST] if flow else "",
+            flow=one_line(flow.named(realized.pipeline))[:LONGEST] if flow else "",
             explanation=one_line(explanation(facts, packet, one))[:LONGEST],
         )
         for one, place in zip(found, places, strict=True)

@@ -15,7 +15,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
@@ -234,7 +234,7 @@ def _fits(match: tuple[Match, ...], trace: RunningTrace) -> bool:
 
 def common_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """What every Node has, wherever the trace begins."""
-    if facts.get(RealisedPipeline) is None:
+    if facts.get(RealizedPipeline) is None:
         return
     yield forged_flow(trace)
     yield from output_flows(facts, trace)

@@ -22,7 +22,7 @@ from antrea.facts.egress import EgressMark
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.multi_address import egresses_of
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.packet_mark import mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
@@ -104,8 +104,8 @@ def is_sender(facts: Facts, packet: TracedPacket) -> bool:
 
 
 def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
-    realised = facts.get(RealisedPipeline)
-    table = realised.pipeline.name_of(packet.found.table) if realised else ""
+    realized = facts.get(RealizedPipeline)
+    table = realized.pipeline.name_of(packet.found.table) if realized else ""
     if not table:
         return
     if is_sender(facts, packet):

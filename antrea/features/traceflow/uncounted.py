@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
 from antrea.features.egress.agent.flow import egress_pod_flows
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.traceflow.flow import Leaving, family, maker, tagged
 from antrea.openflow.action import DROP, goto
@@ -43,14 +43,14 @@ ABOVE_COUNTERS = Priority.HIGH + 1
 
 def uncounted_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """On every Node, and at the Pod where the trace begins."""
-    if facts.get(RealisedPipeline) is None:
+    if facts.get(RealizedPipeline) is None:
         return
     flow, mine = maker(trace), tagged(trace)
     yield flow(CONNTRACK_COMMIT, ABOVE_COUNTERS, *mine, then=[goto(OUTPUT)])
     yield flow(OUTPUT, Leaving.OTHER, *mine, OUTPUT_TO_CONTROLLER_REG_MARK.match, then=DROP)
     for here in (OUT, IN):
         yield flow(here.metric, ABOVE_COUNTERS, *mine, AP_DENY(0).match, then=[goto(NEXT)])
-    pipeline = facts.need(RealisedPipeline).pipeline
+    pipeline = facts.need(RealizedPipeline).pipeline
     for pod in facts.by(PodInterface, "pod", trace.pod):
         if pipeline.has(SNAT_MARK):
             yield from _hairpin_flows(trace, pod)

@@ -59,7 +59,7 @@ flow = flows_of(Category.POD_CONNECTIVITY)
 
 
 class RecordTrouble(Act, frozen=True):
-    """Write an Event on a TrafficControl that this Node does not realise as it stands."""
+    """Write an Event on a TrafficControl that this Node does not realize as it stands."""
 
     about: Steering
     reason: str

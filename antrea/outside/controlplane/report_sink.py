@@ -1,4 +1,4 @@
-"""Posts to antrea-controller which policies this Node has realised; it counts the Nodes, and shows them to users.
+"""Posts to antrea-controller which policies this Node has realized; it counts the Nodes, and shows them to users.
 
 parity: pkg/agent/controller/networkpolicy/status_controller.go
 """

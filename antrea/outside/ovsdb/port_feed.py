@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.host.ovs_port import RealisedPort
+from antrea.host.ovs_port import RealizedPort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +82,7 @@ class PortFeed:
                 number = interface["ofport"] or 0
                 mac = interface["mac_in_use"] or self._last_mac(port_uuid)
                 return (
-                    RealisedPort(port["name"], port_uuid, number, mac, port["external_ids"]).fact()
+                    RealizedPort(port["name"], port_uuid, number, mac, port["external_ids"]).fact()
                     if number > 0
                     else None
                 )

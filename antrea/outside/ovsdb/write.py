@@ -115,7 +115,7 @@ async def set_keys(db: Ovsdb, table: str, name: str, *, column: str, keys: Mappi
     await _settle(db, build)
 
 
-async def realised(db: Ovsdb, *, within: float = 10.0) -> None:
+async def realized(db: Ovsdb, *, within: float = 10.0) -> None:
     """Returns once ovs-vswitchd has acted on everything written so far (next_cfg, cur_cfg: ovs-vswitchd.conf.db(5)).
 
     Raises Unavailable if it has not `within` that many seconds, for instance because it is not running.

@@ -105,7 +105,7 @@ class FlowSink:
     async def dump_flows(self, *tables: str) -> list[str]:
         """The flows that stand, for people: table and port names, counters; all tables if none is named.
 
-        Raises ValueError on a table that is not realised, Unavailable.
+        Raises ValueError on a table that is not realized, Unavailable.
         """
         matches = [f"table={self._pipeline.id(table)}" for table in tables] or [""]
         return [

@@ -87,7 +87,7 @@ class PortSink:
             return False
         if row is not None:
             await ovsdb_write.drop_ports(self._db, port.bridge or self._bridge, [port.name])
-        await ovsdb_write.realised(self._db)
+        await ovsdb_write.realized(self._db)
         return True
 
 

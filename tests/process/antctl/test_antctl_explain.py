@@ -436,14 +436,14 @@ async def test_antctl_explain_names_trafficcontrols_and_what_their_node_lacks(sh
     found = (await shop.explain(*ENDS)).stdout
     assert STEERED in found
     assert "- Without effect: new: an older one selects the Pod too, old" in found
-    assert "Not realised" not in found
+    assert "Not realized" not in found
     message = "ports of TrafficControls are not on the bridge: 'ids0' of old: create the device"
     missing = {"type": "TrafficControlPortsMissing", "status": "True", "message": message}
     info = shop.lists[f"{CRD}/antreaagentinfos"][0]
     info["agentConditions"] = [missing]
-    assert f"{STEERED}- Not realised: {message}" in (await shop.explain(*ENDS)).stdout
+    assert f"{STEERED}- Not realized: {message}" in (await shop.explain(*ENDS)).stdout
     info["agentConditions"] = [missing | {"message": message.replace("old", "older")}]
-    assert "Not realised" not in (await shop.explain(*ENDS)).stdout
+    assert "Not realized" not in (await shop.explain(*ENDS)).stdout
 
 
 def named(name: str, address: str) -> dict[str, str]:

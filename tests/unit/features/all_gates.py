@@ -9,7 +9,7 @@ from policy_world import CONFIG, NODE, interface
 from antrea.agent.feature_set import active, pipeline_of
 from antrea.facts.node import LocalLink, Transport
 from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import GATES, EnabledGates
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ HERE: tuple[Fact, ...] = (
     CONFIG,
     NODE,
     EnabledGates("agent", GATES_ON),
-    RealisedPipeline(PIPELINE),
+    RealizedPipeline(PIPELINE),
     Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)),
     LocalLink("eth0", 2),
     OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01"),

@@ -11,7 +11,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
@@ -33,7 +33,7 @@ NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.
 def pipeline(config: AgentConfig) -> Pipeline:
     features = (POD_CONNECTIVITY, FEATURE)
     families = Families.of(NODE.pod_cidrs)
-    return Pipeline.realise(table for feature in features for table in feature.tables_of(config, families))
+    return Pipeline.realize(table for feature in features for table in feature.tables_of(config, families))
 
 
 PIPELINE = pipeline(CONFIG)
@@ -131,7 +131,7 @@ def engine_of(*rows: Fact) -> tuple[Facts, Engine]:
     facts = Facts()
     for pool, low, high in FEATURE.ranks:
         facts.ids.between(pool, low, high)
-    for row in (CONFIG, RealisedPipeline(PIPELINE), *rows):
+    for row in (CONFIG, RealizedPipeline(PIPELINE), *rows):
         facts.put(row)
     return facts, Engine(facts, FEATURE.units)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.host.ovs_port import PodPort, RealisedPort
+from antrea.host.ovs_port import PodPort, RealizedPort
 
 POD = PodPort(
     container_id="c1",
@@ -79,4 +79,4 @@ def test_other_ports_are_not_taken_for_a_pods(ids: dict[str, str]) -> None:
 def test_a_port_becomes_the_fact_of_its_type(
     ids: dict[str, str], fact: PodInterface | OvsPort | None
 ) -> None:
-    assert RealisedPort("pod-abc", "u1", 3, "02:00:00:00:00:01", ids).fact() == fact
+    assert RealizedPort("pod-abc", "u1", 3, "02:00:00:00:00:01", ids).fact() == fact

@@ -82,7 +82,7 @@ def test_configured_routers_forward_and_hosts_do_not() -> None:
         (Settings(loss={"node-1/eth1": 101}), "loss.node-1/eth1: 101 is not a percentage"),
     ],
 )
-def test_what_cannot_be_realised_is_named(settings: Settings, sentence: str) -> None:
+def test_what_cannot_be_realized_is_named(settings: Settings, sentence: str) -> None:
     with pytest.raises(Invalid) as error:
         settings.topology()
 

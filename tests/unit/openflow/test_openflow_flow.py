@@ -12,7 +12,7 @@ from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
 
 flow = flows_of(Category.POD_CONNECTIVITY)
-PIPELINE = Pipeline.realise([tables.CLASSIFIER, tables.SPOOF_GUARD, tables.L3_FORWARDING, tables.OUTPUT])
+PIPELINE = Pipeline.realize([tables.CLASSIFIER, tables.SPOOF_GUARD, tables.L3_FORWARDING, tables.OUTPUT])
 
 
 def test_a_flow_says_its_names_to_people_and_its_ids_to_the_switch() -> None:
@@ -71,9 +71,9 @@ def test_a_conjunction_has_at_least_two_clauses_and_ovs_takes_64(clause: int, cl
 
 def test_a_flow_to_a_table_that_no_feature_asked_for_is_refused() -> None:
     lost = flow(tables.CLASSIFIER, 200, then=[action.goto(tables.EGRESS_MARK)])
-    with pytest.raises(ValueError, match="table EgressMark is not realised"):
+    with pytest.raises(ValueError, match="table EgressMark is not realized"):
         lost.text(PIPELINE, 1)
-    with pytest.raises(ValueError, match="table EgressMark is not realised"):
+    with pytest.raises(ValueError, match="table EgressMark is not realized"):
         flow(tables.EGRESS_MARK, 200, then=action.DROP).text(PIPELINE, 1)
 
 

@@ -11,7 +11,7 @@ from antrea.openflow.meter import Meter, PacketInMeter, Rate, packet_in_meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Stage
 
-PIPELINE = Pipeline.realise([tables.CLASSIFIER, tables.SERVICE_LB, tables.ENDPOINT_DNAT, tables.OUTPUT])
+PIPELINE = Pipeline.realize([tables.CLASSIFIER, tables.SERVICE_LB, tables.ENDPOINT_DNAT, tables.OUTPUT])
 
 
 def bucket(number: int, weight: int = 100) -> Bucket:
@@ -92,7 +92,7 @@ def test_two_buckets_under_one_id_are_refused() -> None:
 
 
 def test_a_bucket_cannot_ask_for_a_stage_since_it_stands_in_no_table() -> None:
-    with pytest.raises(ValueError, match="is not realised"):
+    with pytest.raises(ValueError, match="is not realized"):
         list(service(Bucket(1, (action.resubmit(Stage.OUTPUT),))).lines(PIPELINE))
 
 

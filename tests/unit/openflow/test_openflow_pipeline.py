@@ -25,19 +25,19 @@ def texts(pipeline: Pipeline) -> list[str]:
 def test_an_id_follows_the_order_of_declaration_and_is_the_same_whatever_is_asked_for(
     asked: set[Table], later: set[Table]
 ) -> None:
-    pipeline = Pipeline.realise(asked)
+    pipeline = Pipeline.realize(asked)
     assert list(pipeline.tables) == [
         table for table in TABLES if table in asked | {t.PIPELINE_ROOT_CLASSIFIER}
     ]
     ids = [pipeline.id(table.name) for table in pipeline.tables]
     assert ids == sorted(set(ids))
-    after = Pipeline.realise(later)
+    after = Pipeline.realize(later)
     assert all(pipeline.id(table.name) == after.id(table.name) for table in asked & later)
 
 
 @given(st.sets(st.sampled_from(TABLES)))
 def test_every_table_has_one_miss_flow_that_leads_on_inside_its_pipeline_or_drops(asked: set[Table]) -> None:
-    pipeline = Pipeline.realise(asked)
+    pipeline = Pipeline.realize(asked)
     misses = {flow.table: flow for flow in pipeline.default_flows() if flow.priority == Priority.MISS}
     for table in pipeline.tables:
         last = pipeline.of(table.pipeline)[-1] == table
@@ -51,7 +51,7 @@ def test_every_table_has_one_miss_flow_that_leads_on_inside_its_pipeline_or_drop
 
 
 def test_default_flows_of_pod_connectivity_alone() -> None:
-    assert texts(Pipeline.realise(POD_CONNECTIVITY)) == [
+    assert texts(Pipeline.realize(POD_CONNECTIVITY)) == [
         "table=PipelineRootClassifier,priority=0 actions=drop",
         "table=ARPSpoofGuard,priority=0 actions=drop",
         "table=ARPResponder,priority=0 actions=drop",
@@ -69,7 +69,7 @@ def test_default_flows_of_pod_connectivity_alone() -> None:
 
 def test_each_family_and_pipeline_has_its_entry() -> None:
     def entries(*tables: Table) -> list[str]:
-        return [line for line in texts(Pipeline.realise(tables)) if ",priority=0" not in line]
+        return [line for line in texts(Pipeline.realize(tables)) if ",priority=0" not in line]
 
     ipv6 = tuple(table for table in POD_CONNECTIVITY if table.pipeline is PipelineId.IP)
     assert entries(*ipv6, t.IPV6) == [
@@ -86,23 +86,23 @@ def test_each_family_and_pipeline_has_its_entry() -> None:
 
 
 def test_default_flows_are_of_the_default_category() -> None:
-    assert {flow.category for flow in Pipeline.realise(TABLES).default_flows()} == {Category.DEFAULT}
+    assert {flow.category for flow in Pipeline.realize(TABLES).default_flows()} == {Category.DEFAULT}
 
 
 def test_a_table_that_is_not_declared_is_refused_at_start() -> None:
     with pytest.raises(ValueError, match="table Foo is not declared"):
-        Pipeline.realise([Table("Foo", PipelineId.IP, Stage.ROUTING, "Nothing.")])
+        Pipeline.realize([Table("Foo", PipelineId.IP, Stage.ROUTING, "Nothing.")])
 
 
 def test_the_last_table_has_no_next_one() -> None:
-    pipeline = Pipeline.realise(POD_CONNECTIVITY)
+    pipeline = Pipeline.realize(POD_CONNECTIVITY)
     for last in ("ARPResponder", "Output"):
         with pytest.raises(ValueError, match=f"table {last} is the last of its pipeline"):
             pipeline.next(last)
 
 
 def test_a_stage_after_the_last_table_is_refused() -> None:
-    pipeline = Pipeline.realise([t.CLASSIFIER])
+    pipeline = Pipeline.realize([t.CLASSIFIER])
     with pytest.raises(ValueError, match="no table of stage OUTPUT or later in the pipeline of Classifier"):
         pipeline.first(Stage.OUTPUT, "Classifier")
 

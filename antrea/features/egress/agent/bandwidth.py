@@ -17,7 +17,7 @@ from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.egress.spec import KILO, MOST_KILOBITS
 from antrea.features.framework import packet_mark
-from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.framework.quantity import whole
 from antrea.openflow import action
@@ -115,8 +115,8 @@ def _chosen(facts: Facts, ip: str) -> Egress | None:
 
 
 def _shapes(facts: Facts) -> bool:
-    realised = facts.get(RealisedPipeline)
-    return realised is not None and realised.pipeline.has(EGRESS_QOS)
+    realized = facts.get(RealizedPipeline)
+    return realized is not None and realized.pipeline.has(EGRESS_QOS)
 
 
 LIMITS = Unit(EgressMark, limit_entries)

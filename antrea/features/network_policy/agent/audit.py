@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.shown import one_word
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.audit_pass import NOBODY, AuditedIsolation
 from antrea.features.network_policy.agent.deciding_rule import stated_rules
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
@@ -74,11 +74,11 @@ class DecidingRule(NamedTuple):
 
 def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
     """None for a rule that is gone meanwhile."""
-    realised = facts.get(RealisedPipeline)
+    realized = facts.get(RealizedPipeline)
     number, verdict = found.value(PACKET_IN_TABLE), found.value(AP_DISPOSITION)
-    if realised is None:
+    if realized is None:
         return
-    table = realised.pipeline.name_of(number)
+    table = realized.pipeline.name_of(number)
     here = next((one for one in (OUT, IN) if table in _tables(one)), None)
     if here is None:
         return

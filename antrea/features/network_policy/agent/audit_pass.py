@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.conjunction import RESERVED, asked, families, number, target_matches
 from antrea.features.network_policy.agent.packet_in import GROUPS
 from antrea.features.network_policy.agent.priority import (
@@ -130,8 +130,8 @@ def node_port_copy_flows(facts: Facts, found: Conjunction) -> Iterator[Flow]:
 
 def _copies(facts: Facts, here: DirectionTables, pod: PodInterface) -> Iterator[Flow | Group]:
     """A group, whose second bucket begins anew with the mark; the first comes before it, which nothing may drop."""
-    realised = facts.get(RealisedPipeline)
-    first = here.antrea if realised and realised.pipeline.has(here.antrea) else here.rule
+    realized = facts.get(RealizedPipeline)
+    first = here.antrea if realized and realized.pipeline.has(here.antrea) else here.rule
     metric, category = here.metric, Category.NETWORK_POLICY
     own = facts.id(GROUPS, f"audit {metric.name}")
     buckets = (

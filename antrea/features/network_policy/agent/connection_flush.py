@@ -12,7 +12,7 @@ from antrea.engine import Act
 from antrea.facts.fact import Fact
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import Service
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.priority import IN, OUT, DirectionTables, side
 from antrea.features.network_policy.agent.received import SentAddressMember
@@ -86,11 +86,11 @@ def inspect_connections(facts: Facts, pod: PodInterface) -> Iterator[InspectConn
 
 def flushed_connection_flows(facts: Facts, cut: FlushedConnection) -> Iterator[Flow]:
     """While a rule that cuts is for the Pod: without, the client's packets would pass as answers to what is sent to it."""
-    pod, realised = facts.get(PodInterface, cut.interface), facts.get(RealisedPipeline)
-    if pod is None or realised is None or not any(rule.flush_on_deny for rule, _ in targets(facts, pod)):
+    pod, realized = facts.get(PodInterface, cut.interface), facts.get(RealizedPipeline)
+    if pod is None or realized is None or not any(rule.flush_on_deny for rule, _ in targets(facts, pod)):
         return
     protocol, source, destination, source_port, port = cut.connection
-    antrea = realised.pipeline.has(OUT.antrea)
+    antrea = realized.pipeline.has(OUT.antrea)
     table, priority = (OUT.antrea, Priority.TOP_ANTREA_POLICY) if antrea else (OUT.rule, Priority.HIGH)
     ends = (src(destination), dst(source), tp_src(port), tp_dst(source_port))
     kind = PROTOCOLS[protocol][":" in source]
@@ -125,12 +125,12 @@ def forbids(facts: Facts, one: Connection, trace: str, *, by_service: bool = Fal
 
     With `by_service` only rules on Services count: another Endpoint may have been chosen than the connection has.
     """
-    realised, trace = facts.get(RealisedPipeline), enforced_part(trace)
-    if _OUT in trace or realised is None:
+    realized, trace = facts.get(RealizedPipeline), enforced_part(trace)
+    if _OUT in trace or realized is None:
         return None
     steps = _STEP.findall(trace)
     last = int(steps[-1]) if steps else -1
-    tables = realised.pipeline.ids
+    tables = realized.pipeline.ids
     for here, ip in ((OUT, one.source), (IN, one.destination)):
         own = {tables.get(table.name) for table in (here.antrea, here.rule, here.default, here.metric)}
         pod = next(iter(facts.by(PodInterface, "ip", ip)), None)

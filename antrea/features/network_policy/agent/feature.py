@@ -24,7 +24,7 @@ from antrea.features.framework.agent_feature import (
     AgentFeature,
     Families,
     NumberPattern,
-    RealisedPipeline,
+    RealizedPipeline,
 )
 from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import resolve
@@ -137,10 +137,10 @@ def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """A connection is judged by its first packet: the others, and what belongs to it, go to the counters."""
-    realised = facts.get(RealisedPipeline)
-    if realised is None:
+    realized = facts.get(RealizedPipeline)
+    if realized is None:
         return
-    antrea = realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE)
+    antrea = realized.pipeline.has(ANTREA_POLICY_INGRESS_RULE)
     priority = Priority.TOP_ANTREA_POLICY if antrea else Priority.HIGH
     for v6 in sorted(node.families):
         for here in (OUT, IN):
@@ -166,11 +166,11 @@ def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
-    """Of Antrea's own policies the controller counts the Nodes that have realised them, and shows why others have not."""
-    node, realised = facts.get(ThisNode), facts.get(RealisedPipeline)
-    if node is None or realised is None or policy.found.tier_priority is None:
+    """Of Antrea's own policies the controller counts the Nodes that have realized them, and shows why others have not."""
+    node, realized = facts.get(ThisNode), facts.get(RealizedPipeline)
+    if node is None or realized is None or policy.found.tier_priority is None:
         return
-    if realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
+    if realized.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
         meta = policy.found.metadata
         failure = taken_back(facts, policy.found) or _failure(facts, policy)
         flush_on_deny = prevented_cuts(facts, policy.key)
@@ -202,7 +202,7 @@ MACHINE = AgentFeature(
     units=(
         Unit(ThisNode, classifier_flows),
         Unit(ThisNode, accepted_flows),
-        Unit(RealisedPipeline, packet_in_entries),
+        Unit(RealizedPipeline, packet_in_entries),
         Unit(SentPolicy, report),
         Unit(SentAppliedMember, node_target, yields=(NodeTarget,)),
         Unit(SentAppliedMember, service_target, yields=(ServiceTarget,)),
@@ -247,7 +247,7 @@ FEATURE = msgspec.structs.replace(
         Unit(ThisNode, probe_flows),
         SERVICES,
         Unit(Service, kept_services),
-        Unit(RealisedPipeline, classified_flows),
+        Unit(RealizedPipeline, classified_flows),
         NODE_PORTS,
         CLOSED_NODE_PORTS,
     ),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.features.framework.agent_feature import RealisedPipeline
+    from antrea.features.framework.agent_feature import RealizedPipeline
     from antrea.openflow.field import Match
     from antrea.openflow.flow import Flow
 
@@ -73,13 +73,13 @@ def rules_on(facts: Facts, service: Service) -> Iterator[PolicyRule]:
 # units
 
 
-def classified_flows(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow]:
+def classified_flows(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
     """Connections to NodePorts go to rules also where their Endpoint is on another Node, or is no Pod.
 
     What goes there as it came, for the Endpoint to answer the client, is not translated yet: that Node judges it.
     """
-    if all(map(realised.pipeline.has, (NODE_PORT_MARK, ANTREA_POLICY_INGRESS_RULE))):
-        direct = realised.pipeline.has(DSR_SERVICE_MARK)
+    if all(map(realized.pipeline.has, (NODE_PORT_MARK, ANTREA_POLICY_INGRESS_RULE))):
+        direct = realized.pipeline.has(DSR_SERVICE_MARK)
         marks = (TO_NODE_PORT_ADDRESS_REG_MARK.match, *((NOT_DSR_SERVICE_REG_MARK.match,) if direct else ()))
         yield flow(INGRESS_SECURITY_CLASSIFIER, TO_RULES, *marks, then=[goto(ANTREA_POLICY_INGRESS_RULE)])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.facts.flow_destination import FlowDestination
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.openflow import action
 from antrea.openflow.action import controller, goto, resubmit
@@ -52,8 +52,8 @@ flow = flows_of(Category.NETWORK_POLICY)
 
 def noted(facts: Facts, table: Table, operations: int) -> list[Action]:
     """Mark the packet with what the agent does with it, and which table's rule wants that; waits for the pipeline."""
-    realised = facts.get(RealisedPipeline)
-    number = realised.pipeline.id(table.name) if realised else 0
+    realized = facts.get(RealizedPipeline)
+    number = realized.pipeline.id(table.name) if realized else 0
     return [PACKET_IN_OPERATION(operations).load, PACKET_IN_TABLE(number).load]
 
 
@@ -90,14 +90,14 @@ def _number(facts: Facts, onward: Table) -> int:
 # units
 
 
-def packet_in_entries(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow | Group | Meter]:
+def packet_in_entries(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow | Group | Meter]:
     """What every Node has, whatever policies there are."""
     config = facts.get(AgentConfig)
     if config is None:
         return
     category = Category.NETWORK_POLICY
     to_agent = (OUTPUT_TO_CONTROLLER_REG_MARK.load, resubmit(OUTPUT))
-    for onward in filter(realised.pipeline.has, NEXT_TABLES):
+    for onward in filter(realized.pipeline.has, NEXT_TABLES):
         buckets = (Bucket(0, (resubmit(onward),)), Bucket(1, to_agent))
         yield Group(_number(facts, onward), GroupType.ALL, buckets, category)
     yield packet_in_meter(PacketInMeter.NETWORK_POLICY, config.packet_in_rate, category)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from antrea.engine import Facts, Unit
 from antrea.facts.fact import Fact
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.priority import CLOSED, IN, OUT
 from antrea.features.network_policy.agent.rule import EGRESS, PolicyRule, digest
 from antrea.openflow.action import resubmit
@@ -104,15 +104,15 @@ def class_flows(facts: Facts, end: str) -> Iterator[Flow | PeerClass]:
     Senders are looked up anew after the rules on what is sent. A flow that closes a Pod at the same priority decides,
     whichever of both comes first.
     """
-    realised = facts.get(RealisedPipeline)
-    if realised is None:
+    realized = facts.get(RealizedPipeline)
+    if realized is None:
         return
     direction, _, address = end.partition(" ")
     groups = tuple(row.named for row in facts.by(SharedAddress, "end", end))
     name = digest(*groups)
     out = direction == EGRESS
     here, value = OUT if out else IN, facts.id(POOL, name) | (0 if out else SENDERS)
-    antrea = realised.pipeline.has(here.antrea)
+    antrea = realized.pipeline.has(here.antrea)
     table, priority = (here.antrea, CLOSED) if antrea else (here.rule, BEFORE_RULES)
     matches = (PEER_CLASS(0).match, dst(address)) if out else (SENDER_CLASS(0).match, src(address))
     yield flow(table, priority, *matches, then=[PEER_CLASS(value).load, resubmit(table)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.config.agent import AgentConfig
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.fields import (
@@ -51,9 +51,9 @@ def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | No
     """None: there is no answer, or no way for it. An answer of ours that is rejected has none."""
     if (node := facts.get(ThisNode)) is not None and node.is_machine:
         return _machine_rejection(facts, found, rejected)
-    realised = facts.get(RealisedPipeline)
+    realized = facts.get(RealizedPipeline)
     way = _way(facts, found, rejected)
-    if realised is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
+    if realized is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
         return None
     unserved = bool(found.value(SVC_NO_EP_REG_MARK.field))
     frame = answer(rejected, way.server.mac, way.mac, unserved=unserved)
@@ -65,7 +65,7 @@ def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | No
         return PacketOut(frame, way.server.ofport, marks)
     if way.client:
         return PacketOut(frame, way.server.ofport, marks, out_port=way.client.ofport)
-    return PacketOut(frame, way.server.ofport, marks, table=realised.pipeline.id(L3_FORWARDING.name))
+    return PacketOut(frame, way.server.ofport, marks, table=realized.pipeline.id(L3_FORWARDING.name))
 
 
 def _machine_rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.node_target import of_node
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.service_target import target_services
@@ -247,7 +247,7 @@ def _of_ports(rule: PolicyRule, ports: Iterable[cp.NamedPort]) -> Iterator[Conju
 def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]:
     """The rules of one policy that are for Pods; none of one of Antrea's while the gate is off."""
     found = policy.found
-    pipeline = realised.pipeline if (realised := facts.get(RealisedPipeline)) else None
+    pipeline = realized.pipeline if (realized := facts.get(RealizedPipeline)) else None
     if found.tier_priority is not None and (pipeline is None or not pipeline.has(ANTREA_POLICY_INGRESS_RULE)):
         return
     if taken_back(facts, found):

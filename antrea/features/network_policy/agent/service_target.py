@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from antrea.facts.fact import Fact
 from antrea.facts.service import Service, ServicePort
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.openflow.tables import NODE_PORT_MARK
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def target_services(facts: Facts, groups: Iterable[str]) -> list[str]:
 
 def why_unserved(facts: Facts, groups: Iterable[str]) -> str:
     """Why NodePorts of Services in these groups are not judged on this Node; empty if all are."""
-    realised = facts.get(RealisedPipeline)
-    if realised is None or not realised.pipeline.has(NODE_PORT_MARK):
+    realized = facts.get(RealizedPipeline)
+    if realized is None or not realized.pipeline.has(NODE_PORT_MARK):
         return PROXY_ALL_OFF
     for name in sorted(target_services(facts, groups)):
         row = facts.get(Service, name)

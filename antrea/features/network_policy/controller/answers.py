@@ -1,4 +1,4 @@
-"""Queries on policies and groups, and the reports of agents on what they have realised, by resource and verb."""
+"""Queries on policies and groups, and the reports of agents on what they have realized, by resource and verb."""
 
 from __future__ import annotations
 

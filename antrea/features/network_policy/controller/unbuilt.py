@@ -1,4 +1,4 @@
-"""What a policy of Antrea's own contains and no switch enforces: its author is warned, and its status does not call it realised.
+"""What a policy of Antrea's own contains and no switch enforces: its author is warned, and its status does not call it realized.
 
 `tests/unit/features/network_policy/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
 or it is here.

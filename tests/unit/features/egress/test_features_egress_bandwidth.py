@@ -18,7 +18,7 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.unrealized import Unrealized
 from antrea.features.egress.agent.bandwidth import LIMITS, limit_of
 from antrea.features.egress.agent.feature import egress_row
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.carrier import ip_mac, mark_mac
 from antrea.openflow.flow import Flow
@@ -49,7 +49,7 @@ class Agent:
         self.engine = Engine(self.facts, [unit for one in features for unit in one.units])
         here = (LocalAddress(IP, "eth0"), LocalAddress(OTHER_IP, "eth0"))
         enabled = EnabledGates("agent", gates)
-        for row in (config, NODE, GATEWAY, WEB, RealisedPipeline(self.pipeline), enabled, *here, *rows):
+        for row in (config, NODE, GATEWAY, WEB, RealizedPipeline(self.pipeline), enabled, *here, *rows):
             self.facts.put(row)
         self.facts.put(EgressPod("a", "shop/web"))
         self.engine.plan()

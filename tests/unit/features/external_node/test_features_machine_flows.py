@@ -13,10 +13,10 @@ from antrea.errors import Invalid
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.external_node.agent import FEATURE
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.config_validation import accept_agent
 from antrea.host.nft import NftShield
-from antrea.host.ovs_port import MachinePort, RealisedPort
+from antrea.host.ovs_port import MachinePort, RealizedPort
 from antrea.openflow.flow import Flow
 
 NODE = ThisNode("vms/vm1", is_machine=True)
@@ -33,8 +33,8 @@ def flows(more: str = "") -> tuple[set[str], list[NftShield]]:
     features = active(accept_agent(config).names, node_type=config.node_type)
     facts = Facts()
     for row in (
-        config, NODE, RealisedPipeline(pipeline_of(features, config, NODE)),
-        RealisedPort("eth0", "u1", 2, "0a:00:00:00:00:01", PORT.external_ids()).fact(),
+        config, NODE, RealizedPipeline(pipeline_of(features, config, NODE)),
+        RealizedPort("eth0", "u1", 2, "0a:00:00:00:00:01", PORT.external_ids()).fact(),
         OvsPort("eth0~", "uplink", 1, "0a:00:00:00:00:01"),
     ):  # fmt: skip
         assert row is not None
@@ -116,7 +116,7 @@ def test_a_bypass_rule_goes_past_the_rules_of_its_direction(rule: str, flow: str
 
 
 def test_a_port_of_an_interface_is_what_policies_are_for() -> None:
-    found = RealisedPort("eth0", "u1", 2, "0a:00:00:00:00:01", PORT.external_ids()).fact()
+    found = RealizedPort("eth0", "u1", 2, "0a:00:00:00:00:01", PORT.external_ids()).fact()
     assert isinstance(found, PodInterface)
     assert (found.pod, found.uplink, found.ofport) == ("vms/vm1", "eth0~", 2)
 

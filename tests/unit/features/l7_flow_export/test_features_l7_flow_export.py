@@ -16,7 +16,7 @@ from antrea.engine import Engine, Facts
 from antrea.errors import Invalid
 from antrea.facts.ovs import OvsPort
 from antrea.features.flow_export.connection import ConnectionStore
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.l7_flow_export import requests
 from antrea.features.l7_flow_export.agent import FEATURES, PORT_TYPE, TAP, RequestEngine
 from antrea.features.l7_flow_export.configuration import HEADER, engine_file
@@ -34,7 +34,7 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.tracked_connection import TrackedConnection, tracked_connections
 
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table
     for one in (CONNECTIVITY, *FEATURES)
     for table in one.tables_of(CONFIG, Families(ipv4=True, ipv6=True))
@@ -58,7 +58,7 @@ def event(kind: str = "http", proto: str = "TCP", **fields: Any) -> bytes:
 def world(pod: str | None, namespace: str | None = None) -> Facts:
     facts = Facts()
     tap = OvsPort(TAP, PORT_TYPE, 40, "0a:00:00:00:00:01")
-    for row in (NODE, CONFIG, RealisedPipeline(PIPELINE), tap, interface("web", 5)):
+    for row in (NODE, CONFIG, RealizedPipeline(PIPELINE), tap, interface("web", 5)):
         facts.put(row)
     if pod is not None:
         facts.put(RequestedPod("a", "web", "u", pod))

@@ -11,7 +11,7 @@ from policy_world import ANY, CONFIG, NODE, applied, interface, member, native, 
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.l7_network_policy.agent import FEATURE as L7
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 FEATURES = (CONNECTIVITY, POLICY, L7)
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table for one in FEATURES for table in one.tables_of(CONFIG, Families(ipv4=True, ipv6=True))
 )
 GATES = EnabledGates("agent", frozenset({GATE}))
@@ -46,7 +46,7 @@ PORTS = [
 ]
 RULE = rule("In", ANY, action="Allow", l7_protocols=PUBLIC, name="r")
 ROWS: tuple[Fact, ...] = (
-    NODE, CONFIG, RealisedPipeline(PIPELINE), *PORTS, interface("web", 5), *applied("g", member("web")),
+    NODE, CONFIG, RealizedPipeline(PIPELINE), *PORTS, interface("web", 5), *applied("g", member("web")),
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts, Unit
 from antrea.facts.service import Service, ServicePort
 from antrea.facts.unrealized import Unrealized
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.node_port import NODE_PORTS
@@ -48,7 +48,7 @@ DROP = native("p", "svc", rule("In", OUTSIDE, port(8080), action="Drop", name="d
 
 def world(*rows: Fact, config: AgentConfig = CONFIG) -> tuple[Facts, Engine]:
     facts = Facts()
-    pipeline = Pipeline.realise(
+    pipeline = Pipeline.realize(
         table
         for feature in (POD_CONNECTIVITY, PROXY, FEATURE)
         for table in feature.tables_of(config, Families.of(NODE.pod_cidrs))
@@ -56,7 +56,7 @@ def world(*rows: Fact, config: AgentConfig = CONFIG) -> tuple[Facts, Engine]:
     for pool, low, high in FEATURE.ranks:
         facts.ids.between(pool, low, high)
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
-    for row in (config, NODE, gates, RealisedPipeline(pipeline), *rows):
+    for row in (config, NODE, gates, RealizedPipeline(pipeline), *rows):
         facts.put(row)
     return facts, Engine(facts, (*FEATURE.units, Unit(Service, service_ports, yields=(ServicePort,))))
 
@@ -64,7 +64,7 @@ def world(*rows: Fact, config: AgentConfig = CONFIG) -> tuple[Facts, Engine]:
 def texts(facts: Facts, engine: Engine) -> list[str]:
     engine.plan()
     assert not engine.errors.standing
-    pipeline = facts.get(RealisedPipeline)
+    pipeline = facts.get(RealizedPipeline)
     assert pipeline is not None
     return sorted(one.named(pipeline.pipeline) for one in engine.standing().values() if isinstance(one, Flow))
 

@@ -33,7 +33,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.match import masked_ports, networks
 from antrea.openflow.action import CONJUNCTIONS
@@ -249,7 +249,7 @@ def test_a_node_without_policies_lets_its_own_probes_and_what_leaves_it_pass(
     config: AgentConfig, probe: str, table: str, priority: str
 ) -> None:
     facts = Facts()
-    for row in (config, V4, RealisedPipeline(pipeline(config))):
+    for row in (config, V4, RealizedPipeline(pipeline(config))):
         facts.put(row)
     engine = Engine(facts, FEATURE.units)
     own = f"table=IngressSecurityClassifier,priority=210,{probe} actions=goto_table:ConntrackCommit"

@@ -28,7 +28,7 @@ from policy_world import (
 from antrea.apis import controlplane as cp
 from antrea.apis.policy_report import PolicyReport
 from antrea.facts.node import ThisNode
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 
@@ -114,7 +114,7 @@ def test_an_application_protocol_that_nobody_looks_into_is_closed() -> None:
 
 def test_while_the_gate_is_off_there_is_nothing_of_them() -> None:
     facts, engine = engine_of(V4, WEB, *applied("g", member("web")), *PEERS)
-    facts.put(RealisedPipeline(pipeline(WITHOUT)))
+    facts.put(RealizedPipeline(pipeline(WITHOUT)))
     engine.plan()
     before = engine.standing()
     facts.put(native("p", "g", rule("In", ANY, action="Drop")))
@@ -186,7 +186,7 @@ def test_the_node_reports_antreas_own_policies_alone_by_their_generation() -> No
     engine.plan()
     reports = [entry for entry in engine.standing().values() if isinstance(entry, PolicyReport)]
     assert reports == [PolicyReport("n", "n1", 0)]
-    facts.put(RealisedPipeline(pipeline(WITHOUT)))
+    facts.put(RealizedPipeline(pipeline(WITHOUT)))
     engine.plan()
     assert not any(isinstance(entry, PolicyReport) for entry in engine.standing().values())
 

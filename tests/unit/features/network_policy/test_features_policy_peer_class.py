@@ -24,7 +24,7 @@ from policy_world import (
 
 from antrea.facts.node import ThisNode
 from antrea.facts.unrealized import Unrealized
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.peer_class import CLASSES, MANY
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 
@@ -98,7 +98,7 @@ def test_without_the_tables_of_antreas_policies_addresses_are_looked_up_where_ru
 ):
     facts, engine = world(MANY)
     facts.put(WITHOUT)
-    facts.put(RealisedPipeline(pipeline(WITHOUT)))
+    facts.put(RealizedPipeline(pipeline(WITHOUT)))
     engine.plan()
     found = [
         entry.named(pipeline(WITHOUT)) for entry in engine.standing().values() if hasattr(entry, "named")

@@ -10,7 +10,7 @@ from policy_world import CONFIG, NODE, PIPELINE, interface
 
 from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.reject import rejection
 from antrea.openflow.fields import EP_SELECTED_REG_MARK, SVC_NO_EP_REG_MARK
 from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENERATED
@@ -38,7 +38,7 @@ def rejected(
 ) -> PacketOut | None:
     """What becomes of a SYN, or of a datagram; the addresses of its frame carry marks and mean nothing."""
     facts = Facts()
-    for row in (CONFIG, NODE, RealisedPipeline(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
+    for row in (CONFIG, NODE, RealizedPipeline(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
         facts.put(row)
     if tunnel:
         facts.put(TUNNEL)

@@ -28,7 +28,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service
 from antrea.facts.unrealized import Unrealized
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -43,7 +43,7 @@ from antrea.openflow.pipeline import Pipeline
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table
     for feature in (POD_CONNECTIVITY, PROXY, FEATURE)
     for table in feature.tables_of(CONFIG, Families.of(NODE.pod_cidrs))
@@ -64,7 +64,7 @@ def world(*rows: Fact) -> tuple[Facts, Engine]:
     facts = Facts()
     for pool, low, high in FEATURE.ranks:
         facts.ids.between(pool, low, high)
-    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *POD, *rows):
+    for row in (CONFIG, NODE, GATEWAY, RealizedPipeline(PIPELINE), *POD, *rows):
         facts.put(row)
     return facts, Engine(facts, FEATURE.units)
 

@@ -1,4 +1,4 @@
-"""What is stored and not enforced does not count as realised: each field of the policies' schemas, one by one."""
+"""What is stored and not enforced does not count as realized: each field of the policies' schemas, one by one."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_each_field_of_a_policy_is_enforced_or_known_not_to_be(spec: type) -> No
 
 
 def status(told: Told) -> tuple[str, int, int, Condition]:
-    """Phase, current and desired Nodes, whether it can be realised; all Nodes say that they have it."""
+    """Phase, current and desired Nodes, whether it can be realized; all Nodes say that they have it."""
     report = tuple(NetworkPolicyNodeStatus(node_name=name, generation=1) for name in ("n1", "n2"))
     noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
     told.step()
@@ -143,7 +143,7 @@ def unrealizable(message: str) -> Condition:
 
 @pytest.mark.parametrize(("spec", "message"), [one for rows in UNBUILT.values() for one in rows])
 @pytest.mark.parametrize("kind", [CLUSTER, NAMESPACED])
-def test_a_policy_with_a_part_that_is_not_built_is_realised_by_no_node(
+def test_a_policy_with_a_part_that_is_not_built_is_realized_by_no_node(
     kind: str, spec: Spec, message: str
 ) -> None:
     phase, current, _, realizable = status(world(spec, kind))
@@ -174,7 +174,7 @@ def test_nor_is_one_for_a_service_with_what_is_not_judged_there(spec: Spec, mess
     assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
 
 
-def test_a_policy_for_a_service_is_realised_unless_it_is_one_of_a_namespace() -> None:
+def test_a_policy_for_a_service_is_realized_unless_it_is_one_of_a_namespace() -> None:
     spec = applied(service=SERVICE)
     assert status(world(spec)) == ("Realized", 2, 2, Condition("Realizable", "True"))
     phase, _, nodes, realizable = status(world(spec, NAMESPACED))
@@ -241,7 +241,7 @@ def test_three_parts_are_named() -> None:
     assert realizable == unrealizable(f"{parts}; and more")
 
 
-def test_a_policy_of_enforced_parts_is_realised() -> None:
+def test_a_policy_of_enforced_parts_is_realized() -> None:
     into = {
         "from": [
             {"podSelector": WEB},

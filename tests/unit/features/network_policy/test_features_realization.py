@@ -47,7 +47,7 @@ def reports(told: Told, *found: tuple[Any, ...]) -> Told:
 
 
 def status(told: Told) -> tuple[Any, ...]:
-    """Phase, generation, realised Nodes of how many, conditions."""
+    """Phase, generation, realized Nodes of how many, conditions."""
     (found,) = told.of(Status)
     assert (found.kind, found.manager) == ("ClusterNetworkPolicy", "antrea-controller")
     assert found.path == "/apis/crd.antrea.io/v1beta1/clusternetworkpolicies/p"
@@ -201,7 +201,7 @@ def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
     )
 
 
-def test_an_agent_that_does_not_know_policies_on_nodes_has_not_realised_one() -> None:
+def test_an_agent_that_does_not_know_policies_on_nodes_has_not_realized_one() -> None:
     """As after a downgrade: it takes the policy for one without Pods, and reports that all of it stands."""
     nodes = [row("Node", name, labels={"role": "edge"}) for name in ("n1", "n2")]
     edge = {"matchLabels": {"role": "edge"}}

@@ -31,7 +31,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.member import AgentNode
 from antrea.facts.service import Service
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
@@ -63,7 +63,7 @@ def engine_of(*rows: Fact, gates: EnabledGates = GATES) -> tuple[Facts, Engine]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    for row in (CONFIG, RealisedPipeline(PIPELINE), NODE, gates, SERVER, *rows):
+    for row in (CONFIG, RealizedPipeline(PIPELINE), NODE, gates, SERVER, *rows):
         facts.put(row)
     units = (*POLICY.units, *(FEATURE.units if "NodeNetworkPolicy" in gates else ()))
     engine = Engine(facts, units)

@@ -18,7 +18,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.node_policy.agent import FEATURE
@@ -59,7 +59,7 @@ def standing(*rows: Any, settings: AgentConfig) -> list[Any]:
             facts.ids.between(pool, low, high)
     nodes = [AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), pod_cidrs=NODE.pod_cidrs)]
     gateway = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01")
-    for row in (settings, RealisedPipeline(PIPELINE), NODE, GATES, *THIS, *nodes, gateway, *rows):
+    for row in (settings, RealizedPipeline(PIPELINE), NODE, GATES, *THIS, *nodes, gateway, *rows):
         facts.put(row)
     engine = Engine(facts, (*POLICY.units, *FEATURE.units, *PROXY.units))
     engine.plan()

@@ -54,8 +54,8 @@ def flows(
     for row in (config, node, *ports, over):
         facts.put(row)
     families = Families.of(node.pod_cidrs)
-    realised = [t for f in (POD_CONNECTIVITY, SERVICE) for t in f.tables_of(CONFIG, families)]
-    pipeline = Pipeline.realise(realised)
+    realized = [t for f in (POD_CONNECTIVITY, SERVICE) for t in f.tables_of(CONFIG, families)]
+    pipeline = Pipeline.realize(realized)
     entries = [
         e for unit in feature.units if isinstance(over, unit.over) for e in yielded_by(unit, facts, over)
     ]

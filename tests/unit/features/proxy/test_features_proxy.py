@@ -17,7 +17,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 NODE = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
-PIPELINE = Pipeline.realise(
+PIPELINE = Pipeline.realize(
     table
     for one in (POD_CONNECTIVITY, POLICY, FEATURE)
     for table in one.tables_of(AgentConfig(), Families.of(NODE.pod_cidrs))
@@ -51,7 +51,7 @@ def world(
     config = AgentConfig(antrea_proxy=proxy or AntreaProxy())
     gateway = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
-    for row in (config, NODE, gateway, gates, RealisedPipeline(PIPELINE), *rows):
+    for row in (config, NODE, gateway, gates, RealizedPipeline(PIPELINE), *rows):
         facts.put(row)
     return facts, Engine(facts, tuple(units))
 

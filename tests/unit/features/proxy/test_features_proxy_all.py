@@ -17,7 +17,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import EarlierConnection, HealthCheck, Service, ServiceEndpoint, ServicePort
-from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
@@ -65,7 +65,7 @@ def world(
     )
     gateway = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
-    for row in (config, node, gateway, gates, RealisedPipeline(Pipeline.realise(tables)), N1, N2, *rows):
+    for row in (config, node, gateway, gates, RealizedPipeline(Pipeline.realize(tables)), N1, N2, *rows):
         facts.put(row)
     engine = Engine(facts, (*FEATURE.units, *extra))
     return facts, engine

@@ -14,7 +14,7 @@ from antrea.apis.crd.traceflow import TraceflowSpec
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode
 from antrea.facts.ovs import OvsPort
-from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.traceflow.agent import FEATURES, InjectPacket, PrepareTrace, SeenTrace
 from antrea.features.traceflow.preparation import prepared
@@ -47,7 +47,7 @@ class World:
         self.facts = Facts()
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
-        for row in (CONFIG, NODE, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE), WEB, DB, *rows):
+        for row in (CONFIG, NODE, GATEWAY, TUNNEL, RealizedPipeline(PIPELINE), WEB, DB, *rows):
             self.facts.put(row)
         units = (*POLICY.units, *(unit for feature in FEATURES for unit in feature.units))
         self.engine = Engine(self.facts, units)

@@ -78,7 +78,7 @@ async def test_a_line_that_is_more_than_one_is_refused_unsent_and_named(tmp_path
 
 
 async def test_a_flow_with_a_line_break_is_refused_and_its_owner_held_back(tmp_path: Path) -> None:
-    sink = FlowSink(Ofctl(tmp_path / "none"), Pipeline.realise([CLASSIFIER]), 1)
+    sink = FlowSink(Ofctl(tmp_path / "none"), Pipeline.realize([CLASSIFIER]), 1)
     good, bad = (Flow(CLASSIFIER.name, 200, match, (), 0) for match in (("ip",), ("ip\nflow delete",)))
     with pytest.raises(Refused, match=BROKEN) as refused:
         await sink.apply([good, bad], [])

@@ -1,4 +1,4 @@
-"""What the agents of Nodes report of TrafficControls that they cannot realise."""
+"""What the agents of Nodes report of TrafficControls that they cannot realize."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORE = re.compile(r" and \d+ more\b")
 """Of a condition that does not name all."""
 
 
-def realised(kubernetes: Server, found: Answer) -> Answer:
+def realized(kubernetes: Server, found: Answer) -> Answer:
     """The answer with what the Nodes report of the TrafficControls that it names."""
     told = tuple(_told(kubernetes, one) for one in found.traffic_controls)
     return msgspec.structs.replace(found, traffic_controls=told)
