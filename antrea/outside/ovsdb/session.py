@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,8 +21,10 @@ _READ = 1 << 18
 """Bytes asked for at a time."""
 _BACKSLASH = ord("\\")
 
-# Possessive, so that an unfinished string is given up at once: what is not a brace, strings whole, then one brace.
-_NO_BRACE = rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+'
+# What is not a brace, strings whole, then one brace; possessive, so that an unfinished string is given up at once. Python before
+# 3.11.5, as in Debian 12, gets possessive groups wrong (python/cpython#106052): greedy ones find the same, in more time.
+_WHOLE = b"+" if sys.version_info >= (3, 11, 5) else b""
+_NO_BRACE = rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*%b")*%b' % (_WHOLE, _WHOLE)
 _TO_BRACE = re.compile(_NO_BRACE + rb"[{}]", re.DOTALL)
 _TO_END = re.compile(_NO_BRACE, re.DOTALL)
 
