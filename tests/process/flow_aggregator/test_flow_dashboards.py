@@ -34,7 +34,13 @@ async def main():
         egress_network_policy_name="p", egress_network_policy_namespace="shop", egress_network_policy_rule_action=2,
         app_protocol_name="http", http_vals="{}",
     )
-    await ClickHouseOutput(store, "0").write([record, record])
+    outside = FlowRecord(
+        flow_end_seconds=1000, source_ip="192.0.2.8", source_transport_port=2, destination_ip="10.1.0.5",
+        destination_pod_name="web", destination_pod_namespace="shop", destination_transport_port=80,
+        ingress_network_policy_name="everywhere", ingress_network_policy_rule_action=3,
+        app_protocol_name="http", http_vals="{}",
+    )
+    await ClickHouseOutput(store, "0").write([outside] if sys.argv[3] else [record, record])
     asked = json.loads(sys.argv[2])
     print(json.dumps([json.loads(await store.run(sql + " FORMAT JSON"))["data"] for sql in asked]))
     await store.close()
@@ -61,25 +67,40 @@ def expanded(sql: str) -> str:
     return sql
 
 
-def test_each_panel_shows_a_connection_and_counts_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def shown(folder: Path, monkeypatch: pytest.MonkeyPatch, *, outside: bool) -> dict[str, Any]:
+    """Rows of each panel: of a Pod's connection in two records, or of one that a host outside makes."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
     asked = dict(panels())
     assert len(asked) == 7
     statements = json.dumps([expanded(sql) for sql in asked.values()])
-    words = [sys.executable, "-c", RUN, str(tmp_path / "store"), statements]
+    words = [sys.executable, "-c", RUN, str(folder / "store"), statements, "yes" if outside else ""]
     answers = json.loads(subprocess.check_output(words, text=True, timeout=120))
-    found: dict[str, Any] = dict(zip(asked, answers, strict=True))
+    return dict(zip(asked, answers, strict=True))
+
+
+def test_a_panel_names_a_host_outside_by_its_address_and_a_cluster_policy_by_its_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shown(tmp_path, monkeypatch, outside=True)
+    (request,) = found["HTTP requests"]
+    assert (request["source"], request["destination"]) == ("192.0.2.8", "shop/web")
+    assert found["Policies"] == [{"policy": "everywhere", "action": "Reject", "connections": 1}]
+    assert found["Denied connections by policy"][0]["policy"] == "everywhere"
+
+
+def test_each_panel_shows_a_connection_and_counts_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shown(tmp_path, monkeypatch, outside=False)
     assert {title: len(rows) for title, rows in found.items()} == {
-        **dict.fromkeys(asked, 1),
+        **dict.fromkeys(found, 1),
         "HTTP requests": 2,
     }
     assert found["Who talks to whom"][0] == {
         "source": "shop/web", "destination": "192.0.2.7", "port": 80, "connections": 1, "octets": 10,
     }  # fmt: skip
     assert found["Policies"][0] == {"policy": "shop/p", "action": "Drop", "connections": 1}
-    assert found["Denied connections by policy"][0]["policy"] == "p"
+    assert found["Denied connections by policy"][0]["policy"] == "shop/p"
     assert found["Denied connections by policy"][0]["denied"] == 1
 
 
