@@ -37,21 +37,43 @@ THINGS = (
     thing("IPAddressPool", {"addresses": [f"{THEIRS}/32"]}),
     thing("L2Advertisement", {"ipAddressPools": ["theirs"]}),
 )
+PRINTED = f"""
+apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata:
+  name: first-pool
+  namespace: metallb-system
+spec:
+  addresses:
+  - {THEIRS}-{THEIRS}
+---
+apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata:
+  name: example
+  namespace: metallb-system
+"""
+"""As upstream's documents have it, with a range of the lab's network: an advertisement without `spec` is of all pools."""
 
 
 @pytest.mark.parametrize(
-    ("options", "own_class", "their_class"),
-    [((f"--lb-class={THEIR_CLASS}",), "", THEIR_CLASS), ((), OURS_CLASS, "")],
+    ("options", "things", "own_class", "their_class"),
+    [((f"--lb-class={THEIR_CLASS}",), THINGS, "", THEIR_CLASS), ((), (PRINTED,), OURS_CLASS, "")],
     ids=["their-class", "our-class"],
 )
 def test_each_load_balancer_answers_for_its_own_services_alone(
-    lab: Lab, tmp_path: Path, options: tuple[str, ...], own_class: str, their_class: str
+    lab: Lab,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    things: tuple[str, ...],
+    own_class: str,
+    their_class: str,
 ) -> None:
     pool = {"ipRanges": [{"start": OURS, "end": OURS}], "nodeSelector": {}}
     lab.api.apply(json.dumps(crd("ExternalIPPool", "ours", pool)))
     with (
         quiet_pods(lab, {"serves-a": "node-1", "serves-b": "node-2"}, SERVING),
-        metallb(lab, tmp_path, options, THINGS),
+        metallb(lab, tmp_path, options, things),
     ):
         lab.api.kubectl("label", "pod", "serves-a", "serves-b", "app=balanced")
         lab.api.apply(service("ours", "ours", own_class))
