@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import workstation
 from conversation import Conversation
+from kube_proxy_daemon_set import run_kube_proxy
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.lab import control_plane, namespace
-from antrea.lab.antrea import MANIFEST
 from antrea.lab.process import wait_for
 from antrea.lab.settings import Settings
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 
 SETTINGS = Settings(nodes=2, kube_proxy="none")
-DAEMON_SET = Path(__file__).with_name("kube_proxy_daemon_set.yaml")
 TAKEOVER = ("kube-proxy", "takeover")
 BALANCED = "198.51.100.8"
 SERVICE = """
@@ -40,14 +38,7 @@ spec: {type: LoadBalancer, selector: {web: "yes"}, ports: [{port: 80, targetPort
 @pytest.fixture(scope="module", params=["nftables", "iptables"])
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with own_lab(f"take-{request.param}", SETTINGS) as found:
-        image = next(
-            line.split("image:")[1].strip().strip('"')
-            for line in MANIFEST.read_text().splitlines()
-            if line.strip().startswith("image:")
-        )
-        text = DAEMON_SET.read_text().replace("MODE", request.param).replace("IMAGE", image)
-        found.api.apply(text.replace("SERVER", control_plane.server_url(found.topology)))
-        found.api.kubectl("-n", "kube-system", "rollout", "status", "ds/kube-proxy", "--timeout=120s")
+        run_kube_proxy(found, request.param)
         yield found
 
 
