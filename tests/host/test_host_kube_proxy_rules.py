@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.antctl.doctor.gather import Host
+from antrea.antctl.doctor.program import output
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy.ipvs import left
 from antrea.antctl.kube_proxy.node import look, remove
-from antrea.outside.netlink.iproute2 import run
 from antrea.outside.netlink.ipvs import VirtualServer
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def test_rules_that_go_with_their_table_are_not_read(
 
     def noted(*command: str, **more: Any) -> str:
         asked.append(" ".join(command))
-        return run(*command, **more)
+        return output(*command, **more)
 
-    monkeypatch.setattr("antrea.antctl.kube_proxy.node.run", noted)
+    monkeypatch.setattr("antrea.antctl.kube_proxy.node.output", noted)
     netns.sh(OTHERS + KUBE_PROXY + "nft add table ip6 kube-proxy; nft add table inet antrea")
     assert seen(host) == {
         **NONE,

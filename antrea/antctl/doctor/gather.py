@@ -179,7 +179,7 @@ class NodeInspector:
             self.unseen[field] = error.format_message()
         except subprocess.CalledProcessError as error:
             self.unseen[field] = f"{error.cmd[0]}: {(error.stderr or '').strip()}"
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError, Unavailable) as error:
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, Invalid, Unavailable) as error:
             self.unseen[field] = f"{type(error).__name__}: {error}"
         return otherwise
 

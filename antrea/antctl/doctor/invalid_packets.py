@@ -31,9 +31,12 @@ def _drops_invalid(rule: tuple[Mapping[str, Any], ...]) -> bool:
 
 
 def _asks_for_invalid(part: Mapping[str, Any]) -> bool:
+    if part.get("xt") == {"type": "match", "name": "conntrack"}:
+        return True
     match = part.get("match", {})
-    return (
-        part.get("xt") == {"type": "match", "name": "conntrack"}
-        or "--ctstate INVALID" in match.get("condition", "")
-        or (match.get("left") == {"ct": {"key": "state"}} and "invalid" in match.get("right", ()))
+    states = match.get("right")
+    return "--ctstate INVALID" in str(match.get("condition", "")) or (
+        match.get("left") == {"ct": {"key": "state"}}
+        and isinstance(states, str | list)
+        and "invalid" in states
     )

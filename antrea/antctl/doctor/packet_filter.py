@@ -5,7 +5,6 @@ Beside 10,000 Services of kube-proxy the whole ruleset is 100 MB of JSON, for wh
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from antrea.antctl.doctor.program import output
 from antrea.antctl.doctor.state import Chain
 from antrea.host.invalid_drop import PLACES
 from antrea.outside.nftables.dump import ChainHead, chain_heads
+from antrea.outside.nftables.listing import statements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def chains(*, drops_invalid: bool = False) -> tuple[Chain, ...]:
     """Base chains of this network namespace and those of kube-proxy, without those of single Services.
 
     Rules are there of chains of other programs that forwarded packets pass, and with `drops_invalid` of those where kube-proxy may
-    drop invalid packets. Raises Unavailable, OSError, subprocess.SubprocessError, ValueError.
+    drop invalid packets. Raises Unavailable, OSError, subprocess.SubprocessError, ValueError, Invalid.
     """
     heads = [head for family in FAMILIES for head in chain_heads(family, is_asked_for)]
     if len(heads) > MOST_CHAINS:
@@ -62,12 +62,8 @@ def _has_to_be_read(head: ChainHead, drops_invalid: bool) -> bool:
 def _rules(head: ChainHead, end: float) -> tuple[tuple[Mapping[str, Any], ...], ...]:
     """Expressions of each."""
     words = ("nft", "-j", "list", "chain", head.family, head.table, head.name)
-    listed = json.loads(output(*words, seconds=max(0.0, end - time.monotonic()), most=MOST_RULES))["nftables"]
-    return tuple(
-        tuple(part for part in row["rule"]["expr"] if isinstance(part, dict))
-        for row in listed
-        if "rule" in row
-    )
+    listed = output(*words, seconds=max(0.0, end - time.monotonic()), most=MOST_RULES)
+    return tuple(statements(listed))
 
 
 def _legacy(family: str, tool: str) -> tuple[Chain, ...]:

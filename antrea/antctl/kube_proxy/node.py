@@ -7,28 +7,30 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from antrea.antctl.doctor.checks import OUR_TABLES
 from antrea.antctl.doctor.gather import Host, service_trouble
 from antrea.antctl.doctor.packet_filter import FAMILIES
+from antrea.antctl.doctor.program import output
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy import ipvs
-from antrea.antctl.kube_proxy.ruleset import TABLE, commands, is_complete, leftover, ruleset
+from antrea.antctl.kube_proxy.ruleset import TABLE, commands, is_complete, leftover
 from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask
-from antrea.errors import Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.features.proxy.pipeline import VIRTUAL_IPS
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.netlink import kept_route
 from antrea.outside.netlink.conntrack import OPEN_STATES
 from antrea.outside.netlink.held_address import held_addresses
-from antrea.outside.netlink.iproute2 import run, run_nft
+from antrea.outside.netlink.iproute2 import run_nft
 from antrea.outside.netlink.listening_port import listening_ports
 from antrea.outside.nftables.dump import tables
+from antrea.outside.nftables.listing import ListedTable, Row, lead_rows
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
@@ -36,8 +38,13 @@ if TYPE_CHECKING:
 
     from antrea.antctl.main import Target
     from antrea.outside.netlink.ipvs_connection import Ends
+    from antrea.outside.nftables.listing import LeadRow
 
 PROCESS = "kube-proxy"
+LISTING_TIMEOUT: Final = 60.0
+"""For the listing of one table."""
+MAX_LISTING: Final = 256 << 20
+"""Of the listing of one table, in JSON: 10,000 Services of kube-proxy in mode iptables are 100 MB."""
 
 
 def callback(clean: bool, keep: bool) -> None:
@@ -54,12 +61,12 @@ def callback(clean: bool, keep: bool) -> None:
         if keep:
             keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
         click.echo(json.dumps({**look(host, config, os.environ), "endedConnections": ended}))
-    except (OSError, ValueError, subprocess.SubprocessError, Unavailable) as error:
+    except (OSError, ValueError, subprocess.SubprocessError, Invalid, Unavailable) as error:
         raise Failure(f"the Node cannot be looked at: {_told(error)}") from error
 
 
 def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """What there is of kube-proxy, and whether Services are served. Raises OSError, SubprocessError, ValueError."""
+    """What there is of kube-proxy, and whether Services are served. Raises OSError, SubprocessError, ValueError, Invalid, Unavailable."""
     rows = _listed()
     found = leftover(rows)
     return {
@@ -112,15 +119,17 @@ def switched(dumps: Iterable[str]) -> Iterator[Ends]:
                 yield protocol, source, source_port, one.destination, one.port
 
 
-def _listed() -> list[Mapping[str, Any]]:
+def _listed() -> list[LeadRow]:
     """Of kube-proxy's own tables the names alone, since they go as a whole: the rules of 10,000 Services are 100 MB of JSON."""
     places = [(family, name) for family in FAMILIES for name in sorted(tables(family))]
-    found: list[Mapping[str, Any]] = []
+    found: list[LeadRow] = []
     for family, table in places:
         if table == TABLE:
-            found.append({"table": {"family": family, "name": table}})
+            found.append(Row(ListedTable(family, table)))
         elif table not in OUR_TABLES:
-            found += ruleset(run("nft", "-j", "list", "table", family, table))
+            found += lead_rows(
+                output("nft", "-j", "list", "table", family, table, seconds=LISTING_TIMEOUT, most=MAX_LISTING)
+            )
     return found
 
 

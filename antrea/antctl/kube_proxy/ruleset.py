@@ -6,12 +6,15 @@ KUBE-FIREWALL and KUBE-KUBELET-CANARY are kubelet's.
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.outside.nftables.listing import Lead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
+
+    from antrea.outside.nftables.listing import LeadRow, ListedChain, ListedRule
 
 CHAIN = re.compile(
     r"KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|FORWARD|PROXY-FIREWALL|PROXY-CANARY|POSTROUTING|MARK-MASQ"
@@ -49,18 +52,19 @@ class Leftover(NamedTuple):
     """Rules of other programs that lead to chains of kube-proxy; these stay, with all that they lead to."""
 
 
-def leftover(listed: Iterable[Mapping[str, Any]]) -> Leftover:
-    """`listed` is what stands below `nftables` in the JSON."""
+def leftover(listed: Iterable[LeadRow]) -> Leftover:
+    """`listed`: all tables that may have a part of it."""
     rows = list(listed)
-    tables = tuple(_place(row["table"], "name") for row in rows if row.get("table", {}).get("name") == TABLE)
+    tables = tuple(
+        (row.table.family, row.table.name) for row in rows if row.table and row.table.name == TABLE
+    )
     chains = [
-        (_place(row["chain"]), str(row["chain"]["name"]))
-        for row in rows
-        if "chain" in row and CHAIN.fullmatch(row["chain"]["name"])
+        (_place(row.chain), row.chain.name) for row in rows if row.chain and CHAIN.fullmatch(row.chain.name)
     ]
-    leads = [rule for row in rows if "rule" in row for rule in _leads(row["rule"]) if _end(rule) in chains]
+    known = frozenset(chains)
+    leads = [rule for row in rows if row.rule for rule in _leads(row.rule) if _end(rule) in known]
     held = tuple(
-        rule for rule in leads if (rule.place, rule.chain) not in chains and rule.chain not in BUILT_IN
+        rule for rule in leads if (rule.place, rule.chain) not in known and rule.chain not in BUILT_IN
     )
     stays = _reached({_end(rule) for rule in held}, leads)
     goes = tuple(chain for chain in chains if chain not in stays)
@@ -68,7 +72,7 @@ def leftover(listed: Iterable[Mapping[str, Any]]) -> Leftover:
     return Leftover(tables, goes, jumps, held)
 
 
-def is_complete(listed: Iterable[Mapping[str, Any]], families: frozenset[str]) -> bool:
+def is_complete(listed: Iterable[LeadRow], families: frozenset[str]) -> bool:
     """Whether kube-proxy has its rules: it makes chains of iptables first, and fills them once all else of a Service is there.
 
     Tables of nftables are made in one transaction each, those of the Node's `families` (`ip`, `ip6`) independently of each other.
@@ -76,8 +80,8 @@ def is_complete(listed: Iterable[Mapping[str, Any]], families: frozenset[str]) -
     rows = list(listed)
     if tables := leftover(rows).tables:
         return families <= {family for family, _ in tables}
-    made = {_place(row["chain"]) for row in rows if row.get("chain", {}).get("name") == FILLED_LAST}
-    filled = {_place(row["rule"]) for row in rows if row.get("rule", {}).get("chain") == FILLED_LAST}
+    made = {_place(row.chain) for row in rows if row.chain and row.chain.name == FILLED_LAST}
+    filled = {_place(row.rule) for row in rows if row.rule and row.rule.chain == FILLED_LAST}
     return bool(made) and made <= filled
 
 
@@ -94,28 +98,24 @@ def _commands(found: Leftover) -> Iterator[str]:
         yield from (f"{way} chain {' '.join(place)} {chain}" for place, chain in found.chains)
 
 
-def _place(row: Mapping[str, Any], table: str = "table") -> Place:
-    return row["family"], row[table]
+def _place(row: ListedChain | ListedRule[Lead | str | None]) -> Place:
+    return row.family, row.table
 
 
 def _end(rule: Rule) -> tuple[Place, str]:
     return rule.place, rule.target
 
 
-def _leads(rule: Mapping[str, Any]) -> Iterator[Rule]:
-    for part in rule["expr"]:
-        to = part.get("jump") or part.get("goto") if isinstance(part, dict) else None
-        if to:
-            yield Rule(_place(rule), rule["chain"], rule["handle"], to["target"])
+def _leads(rule: ListedRule[Lead | str | None]) -> Iterator[Rule]:
+    for part in rule.expr:
+        if isinstance(part, Lead) and (to := part.jump or part.goto):
+            yield Rule(_place(rule), rule.chain, rule.handle, to.target)
 
 
 def _reached(chains: set[tuple[Place, str]], leads: list[Rule]) -> set[tuple[Place, str]]:
     """These, and all that their rules lead to."""
-    more = {_end(rule) for rule in leads if (rule.place, rule.chain) in chains}
-    return chains if more <= chains else _reached(chains | more, leads)
-
-
-def ruleset(text: str) -> list[Mapping[str, Any]]:
-    """What `nft -j list table` printed."""
-    found: list[Mapping[str, Any]] = json.loads(text)["nftables"]
+    found, new = set(chains), set(chains)
+    while new:
+        new = {_end(rule) for rule in leads if (rule.place, rule.chain) in new} - found
+        found |= new
     return found
