@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -16,6 +17,10 @@ from google.protobuf.message import DecodeError
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
+from antrea.antctl.doctor.checks import drops
+from antrea.antctl.doctor.invalid_packets import invalid_packets
+from antrea.antctl.doctor.state import Chain, NodeState
+from antrea.antctl.kube_proxy.ruleset import commands, is_complete, leftover
 from antrea.apis.flow import FlowRecord
 from antrea.errors import AntreaError, Invalid
 from antrea.features.l7_flow_export.event import parsed
@@ -23,21 +28,26 @@ from antrea.features.network_policy.agent.dns_answer import dns_answer
 from antrea.features.network_policy.agent.dns_stream import MOST_OCTETS, MOST_STREAMS, DnsStreams
 from antrea.flow_protobuf.record import read, write
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest
+from antrea.host.invalid_drop import CONDITION
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.openflow.packet import TCP, Packet
 from antrea.outside.grpc.framing import framed
 from antrea.outside.grpc.server import Call, ServerConnection
+from antrea.outside.listener.listening_socket import listen
 from antrea.outside.nftables import nfnetlink
 from antrea.outside.nftables import text as nft_text
+from antrea.outside.nftables.listing import lead_rows, statements
 from antrea.outside.nftables.packet_log import _packets
 from antrea.outside.packet_capture import pcapng
-from antrea.outside.session.server import Session, SessionServer
+from antrea.outside.session.server import SessionServer
 
 if TYPE_CHECKING:
     from random import Random
 
     from fuzzing import Fuzz
+
+    from antrea.outside.session.server import Session
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(7200)]
 NOW = 1_767_225_600
@@ -162,41 +172,41 @@ def client_octets(rnd: Random) -> bytes:
     return b"".join(spoilt(rnd, one) if rnd.random() < 0.4 else one for one in parts)
 
 
-class FuzzedServer(SessionServer):
-    """Counts the messages that it took of one connection, and whether it refused the rest."""
+class Server(SessionServer):
+    """Counts the messages that it takes of its clients."""
 
     def __init__(self) -> None:
-        super().__init__("fuzzed connections")
-        self.taken, self.ended, self.is_refused = 0, asyncio.Event(), False
+        super().__init__("strangers")
+        self.taken = 0
 
     async def serve_session(self, session: Session) -> None:
-        """Serve as the flow collector does."""
-        try:
-            await ServerConnection(session, {EXPORT: self._take}).run()
-        except (AntreaError, OSError):
-            self.is_refused = True
-        finally:
-            self.ended.set()
+        await ServerConnection(session, {EXPORT: self._take}).run()
 
     async def _take(self, call: Call) -> None:
         while await call.receive() is not None:
             self.taken += 1
 
 
-async def served(octets: bytes, cuts: list[int]) -> tuple[int, bool]:
-    """Messages that the server took of a connection, and whether it refused the rest."""
-    server, port = FuzzedServer(), asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(server.serve_streams("127.0.0.1", 0, port.set_result))
-    theirs = socket.create_connection(("127.0.0.1", await port))
+async def served(server: Server, octets: bytes, cuts: list[int]) -> None:
+    """A connection from its begin to its end."""
+    listening = listen(0, "127.0.0.1")
+    running = asyncio.create_task(server.serve_at(listening))
+    theirs = socket.create_connection(listening.getsockname())
     try:
         await asyncio.to_thread(_sent, theirs, octets, cuts)
-        async with asyncio.timeout(10):
-            await server.ended.wait()
+        async with asyncio.timeout(60):
+            await asyncio.to_thread(_read_to_the_end, theirs)
     finally:
         theirs.close()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-    return server.taken, server.is_refused
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _read_to_the_end(theirs: socket.socket) -> None:
+    theirs.settimeout(50)
+    with contextlib.suppress(ConnectionError):
+        while theirs.recv(65536):
+            pass
 
 
 def _sent(theirs: socket.socket, octets: bytes, cuts: list[int]) -> None:
@@ -210,24 +220,21 @@ def _sent(theirs: socket.socket, octets: bytes, cuts: list[int]) -> None:
 
 def test_wide_fuzz_records_http2_server(fuzz: Fuzz) -> None:
     """No connection ends in anything but an error of ours; and no task of one leaves an exception behind."""
-    found = refused = 0
-    strange: list[str] = []
+    server, strange = Server(), list[str]()
 
     async def run(rnd: Random) -> None:
-        nonlocal found, refused
         asyncio.get_running_loop().set_exception_handler(
             lambda _, what: strange.append(repr(what.get("exception") or what["message"]))
         )
         octets = client_octets(rnd)
         cuts = sorted(rnd.randrange(len(octets) + 1) for _ in range(rnd.randrange(4)))
-        taken, no = await served(octets, cuts)
-        found, refused = found + taken, refused + no
+        await served(server, octets, cuts)
 
     for rnd in fuzz:
         asyncio.run(run(rnd))
         assert not strange, (fuzz.seed, strange)
-    print(f"{found} messages taken, {refused} connections refused")
-    assert min(found, refused) > 0
+    print(f"{server.taken} messages taken, {server.refused} connections refused")
+    assert min(server.taken, server.refused) > 0
 
 
 def test_wide_fuzz_records_nfnetlink(fuzz: Fuzz) -> None:
@@ -270,6 +277,50 @@ def test_wide_fuzz_records_nft_text(fuzz: Fuzz) -> None:
         found += len(list(nft_text.parse(spoilt(rnd, LISTING.encode()).decode(errors="replace"))))
     print(f"{found} entries read")
     assert found
+
+
+JSON_PLACE = {"family": "ip", "table": "filter"}
+JSON_ROWS: tuple[dict[str, Any], ...] = (
+    {"metainfo": {"version": "1.0.6", "json_schema_version": 1}},
+    {"table": {"family": "ip6", "name": "kube-proxy", "handle": 1}},
+    *({"chain": {**JSON_PLACE, "name": name, "handle": 2}} for name in ("KUBE-FORWARD", "KUBE-POSTROUTING", "FORWARD")),
+    {"rule": {**JSON_PLACE, "chain": "FORWARD", "handle": 3, "expr": [{"counter": {"packets": 1, "bytes": 60}}, {"jump": {"target": "KUBE-FORWARD"}}]}},
+    {"rule": {**JSON_PLACE, "chain": "KUBE-FORWARD", "handle": 4, "expr": [
+        {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["invalid"]}}, {"xt": {"type": "match", "name": "conntrack"}}, {"drop": None}]}},
+    {"rule": {**JSON_PLACE, "chain": "FORWARD", "handle": 5, "expr": [
+        {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "antrea-gw0"}}, {"accept": None}]}},
+    {"set": {**JSON_PLACE, "name": "mine", "type": "ipv4_addr", "elem": ["10.0.0.1", {"range": ["10.0.0.2", "10.0.0.3"]}]}},
+)  # fmt: skip
+
+
+def json_listing(rnd: Random) -> str:
+    rows = [changed_object(rnd, one) if rnd.random() < 0.2 else one for one in JSON_ROWS]
+    octets = json.dumps({"nftables": rnd.sample(rows, len(rows))}).encode()
+    if rnd.random() < 0.1:
+        octets = octets.replace(b"null", rnd.choice((b"[", b'{"a":')) * rnd.randrange(5000), 1)
+    return (spoilt(rnd, octets) if rnd.random() < 0.3 else octets).decode(errors="replace")
+
+
+def test_wide_fuzz_records_nft_json(fuzz: Fuzz) -> None:
+    """The packet filter of a Node has rules of any program: kube-proxy's part of it and the doctor's findings are read, or refused."""
+    found = refused = 0
+    for rnd in fuzz:
+        listed = json_listing(rnd)
+        try:
+            left, complete = leftover(lead_rows(listed)), is_complete(lead_rows(listed), frozenset(("ip",)))
+            rules = tuple(statements(listed))
+        except Invalid:
+            refused += 1
+            continue
+        script = commands(left)
+        assert script or not complete
+        found += len(rules)
+        for table, name in (("filter", "FORWARD"), ("filter", "KUBE-FORWARD")):
+            chain = Chain("ip", table, name, "forward", rnd.choice(("accept", "drop")), rules)
+            assert drops(chain, "antrea-gw0") in ("", "error", "warning")
+            assert len(list(invalid_packets(NodeState(conditions={CONDITION: "x"}, chains=(chain,))))) == 1
+    print(f"{found} rules read, {refused} listings refused")
+    assert min(found, refused) > 0
 
 
 def blocks(file: bytes) -> list[tuple[int, bytes]]:
