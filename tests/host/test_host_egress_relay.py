@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SERVED = 7777
 FAR = {4: "10.10.1.9", 6: "fd00:10:1::9"}
+ACK, RST = 0x10, 0x04
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
 
 
@@ -97,6 +99,37 @@ def datagram(version: int, ports: tuple[int, int], data: bytes) -> bytes:
     source, target = OUTSIDE[version], EGRESS[version]
     body = tunnel_frame.datagram(source, target, ports, data)
     return tunnel_frame.frame(RELAYED_MACS[0], source, target, socket.IPPROTO_UDP, body)
+
+
+def udp(version: int) -> socket.socket:
+    return socket.socket(FAMILIES[version], socket.SOCK_DGRAM)
+
+
+def raw(version: int) -> socket.socket:
+    one = socket.socket(FAMILIES[version], socket.SOCK_RAW, socket.IPPROTO_TCP)
+    one.settimeout(30)
+    return one
+
+
+def reset(segments: socket.socket, version: int) -> tuple[str, int, int]:
+    """From which address and port the next reset of a connection comes, with which sequence number."""
+    while True:
+        data, who = segments.recvfrom(2000)
+        body = data[4 * (data[0] & 15) :] if version == 4 else data
+        source, _, sequence, _, _, flags = struct.unpack("!HHIIBB", body[:14])
+        if flags & RST:
+            return who[0], source, sequence
+
+
+def datagrams(wire: socket.socket, last: bytes) -> list[bytes]:
+    """What the datagrams that come by this link say, up to the last one."""
+    found: list[bytes] = []
+    while last not in found:
+        frame = wire.recv(2000)
+        one = packet(frame) if frame[12:14] in (b"\x08\x00", b"\x86\xdd") else None
+        if one and one.protocol == socket.IPPROTO_UDP:
+            found.append(one.payload[8:])
+    return found
 
 
 def from_far(version: int, data: bytes) -> bytes:
@@ -213,14 +246,63 @@ async def test_answers_are_handed_on_by_a_gateway_that_was_made_anew_under_its_n
         assert (await asyncio.to_thread(relayed, at.peer))[2] == b"after"
 
 
+async def given_up(node: Node, version: int) -> None:
+    """The address was here, and n2 has it now."""
+    await moving(node, version, "n1", "n1")
+    await moving(node, version, "n2", "n2")
+    await node.until(lambda: not node.facts.get(LocalAddress, EGRESS[version]))
+    await node.engine.quiet()
+
+
+def answer_outside(node: Node, version: int) -> None:
+    """In the place of n2, which has the address, neighbors are answered."""
+    there = "/32 dev eth0" if version == 4 else "/128 dev eth0 nodad"
+    node.netns.sh(f"ip addr add {EGRESS[version]}{there}", node.outside)
+
+
+@VERSIONS
 async def test_what_neither_node_knows_does_not_go_round_between_them(
-    node: Node, worker: NetnsWorker
+    node: Node, worker: NetnsWorker, version: int
 ) -> None:
-    ip = EGRESS[4]
-    async with node.agent(), sockets(node, worker, 4) as at:
-        await moving(node, 4, "n1", "n1")
-        await moving(node, 4, "n2", "n2")
+    ip = EGRESS[version]
+    async with node.agent(), sockets(node, worker, version) as at:
+        await given_up(node, version)
+        with await worker.run(node.netns.path(node.outside), lambda: raw(version)) as segments:
+            body = tunnel_frame.segment(OUTSIDE[version], ip, (SERVED, 4000), 1, 7000, ACK)
+            at.peer.send(tunnel_frame.frame(RELAYED_MACS[0], OUTSIDE[version], ip, socket.IPPROTO_TCP, body))
+            # from the address, where the middle of no connection was received
+            assert await asyncio.to_thread(reset, segments, version) == (ip, 4000, 7000)
         at.outside.connect((ip, 4000))
-        at.peer.send(datagram(4, (SERVED, 4000), b"whose?"))
+        at.peer.send(datagram(version, (SERVED, 4000), b"whose?"))
         with pytest.raises(ConnectionRefusedError):
             await read(at.outside)
+
+
+@VERSIONS
+async def test_an_answer_to_an_address_that_moved_long_ago_is_not_forwarded(
+    node: Node, worker: NetnsWorker, version: int
+) -> None:
+    """The Node that has it may hand answers on for longer than this one expects them."""
+    async with node.agent(), sockets(node, worker, version) as at:
+        await given_up(node, version)
+        answer_outside(node, version)
+        node.facts.drop(ReleasedAddress, "web")
+        await node.engine.quiet()
+        with await worker.run(node.netns.path(node.outside), link) as wire:
+            at.peer.send(datagram(version, (SERVED, 4000), b"whose?"))
+            plain = await worker.run(node.netns.path(node.pods["plain"]), lambda: udp(version))
+            with plain:
+                plain.sendto(b"after it", (EGRESS[version], SERVED))
+            assert await asyncio.to_thread(datagrams, wire, b"after it") == [b"after it"]
+
+
+@VERSIONS
+async def test_a_pod_reaches_an_address_that_its_node_gave_up_at_the_node_that_has_it(
+    node: Node, worker: NetnsWorker, version: int
+) -> None:
+    """What a Pod sends is no answer of another Node."""
+    ip = EGRESS[version]
+    async with node.agent(), sockets(node, worker, version):
+        await given_up(node, version)
+        answer_outside(node, version)
+        assert await node.source("plain", version, ip) == NODES[version]

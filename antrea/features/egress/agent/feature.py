@@ -42,7 +42,12 @@ from antrea.features.egress.agent.lost_connection import lost_elements, lost_rul
 from antrea.features.egress.agent.missing import report_missing
 from antrea.features.egress.agent.multi_address import listed
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
-from antrea.features.egress.agent.reply_relay import accepted_answers, relayed_answers, silent_address
+from antrea.features.egress.agent.reply_relay import (
+    accepted_answers,
+    relayed_answers,
+    silent_address,
+    unknown_answers,
+)
 from antrea.features.egress.agent.snat_mark import (
     MOST,
     NUMBERS,
@@ -156,6 +161,7 @@ FEATURE = AgentFeature(
         Unit(Egress, own_address),
         Unit(Egress, taken_address),
         Unit(AssignedAddress, unassigned_address),
+        Unit(ThisNode, unknown_answers),
         Unit(EgressMark, accepted_answers),
         Unit(Egress, relayed_answers),
         Unit(Egress, silent_address),

@@ -6,7 +6,7 @@ neighbours found last. Answers to a connection that a Node does not track go to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import AnnouncedAddress, Egress
@@ -24,7 +24,7 @@ from antrea.features.node_route.agent import relay_way
 from antrea.features.node_route.way import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.carrier import RELAYED_MACS
-from antrea.host.nft import NftRelay, NftSilence
+from antrea.host.nft import NftElement, NftRelay, NftRule, NftSet, NftSilence
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.action import goto, set_eth_dst
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from antrea.facts.egress import EgressMark
 
 flow = flows_of(Category.EGRESS)
+ACCEPTED: Final = {False: "egress-accepted", True: "egress-accepted6"}
+"""Addresses whose answers are accepted from the tunnel."""
+BEFORE_FORWARD: Final = 50
 
 
 def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
@@ -93,7 +96,34 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
         )
 
 
-def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
+def unknown_answers(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
+    """Answers from the tunnel that this Node does not track, either, end here: forwarded, the Node that has the address would return them.
+
+    Where the address is on this Node, the kernel refuses them as it does for any port without a process.
+    """
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    for version6 in sorted(node.families):
+        name, ip = ACCEPTED[version6], "ip6" if version6 else "ip"
+        yield NftSet(name=name, type=f"ipv{6 if version6 else 4}_addr")
+        match = f'iifname "{config.host_gateway}" ether saddr {RELAYED_MACS[0]} {ip} daddr @{name} ct state {{ invalid, new }}'
+        rest = "icmpv6 port-unreachable" if version6 else "icmp port-unreachable"
+        yield NftRule(
+            chain="forward",
+            name=f"no answers that no Node tracks back to the network, TCP, {ip}",
+            text=f"{match} meta l4proto tcp reject with tcp reset",
+            order=BEFORE_FORWARD,
+        )
+        yield NftRule(
+            chain="forward",
+            name=f"no answers that no Node tracks back to the network, {ip}",
+            text=f"{match} reject with {rest}",
+            order=BEFORE_FORWARD + 1,
+        )
+
+
+def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl | NftElement]:
     """From the tunnel to the host, which tracks their connections; whatever address of a pool this Node has."""
     config, tunnel = facts.get(AgentConfig), facts.get(OvsPort, TUNNEL_PORT)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
@@ -102,6 +132,7 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
     if not is_ipv6(mark.ip):
         # the way back to who answers is another
         yield Sysctl(f"net/ipv4/conf/{gateway.name}/rp_filter", "2")
+    yield NftElement(set=ACCEPTED[is_ipv6(mark.ip)], value=mark.ip)
     yield flow(
         CLASSIFIER,
         Priority.HIGH,

@@ -20,7 +20,9 @@ def elements(*egresses: Egress) -> set[object]:
     engine = Engine(facts, FEATURE.units)
     engine.plan()
     assert NftSet(name="egress-reset", type="mark", category=4) in engine.standing().values()
-    (rule,) = (one for one in engine.standing().values() if isinstance(one, NftRule) and "reject" in one.text)
+    (rule,) = (
+        one for one in engine.standing().values() if isinstance(one, NftRule) and "@egress-reset" in one.text
+    )
     # before Pods' packets are accepted
     assert (rule.chain, rule.order < NftRule(chain="forward", name="", text="").order) == ("forward", True)
     found = (one for one in engine.standing().values() if isinstance(one, NftElement))
