@@ -39,7 +39,10 @@ def root(netns: Namespaces, tmp_path: Path, keys: list[asyncssh.SSHKey]) -> Iter
     image = next(one for one in e2e_images.standard(nothing, nothing) if UPSTREAM_SFTP in one.names)
     for layer in image.layers:
         with tarfile.open(layer.path) as tar:
-            tar.extractall(tmp_path, filter="fully_trusted")
+            tar.extraction_filter = staticmethod(
+                lambda member, _: member
+            )  # which Python before 3.11.4 lacks, and does so
+            tar.extractall(tmp_path)
     for name, key in zip(("ed25519", "rsa"), keys, strict=True):
         (tmp_path / f"etc/ssh/ssh_host_{name}_key").write_bytes(key.export_private_key())
         (tmp_path / f"etc/ssh/ssh_host_{name}_key").chmod(0o400)

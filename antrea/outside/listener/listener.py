@@ -66,7 +66,9 @@ class _Connection:
     def abort(self) -> None:
         """At once, without a TLS farewell."""
         if self.transport:
-            self.transport.abort()
+            # Python before 3.11.4 raises for a transport of TLS that was closed twice, which is ending by itself
+            with contextlib.suppress(AttributeError):
+                self.transport.abort()
         elif self.task:
             self.task.cancel()
 
