@@ -207,8 +207,7 @@ class Aggregator:
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        taken = self.intake
-        found = metrics_text(self._metrics(), taken.refused, taken.rejected, self._to.all)
+        found = metrics_text(self._metrics(), self.intake, self._to.all)
         kept = keeper_metrics(self._keeper) if self._keeper else ""
         return metrics_of(f"{found}{kept}{self._more_metrics()}")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
     from antrea.flow_aggregator.destination import Destination
+    from antrea.flow_aggregator.intake import Intake
 
 _ASKED = {
     "srcip": "source_ip",
@@ -138,6 +139,12 @@ REJECTED = Metric(
     "ALPHA",
     "Number of connections of which none of agents' certificates was presented, or that were too many.",
 )
+INTERRUPTED = Metric(
+    "antrea_flow_aggregator_interrupted_session_count",
+    "counter",
+    "ALPHA",
+    "Number of sessions that a reset, a time limit or an end within a message has ended.",
+)
 FLOWS = Metric("antrea_flow_aggregator_flow_count", "gauge", "ALPHA", "Number of connections that are known.")
 EXPORTED = Metric(
     "antrea_flow_aggregator_exported_record_count",
@@ -159,12 +166,13 @@ FAILING = Metric(
 )
 
 
-def metrics_text(found: RecordMetrics, refused: int, rejected: int, to: Sequence[Destination]) -> str:
+def metrics_text(found: RecordMetrics, taken: Intake, to: Sequence[Destination]) -> str:
     """In Prometheus' format."""
     rows = (
         (RECEIVED, found.num_records_received),
-        (REFUSED, refused),
-        (REJECTED, rejected),
+        (REFUSED, taken.refused),
+        (REJECTED, taken.rejected),
+        (INTERRUPTED, taken.interrupted),
         (FLOWS, found.num_flows),
     )
     by_destination = (

@@ -95,6 +95,11 @@ class Intake:
         """Connections that were no session."""
         return self._ipfix.rejected + self._grpc.rejected
 
+    @property
+    def interrupted(self) -> int:
+        """Sessions that a reset, a time limit or an end within a message has ended."""
+        return self._ipfix.interrupted + self._grpc.interrupted
+
     async def run(self) -> None:
         """Take records until cancelled, once there are certificates where they are needed. Raises Unavailable: a port is taken."""
         by_certificate = {"tls", "grpc"}.intersection(self._wanted)

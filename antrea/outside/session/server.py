@@ -70,6 +70,8 @@ class SessionServer:
         """Messages that were malformed."""
         self.rejected = 0
         """Connections that were no session: no certificate of ours, no TLS, too slow, too many at a time."""
+        self.interrupted = 0
+        """Sessions that a reset, a time limit or an end within a message has ended, so that what was sent last may be lost."""
         self._logged: OrderedDict[str, float] = OrderedDict()
         """When a line of the log was about a source; the one that was logged longest ago comes first."""
 
@@ -151,8 +153,11 @@ class SessionServer:
                 log.warning(
                     "Ended a malformed session", server=self._name, peer=session.address, err=str(error)
                 )
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass
+        except asyncio.IncompleteReadError as error:
+            # without a part of a message it is the end that the client meant
+            self.interrupted += bool(error.partial)
+        except OSError:
+            self.interrupted += 1
         finally:
             self.sessions -= 1
             session.writer.transport.abort()

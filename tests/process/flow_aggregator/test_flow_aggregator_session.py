@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import struct
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -295,5 +296,28 @@ async def test_datagrams_of_one_source_do_not_end_the_templates_of_another(
             agent.send(message)
         await until(lambda: got)
     assert [one.source_transport_port for one in got] == [7]
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+EMPTY = struct.pack("!HHIII", 10, 16, 0, 0, 1)
+"""An IPFIX message without records."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "reset", "counted"),
+    [(EMPTY, False, 0), (EMPTY[:3], False, 1), (EMPTY, True, 1)],
+    ids=["end", "end within a message", "reset"],
+)
+async def test_a_session_that_is_interrupted_is_counted(sent: bytes, reset: bool, counted: int) -> None:
+    collector, ports = Collector(lambda _: None), asyncio.Queue[int]()
+    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+    with socket.create_connection(("127.0.0.1", await ports.get())) as client:
+        client.sendall(sent)
+        await until(lambda: collector.sessions == 1)
+        if reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await until(lambda: collector.sessions == 0)
+    assert (collector.interrupted, collector.refused) == (counted, 0)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
