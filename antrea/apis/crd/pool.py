@@ -50,7 +50,10 @@ class ExternalIPPoolStatus(CrdStruct, frozen=True):
     """How full the pool is."""
 
     usage: PoolUsage = PoolUsage()
-    conditions: Annotated[tuple[Condition, ...], doc("GatewayAnswers, while its gateway does not.")] = ()
+    conditions: Annotated[
+        tuple[Condition, ...],
+        doc("GatewayAnswers, while its gateway does not; RangesValid, while ranges are left out."),
+    ] = ()
 
 
 class ExternalIPPool(CrdStruct, frozen=True):

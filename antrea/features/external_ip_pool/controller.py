@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode
@@ -24,7 +25,7 @@ from antrea.facts.external_ip import (
 )
 from antrea.facts.fact import precedence
 from antrea.features.external_ip_pool.address import BLOCK, free, total, usable
-from antrea.features.external_ip_pool.pool import GATES, POOLS, WATCHED, PoolRow
+from antrea.features.external_ip_pool.pool import GATES, POOLS, RANGES_VALID, WATCHED, PoolRow
 from antrea.features.framework.address import read
 from antrea.features.framework.controller_feature import ControllerFeature
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 MANAGER = "antrea-controller"
+RANGES_MANAGER = "antrea-controller-ranges"
 KEPT, NAMED, ASKED = 0, 1, 2
 """Precedence of a NamedAddress."""
 
@@ -133,6 +135,19 @@ def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
     yield Status(path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=MANAGER, fields=fields)
 
 
+def valid_ranges(facts: Facts, pool: PoolRow) -> Iterator[Status]:
+    """A condition as long as ranges of the pool are left out."""
+    if facts.get(FencedLeadership) is None or not (pool.invalid or pool.reported_invalid):
+        return
+    condition = Condition(RANGES_VALID)
+    if pool.invalid:
+        message = f"no address of these ranges is given, correct them: {pool.invalid}"
+        condition = Condition(RANGES_VALID, "False", reason="InvalidRange", message=message)
+    yield Status(
+        path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=RANGES_MANAGER, conditions=(condition,)
+    )
+
+
 FEATURE = ControllerFeature(
     name="ExternalIPPool",
     watched=WATCHED,
@@ -141,6 +156,7 @@ FEATURE = ControllerFeature(
         Unit(NamedAddress, held_addresses, yields=(HeldAddress, UsedAddresses)),
         Unit(PoolRow, offers, yields=(AddressOffer,)),
         Unit(PoolRow, usage),
+        Unit(PoolRow, valid_ranges),
     ),
     gate=GATES,
 )

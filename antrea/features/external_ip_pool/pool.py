@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.shown import one_line
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 from antrea.features.framework.address import canonical
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 GATES = ("Egress", "ServiceExternalIP")
 """Features that take addresses of pools."""
+RANGES_VALID: Final = "RangesValid"
+"""Type of the condition of a pool with ranges that are left out."""
+MAX_NAMED: Final = 3
+"""Ranges that the condition names."""
+MAX_REASON: Final = 120
+"""Characters of the reason for each."""
 POOLS = "/apis/crd.antrea.io/v1beta1/externalippools"
 
 
@@ -32,6 +39,10 @@ class PoolRow(Fact, frozen=True):
     """Router of its subnet, which is never given; empty: none."""
     unanswered: bool = False
     """Whether its status names a gateway that does not answer."""
+    invalid: str = ""
+    """Why ranges of it are left out; empty: none is."""
+    reported_invalid: bool = False
+    """Whether its status names ranges that are left out."""
 
     @property
     def key(self) -> str:
@@ -44,17 +55,33 @@ def spans_of(ranges: Iterable[IPRange], path: str = "spec.ipRanges") -> tuple[Sp
 
 
 def pool_row(pool: ExternalIPPool) -> PoolRow:
-    """The row of one pool; ranges that cannot be read are left out."""
+    """The row of one pool; ranges that cannot be read are left out, and named in its `invalid`."""
     spans: list[Span] = []
-    for one in pool.spec.ip_ranges:
+    invalid: list[str] = []
+    for index, one in enumerate(pool.spec.ip_ranges):
         try:
-            spans += spans_of((one,))
-        except Invalid:
+            spans.append(span(one.cidr, one.start, one.end, f"spec.ipRanges[{index}]"))
+        except Invalid as error:
             # it was stored before ranges were checked: nothing can lie in it
-            continue
+            invalid.append(one_line(str(error))[:MAX_REASON])
     meta, subnet = pool.metadata, pool.spec.subnet_info
-    gateway = canonical(subnet.gateway) if subnet else ""
-    return PoolRow(meta.name, tuple(spans), meta.uid, meta.generation, gateway, bool(pool.status.conditions))
+    reported = {condition.type for condition in pool.status.conditions}
+    return PoolRow(
+        meta.name,
+        tuple(spans),
+        meta.uid,
+        meta.generation,
+        canonical(subnet.gateway) if subnet else "",
+        bool(reported - {RANGES_VALID}),
+        _named(invalid),
+        RANGES_VALID in reported,
+    )
+
+
+def _named(invalid: list[str]) -> str:
+    """The first few of these, and how many there are more."""
+    left = len(invalid) - MAX_NAMED
+    return "; ".join(invalid[:MAX_NAMED]) + (f"; and {left} more" if left > 0 else "")
 
 
 WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row),)

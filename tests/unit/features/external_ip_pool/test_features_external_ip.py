@@ -18,7 +18,7 @@ from antrea.features.egress.controller.allocation import UNITS
 from antrea.features.egress.controller.feature import egress_row
 from antrea.features.external_ip_pool.address import free, total
 from antrea.features.external_ip_pool.controller import FEATURE
-from antrea.features.external_ip_pool.pool import pool_row
+from antrea.features.external_ip_pool.pool import PoolRow, pool_row
 from antrea.features.framework.address import canonical
 from antrea.features.framework.event import RecordEvent
 
@@ -337,3 +337,39 @@ def test_a_status_without_the_condition_on_the_address_is_known() -> None:
         return egress_row(msgspec.convert(found, Egress)).lost
 
     assert [lost(), lost("IPAssigned"), lost("IPAssigned", "IPAllocated")] == [False, True, False]
+
+
+def test_ranges_that_cannot_be_read_are_named_in_a_condition_of_their_pool() -> None:
+    odd = pool("p", "10.6.0.0/30", "10.6.1.0/33", "10.6.2.9-10.6.2.1", "x" * 999 + "/8", "y/8", "z/8")
+    (judged,) = conditions(odd)
+    assert (judged.type, judged.status, judged.reason) == ("RangesValid", "False", "InvalidRange")
+    assert judged.message.startswith(
+        "no address of these ranges is given, correct them: spec.ipRanges[1].cidr: invalid cidr 10.6.1.0/33;"
+        " spec.ipRanges[2].end: range start 10.6.2.9 should not be greater than range end 10.6.2.1; spec.ipRanges[3]"
+    )
+    assert judged.message.endswith("x; and 2 more")
+    assert len(judged.message) < 500
+    assert full("p", 2, 0) in wanted(odd)
+
+
+def test_the_condition_goes_when_all_ranges_can_be_read() -> None:
+    sound = pool("p", "10.6.0.0/30")
+    assert conditions(sound) == ()
+    before = msgspec.structs.replace(sound, reported_invalid=True)
+    assert conditions(before) == (Condition("RangesValid"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unanswered", "invalid"), [("GatewayAnswers", True, False), ("RangesValid", False, True)]
+)
+def test_a_pool_knows_its_conditions_apart(kind: str, unanswered: bool, invalid: bool) -> None:
+    status = {"conditions": [{"type": kind, "status": "False"}]}
+    row = pool_row(
+        msgspec.convert({"spec": {"ipRanges": [], "nodeSelector": {}}, "status": status}, ExternalIPPool)
+    )
+    assert (row.unanswered, row.reported_invalid) == (unanswered, invalid)
+
+
+def conditions(row: PoolRow) -> tuple[Condition, ...]:
+    """What the controller says of a pool."""
+    return tuple(condition for one in wanted(row) if isinstance(one, Status) for condition in one.conditions)
