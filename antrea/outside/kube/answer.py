@@ -169,14 +169,14 @@ def decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
 
 
 def raise_for(status: int, answer: bytes, path: str) -> None:
-    if status < 300:
+    if 200 <= status < 300:
         return
     message = message_of(answer) or f"{path}: answer {status}"
     if status == 410:
         raise Gone(message)
     if status == 429:
         raise TooManyRequests(message)
-    if status >= 500:
+    if status < 200 or status >= 500:
         raise Unavailable(message)
     if status == 403:
         raise Forbidden([path], message)
