@@ -246,4 +246,16 @@ def test_no_request_raises_anything_but_an_answer(octets: bytes) -> None:
     )
 )
 def test_no_configuration_raises_anything_but_an_answer(changes: dict[str, Any]) -> None:
-    answered(line(changes))
+    error, said = answered(line(changes)), CONFIG | changes
+    if error is None:
+        config = read_call(line(changes)).config
+        assert (config.name, config.cni_version) == (said["name"], said["cniVersion"])
+        assert isinstance(said["type"], str)
+        assert isinstance(said.get("mtu", 0), int)
+        assert not any(isinstance(said.get(key), str | int) for key in ("dns", "ipam", "prevResult"))
+    else:
+        assert error.code in (
+            Code.INCOMPATIBLE_CNI_VERSION, Code.UNSUPPORTED_FIELD, Code.INVALID_NETWORK_CONFIG
+        )  # fmt: skip
+        assert error.msg
+        assert changes

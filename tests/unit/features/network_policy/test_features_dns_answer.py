@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import dns.flags
 import dns.message
 import dns.rcode
@@ -99,9 +101,16 @@ def test_any_octets_are_an_answer_or_refused(noise: bytes, at: int) -> None:
     good = message("www.example.", "www.example. 300 CNAME a.test.", "a.test. 20 A 192.0.2.1")
     for said in (noise, good[:at] + noise + good[at + len(noise) :], good[: at * 2]):
         try:
-            dns_answer(said)
+            found = dns_answer(said)
         except Invalid:
             continue
+        for address, seconds in found.addresses if found else ():
+            # no address but one that the message has
+            assert ip_address(address).packed in said
+            assert 0 <= seconds < 1 << 31
+        assert found is None or 0 < len(found.addresses) <= MOST_ADDRESSES
+        if good.startswith(said) or not noise:
+            assert found in (None, DnsAnswer("www.example", (("192.0.2.1", 20),)))
 
 
 FIRST, SECOND, THIRD, NEXT = b"first message", b"the second one", b"third message", b"the next message"
