@@ -207,3 +207,4 @@ async def test_kube_a_watch_goes_on_whatever_answered_it(answer: bytes) -> None:
             }
             if {"a", "b"} <= seen:
                 return
+    pytest.fail(f"the watch ended with {seen}")

@@ -181,6 +181,19 @@ def test_a_packet_out_says_port_marks_and_way() -> None:
     assert port[-16:].hex() == "0000001000000009ffff000000000000"
 
 
+def goes_back(found: Packet) -> None:
+    """If a packet is answered, then by one to its source alone that can be read, and never to a group."""
+    reply = answer(found, SERVER_MAC, CLIENT_MAC)
+    if reply is None:
+        return
+    back = packet(reply)
+    assert (back.source, back.destination) == (found.destination, found.source)
+    assert (back.source_mac, back.destination_mac) == (SERVER_MAC, CLIENT_MAC)
+    assert found.first
+    assert not ip_address(back.destination).is_multicast
+    assert back.protocol in (TCP, ICMP, ICMPV6)
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=120))
 def test_bytes_of_any_kind_are_read_or_refused(text: bytes) -> None:
@@ -192,7 +205,7 @@ def test_bytes_of_any_kind_are_read_or_refused(text: bytes) -> None:
                 continue
             if isinstance(found, Packet):
                 assert found.ports is None or len(found.ports) == 2
-                answer(found, SERVER_MAC, CLIENT_MAC)
+                goes_back(found)
 
 
 @settings(deadline=None)
@@ -203,6 +216,7 @@ def test_a_packet_with_any_byte_changed_is_read_or_refused(data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, 4))):
         text[data.draw(st.integers(12, len(text) - 1))] = data.draw(st.integers(0, 255))
     try:
-        answer(packet(bytes(text)), SERVER_MAC, CLIENT_MAC)
+        found = packet(bytes(text))
     except Invalid:
         return
+    goes_back(found)
