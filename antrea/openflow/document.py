@@ -95,7 +95,8 @@ def _numbers() -> Iterator[str]:
         "Packets to the agent, by the first byte of their userdata", "Category", fields.PacketIn
     )
     yield from _purposes("Meters", "Meter", PacketInMeter)
-    yield "Meters 1 to 255 limit the Egress whose SNAT mark they are.\n"
+    yield "Meters 1 to 255 limit the Egress whose SNAT mark they are. Meters above 1024 limit DNS answers to the Pod whose port has the"
+    yield "number less 1024, while a rule on names is for it.\n"
 
 
 def _purposes(title: str, column: str, kind: type[Purposed]) -> Iterator[str]:

@@ -80,6 +80,7 @@ PACKET_IN_REJECT_REG_MARK = PACKET_IN_OPERATION(2, "reject it")
 PACKET_IN_STORE_DENY_REG_MARK = PACKET_IN_OPERATION(4, "export its connection as denied")
 PACKET_IN_CAPTURE_REG_MARK = PACKET_IN_OPERATION(8, "tell captures of its Pod why it is dropped")
 PACKET_IN_DNS_COPY_REG_MARK = PACKET_IN_OPERATION(16, "note the addresses in it, a DNS answer that goes on")
+PACKET_IN_DNS_METERED_REG_MARK = PACKET_IN_OPERATION(32, "the DNS answer is within the share of its Pod")
 
 # reg1 to reg3
 TARGET_OF_PORT = Field("TargetOFPort", "reg1", 0, 31, "Port by which the packet leaves.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -19,6 +19,10 @@ class PacketInMeter(Purposed):
     DNS = 258, "DNS answers that a policy by name waits for."
     PACKET_CAPTURE = 259, "Dropped packets of Pods whose packets are captured."
     UNSERVED_PORT = 260, "Packets to ports that no Service has."
+
+
+POD_DNS_METERS: Final = 1024
+"""Added to the number of a Pod's port: the meter of DNS answers to this Pod alone."""
 
 
 class Rate(Enum):
@@ -54,6 +58,6 @@ class Meter(msgspec.Struct, frozen=True):
         )
 
 
-def packet_in_meter(meter: PacketInMeter, rate: int, category: int) -> Meter:
+def packet_in_meter(meter: int, rate: int, category: int) -> Meter:
     """`rate` packets per second, twice as many in a burst (pkg/agent/openflow/client.go)."""
     return Meter(int(meter), Rate.PKTPS, rate, 2 * rate, category)

@@ -8,6 +8,10 @@ from antrea.openflow.purpose import Purposed
 class Priority(Purposed):
     """Source: pkg/agent/openflow/pipeline.go, "Flow priority level"."""
 
+    DNS_METERED = (
+        64993,
+        "Sends DNS answers within the share of their Pod to the agent, above what meters each Pod.",
+    )
     DNS_COPY = (
         64992,
         "Copies DNS answers that only audited rules on names wait for, above what holds those of others.",

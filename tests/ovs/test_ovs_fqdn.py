@@ -32,7 +32,7 @@ from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
-from antrea.openflow.meter import Meter
+from antrea.openflow.meter import POD_DNS_METERS, Meter
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
+    from antrea.config.agent import AgentConfig
     from antrea.engine import Sink
 
 POD = LOCAL[0]
@@ -101,7 +102,8 @@ def answer(name: str, address: str, *, to: str, source: str, dport: int) -> str:
     else:
         head = b"\x45\0" + (20 + length).to_bytes(2) + b"\0\0\0\0\x40\x11"
         ip, ethertype = head + checksum(head + b"\0\0" + src + dst).to_bytes(2) + src + dst, b"\x08\0"
-    macs = bytes.fromhex((f"0a:00:00:00:00:{POD.number:02x}" + GATEWAY.mac).replace(":", ""))
+    number = next(one.number for one in LOCAL if to in one.ips)
+    macs = bytes.fromhex((f"0a:00:00:00:00:{number:02x}" + GATEWAY.mac).replace(":", ""))
     return (macs + ethertype + ip + udp).hex()
 
 
@@ -111,23 +113,23 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-def delivered(ovs: OvsBridge) -> int:
+def delivered(ovs: OvsBridge, pod: Any = POD) -> int:
     """Packets that left by the Pod's port."""
-    found = re.search(r"tx pkts=(\d+)", ovs.ofctl("dump-ports", str(POD.number)))
+    found = re.search(r"tx pkts=(\d+)", ovs.ofctl("dump-ports", str(pod.number)))
     assert found
     return int(found.group(1))
 
 
 @contextlib.asynccontextmanager
 async def node(
-    ovs: OvsBridge, keep: Path, policy: SentPolicy = ENFORCED
+    ovs: OvsBridge, keep: Path, policy: SentPolicy = ENFORCED, config: AgentConfig = CONFIG
 ) -> AsyncIterator[tuple[Engine, FqdnController, Packets]]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
     pods = (interface(one.name, one.number, *one.ips) for one in (POD, OTHER))
     rows = (*pods, *applied("all", POD.told, OTHER.told), policy)
-    for row in (CONFIG, NODE, GATEWAY, RealizedPipeline(PIPELINE), *rows):
+    for row in (config, NODE, GATEWAY, RealizedPipeline(PIPELINE), *rows):
         facts.put(row)
     socket = ovs.process.directory / "br-int.mgmt"
     flows, meters = FlowSink(Ofctl(socket), PIPELINE, 1), MeterSink(Ofctl(socket))
@@ -139,7 +141,7 @@ async def node(
         await engine.settled(FqdnAddress, row.key)
 
     cached = Revalidation(socket, patience=60)
-    config = msgspec.structs.replace(CONFIG, fqdn_trusted_dns_servers=RESOLVER)
+    config = msgspec.structs.replace(config, fqdn_trusted_dns_servers=RESOLVER)
     names = FqdnController(facts, pod_scope(facts, config, keep), settled, revalidation=cached)
     handle = packet_in_handler(names, lambda found: packets.resume(found))  # noqa: PLW0108 (a test replaces it)
     packets.deliver(PacketIn.DNS, handle)
@@ -155,11 +157,11 @@ async def node(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def ask(ovs: OvsBridge, version: int, sport: int, server: tuple[str, str] = RESOLVER) -> None:
-    """The Pod asks a resolver, so that the connection of the answer is known."""
-    name = next(name for name, number in ports().items() if number == POD.number)
+def ask(ovs: OvsBridge, version: int, sport: int, server: tuple[str, str] = RESOLVER, pod: Any = POD) -> None:
+    """A Pod asks a resolver, so that the connection of the answer is known."""
+    name = next(name for name, number in ports().items() if number == pod.number)
     receive(
-        ovs, name, (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac), (POD.ips[version], server[version]), src=sport, dst=53
+        ovs, name, (f"0a:00:00:00:00:{pod.number:02x}", GATEWAY.mac), (pod.ips[version], server[version]), src=sport, dst=53
     )  # fmt: skip
 
 
@@ -386,3 +388,38 @@ async def test_an_answer_of_a_server_that_is_not_trusted_closes_an_address_to_th
         assert forwarded(bridge) == left + 1
         await asyncio.to_thread(connect, bridge, version, FRESH[version])
         assert forwarded(bridge) == left + 2
+
+
+FEW = msgspec.structs.replace(CONFIG, packet_in_rate=10)
+"""The agent takes 10 answers a second and 20 at once, of one Pod 1 and 2."""
+FLOOD = 90
+"""As many as a port of this datapath takes at once, less some."""
+
+
+@pytest.mark.parametrize("policy", [ENFORCED, AUDITED], ids=["held", "copied"])
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_answers_to_one_pod_do_not_keep_those_to_another_from_the_agent(
+    bridge: OvsBridge, version: int, policy: SentPolicy, tmp_path: Path
+) -> None:
+    async with node(bridge, tmp_path / "names", policy, FEW) as (_, names, _):
+        gateway = next(name for name, number in ports().items() if number == GATEWAY.ofport)
+        flooded = answer(
+            "other.test.", NEARBY[version], to=POD.ips[version], source=STRANGER[version], dport=4050
+        )
+        wanted = answer(
+            "api.example.com.", FRESH[version], to=OTHER.ips[version], source=RESOLVER[version], dport=4051
+        )
+        await asyncio.to_thread(ask, bridge, version, 4050, STRANGER)
+        await asyncio.to_thread(ask, bridge, version, 4051, RESOLVER, OTHER)
+        before, flood = delivered(bridge, OTHER), delivered(bridge)
+        # in one command, so that the meters do not fill again meanwhile
+        await asyncio.to_thread(bridge.appctl, "netdev-dummy/receive", gateway, *[flooded] * FLOOD, wanted)
+        await until(lambda: delivered(bridge, OTHER) == before + 1)
+        await until(names.answers)
+        assert [row.fqdn_name for row in names.answers()] == ["api.example.com"]
+        # audited rules lose no answer
+        assert (delivered(bridge) == flood + FLOOD) == (policy is AUDITED)
+        (limited,) = re.findall(
+            rf"meter:{POD_DNS_METERS + POD.number} .*\n.*0: packet_count:(\d+)", bridge.ofctl("meter-stats")
+        )
+        assert int(limited) >= FLOOD - 10

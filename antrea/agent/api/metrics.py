@@ -6,12 +6,13 @@ parity: pkg/agent/metrics/prometheus.go
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from antrea.agent.api.agent_info import flow_counts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
-from antrea.openflow.meter import PacketInMeter
+from antrea.openflow.meter import POD_DNS_METERS, PacketInMeter
 from antrea.outside.isolation import failures
 from antrea.outside.kube.odd_object import odd_object_metrics
 from antrea.outside.log import klog
@@ -61,9 +62,11 @@ MOST_TRACKED = Metric(
 )
 METERS = {
     PacketInMeter.NETWORK_POLICY: "PacketInMeterNetworkPolicy",
+    PacketInMeter.DNS: "PacketInMeterDNSInterception",
     PacketInMeter.UNSERVED_PORT: "PacketInMeterUnservedPort",
+    POD_DNS_METERS: "PacketInMeterDNSInterceptionOfPod",
 }
-"""Labels, upstream's and ours."""
+"""Labels, upstream's and ours; the meters of single Pods are one."""
 _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
 
 
@@ -140,11 +143,11 @@ def _part_metrics(view: AgentView, part: Part) -> str:
 
 
 async def _meter_drops(view: AgentView) -> dict[int, int]:
-    """By the number of the meter. Raises Unavailable."""
-    meter, found = 0, dict[int, int]()
+    """By the number of the meter, those of single Pods together. Raises Unavailable."""
+    meter, found = 0, Counter[int]()
     async for line in view.ofctl.lines("meter-stats"):
         if head := _METER.match(line):
-            meter = int(head[1])
+            meter = min(int(head[1]), POD_DNS_METERS)
         elif band := _BAND.match(line):
-            found[meter] = int(band[1])
+            found[meter] += int(band[1])
     return found

@@ -35,7 +35,19 @@ METERS = (
     "0: packet_count:9 byte_count:480",
     "meter:260 flow_count:2 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
     "0: packet_count:7 byte_count:480",
+    "meter:258 flow_count:1 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:5 byte_count:480",
+    "meter:1035 flow_count:1 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:4 byte_count:480",
+    "meter:1036 flow_count:1 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:2 byte_count:480",
 )
+METER_DROPS = {
+    "PacketInMeterNetworkPolicy": 8,
+    "PacketInMeterDNSInterception": 5,
+    "PacketInMeterUnservedPort": 7,
+    "PacketInMeterDNSInterceptionOfPod": 6,
+}
 
 
 class Tables:
@@ -148,8 +160,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
             ({"table_id": "7", "table_name": "Output"}, 2),
         ],
         "antrea_agent_ovs_meter_packet_dropped_count": [
-            ({"meter_id": "PacketInMeterNetworkPolicy"}, 8),
-            ({"meter_id": "PacketInMeterUnservedPort"}, 7),
+            ({"meter_id": name}, n) for name, n in METER_DROPS.items()
         ],
         "antrea_agent_ovs_flow_ops_count": [
             ({"operation": "add"}, 1),

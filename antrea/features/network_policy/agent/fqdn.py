@@ -25,13 +25,14 @@ from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
     OUTPUT_TO_CONTROLLER_REG_MARK,
     PACKET_IN_DNS_COPY_REG_MARK,
+    PACKET_IN_DNS_METERED_REG_MARK,
     TARGET_OF_PORT,
     PacketIn,
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group, GroupType
 from antrea.openflow.match import PROTOCOLS, conj_id, ct_state, dst, in_port, src, tp_src
-from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
+from antrea.openflow.meter import POD_DNS_METERS, Meter, PacketInMeter, packet_in_meter
 from antrea.openflow.priority import Priority
 from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_METRIC, OUTPUT
 
@@ -48,6 +49,8 @@ DNS_CONJUNCTION = RESERVED
 """Number of the conjunction that holds DNS answers back."""
 CLAUSES = 2
 """Those of that conjunction: a DNS answer, to a Pod that rules on names are for."""
+POD_SHARE = 10
+"""So many Pods that get more answers than their share use up what the agent takes of all; one cannot keep it from the others."""
 DENYING = ("Drop", "Reject")
 """Actions of rules for which a Pod's own answers count, whichever server they are of."""
 flow = flows_of(Category.NETWORK_POLICY)
@@ -113,45 +116,45 @@ def _senders(facts: Facts, row: FqdnAddress) -> Iterator[tuple[Match, ...]]:
             yield from ((src(ip),) for ip in pod.ips if is_ipv6(ip) == is_ipv6(row.address))
 
 
-def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """Hold back DNS answers to a Pod that a rule on names is for, or copy them."""
-    found, to = (
-        {rule.audit for rule, _ in targets(facts, pod) if rule.fqdns},
-        TARGET_OF_PORT(pod.ofport).match,
-    )
+def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Meter]:
+    """Hold back DNS answers to a Pod that a rule on names is for, or copy them, within its share of what the agent takes."""
+    found = {rule.audit for rule, _ in targets(facts, pod) if rule.fqdns}
+    if not found:
+        return
+    to, meter = TARGET_OF_PORT(pod.ofport).match, POD_DNS_METERS + pod.ofport
+    rate = max(1, facts.need(AgentConfig).packet_in_rate // POD_SHARE)
+    yield packet_in_meter(meter, rate, Category.NETWORK_POLICY)
+    metered = [action.meter(meter), PACKET_IN_DNS_METERED_REG_MARK.load]
     if False in found:
         yield _held(TO, to)
-    elif found:
-        for v6 in families(facts):
-            for protocol in ("UDP", "TCP"):
-                match = (ct_state(ANSWER), PROTOCOLS[protocol][v6], tp_src(DNS_PORT), to)
-                then = [action.group(_copies(facts))]
-                yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_COPY, *match, then=then)
+        answer, again = (conj_id(DNS_CONJUNCTION), to), resubmit(ANTREA_POLICY_INGRESS_RULE)
+        yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_INTERCEPT, *answer, then=[*metered, again])
+        return
+    copy = PACKET_IN_DNS_COPY_REG_MARK.match, OUTPUT_TO_CONTROLLER_REG_MARK.match, to
+    yield flow(OUTPUT, Priority.NORMAL, *copy, then=[*metered, resubmit(OUTPUT)])
+    for v6 in families(facts):
+        for protocol in ("UDP", "TCP"):
+            match = (ct_state(ANSWER), PROTOCOLS[protocol][v6], tp_src(DNS_PORT), to)
+            then = [action.group(_copies(facts))]
+            yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_COPY, *match, then=then)
 
 
 def dns_flows(facts: Facts, use: str) -> Iterator[Flow | Group | Meter]:
-    """What holds DNS answers back, or copies them, while there are rules on names."""
-    config = facts.need(AgentConfig)
-    state = ct_state(ANSWER)
+    """What gives DNS answers within the shares of their Pods to the agent, while there are rules on names."""
+    rate, metered = facts.need(AgentConfig).packet_in_rate, PACKET_IN_DNS_METERED_REG_MARK.match
+    yield packet_in_meter(PacketInMeter.DNS, rate, Category.NETWORK_POLICY)
     if use == COPIED:
         to_agent = PACKET_IN_DNS_COPY_REG_MARK.load, OUTPUT_TO_CONTROLLER_REG_MARK.load
         then = [action.meter(PacketInMeter.DNS), controller(PacketIn.DNS)]
-        marked = PACKET_IN_DNS_COPY_REG_MARK.match, OUTPUT_TO_CONTROLLER_REG_MARK.match
-        yield flow(OUTPUT, Priority.NORMAL, *marked, then=then)
+        yield flow(OUTPUT, Priority.NORMAL, metered, OUTPUT_TO_CONTROLLER_REG_MARK.match, then=then)
         buckets = (Bucket(0, (resubmit(INGRESS_METRIC),)), Bucket(1, (*to_agent, resubmit(OUTPUT))))
         yield Group(_copies(facts), GroupType.ALL, buckets, Category.NETWORK_POLICY)
-        yield packet_in_meter(PacketInMeter.DNS, config.packet_in_rate, Category.NETWORK_POLICY)
         return
     for v6 in families(facts):
         for protocol in ("UDP", "TCP"):
-            yield _held(FROM, state, PROTOCOLS[protocol][v6], tp_src(DNS_PORT))
-    yield packet_in_meter(PacketInMeter.DNS, config.packet_in_rate, Category.NETWORK_POLICY)
-    yield flow(
-        ANTREA_POLICY_INGRESS_RULE,
-        Priority.DNS_INTERCEPT,
-        conj_id(DNS_CONJUNCTION),
-        then=[action.meter(PacketInMeter.DNS), controller(PacketIn.DNS, pause=True), goto(INGRESS_METRIC)],
-    )
+            yield _held(FROM, ct_state(ANSWER), PROTOCOLS[protocol][v6], tp_src(DNS_PORT))
+    then = [action.meter(PacketInMeter.DNS), controller(PacketIn.DNS, pause=True), goto(INGRESS_METRIC)]
+    yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_METERED, metered, then=then)
 
 
 def _copies(facts: Facts) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 from policy_world import (
@@ -23,7 +24,10 @@ from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.received import SentPolicy
-from antrea.openflow.meter import Meter, PacketInMeter
+from antrea.openflow.meter import POD_DNS_METERS, Meter, PacketInMeter
+
+if TYPE_CHECKING:
+    from antrea.engine import Engine
 
 V4 = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
 WEB = interface("web", 7, "10.10.0.7")
@@ -31,7 +35,8 @@ POD = (WEB, *applied("g", member("web")))
 NAMES = cp.NetworkPolicyPeer(fqdns=("Api.Example.COM.", "*.cdn.example"))
 DENY = native("p", "g", rule("Out", NAMES, action="Drop"))
 HELD = """
-table=AntreaPolicyIngressRule,priority=64991,conj_id=1 actions=meter:258,controller(id=32776,reason=no_match,userdata=02,max_len=65535,pause),goto_table:IngressMetric
+table=AntreaPolicyIngressRule,priority=64991,conj_id=1,reg1=0x7 actions=meter:1031,set_field:0x40000000/0xfe000000->reg0,resubmit(,AntreaPolicyIngressRule)
+table=AntreaPolicyIngressRule,priority=64993,reg0=0x40000000/0xfe000000 actions=meter:258,controller(id=32776,reason=no_match,userdata=02,max_len=65535,pause),goto_table:IngressMetric
 table=AntreaPolicyIngressRule,priority=64991,ct_state=+rpl+trk,tcp,tp_src=53 actions=conjunction(1,1/2)
 table=AntreaPolicyIngressRule,priority=64991,ct_state=+rpl+trk,udp,tp_src=53 actions=conjunction(1,1/2)
 table=AntreaPolicyIngressRule,priority=64991,reg1=0x7 actions=conjunction(1,2/2)
@@ -45,7 +50,7 @@ table=EgressMetric,priority=200,reg0=0x400/0x400,reg3=0x2 actions=drop
 
 def made(*rows: object, node: ThisNode = V4) -> list[str]:
     found = flows(*rows, node=node)  # type: ignore[arg-type]
-    return [re.sub(r"(?<=priority=)(?!64991|1?[29]0[0,])\d+", "N", line) for line in found]
+    return [re.sub(r"(?<=priority=)(?!6499[13]|1?[29]0[0,])\d+", "N", line) for line in found]
 
 
 def lines(*texts: str) -> list[str]:
@@ -58,6 +63,12 @@ def peer_of(address: str, kind: str = "ip,nw_dst") -> str:
 
 def test_a_rule_on_names_without_addresses_matches_nothing_and_holds_answers_to_its_pods() -> None:
     assert made(*POD, DENY) == lines(RULE, HELD)
+
+
+def meters(engine: Engine) -> dict[int, int]:
+    """The rates of those that DNS answers pass."""
+    found = (one for one in engine.standing().values() if isinstance(one, Meter))
+    return {one.id: one.rate for one in found if one.id != PacketInMeter.NETWORK_POLICY}
 
 
 def test_addresses_of_both_patterns_are_peers_of_the_rule() -> None:
@@ -130,18 +141,19 @@ def test_pods_that_no_rule_on_names_is_for_get_their_answers_at_once() -> None:
     found = made(
         *POD, other, *applied("h", member("db")), DENY, native("q", "h", rule("Out", cp.NetworkPolicyPeer()))
     )
-    assert [line for line in found if "64991,reg1" in line] == [lines(HELD)[-1]]
+    assert [line for line in found if "64991,reg1" in line] == [lines(HELD)[-2]]
 
 
 def test_without_rules_on_names_nothing_is_held() -> None:
     facts, engine = engine_of(V4, *POD, DENY)
     engine.plan()
     assert [row.pattern for row in facts.all(FqdnPattern)] == ["*.cdn.example", "api.example.com"]
-    assert any(isinstance(one, Meter) and one.id == PacketInMeter.DNS for one in engine.standing().values())
+    assert meters(engine) == {PacketInMeter.DNS: 5000, POD_DNS_METERS + WEB.ofport: 500}
     facts.drop(type(DENY), DENY.key)
     engine.plan()
     assert facts.all(FqdnPattern) == []
-    assert not [line for line in named(engine.standing().values()) if "64991" in line]
+    assert not [line for line in named(engine.standing().values()) if re.search("6499[13]", line)]
+    assert meters(engine) == {}
 
 
 def test_answers_that_audited_rules_alone_wait_for_are_copied_and_go_on() -> None:
@@ -156,6 +168,14 @@ def test_answers_that_audited_rules_alone_wait_for_are_copied_and_go_on() -> Non
     texts = [re.sub(r"group:\d+", "group:N", line) for line in named(standing)]
     found = [line for line in texts if "6499" in line and "64990" not in line]
     assert found == [copied.format(kind) for kind in ("tcp", "udp")]
+    assert [line for line in texts if "meter:1031" in line or "meter:258" in line] == [
+        f"table=Output,priority=200,reg0={mark}0000/0xfe600000{of} actions={actions}"
+        for mark, of, actions in (
+            ("0x2040", ",reg1=0x7", "meter:1031,set_field:0x40000000/0xfe000000->reg0,resubmit(,Output)"),
+            ("0x4040", "", "meter:258,controller(id=32776,reason=no_match,userdata=02,max_len=65535)"),
+        )
+    ]
+    assert meters(engine) == {PacketInMeter.DNS: 5000, POD_DNS_METERS + WEB.ofport: 500}
     assert not [line for line in texts if "pause" in line]
     facts.put(FqdnAddress("api.example.com", "198.51.100.7"))
     assert peer_of("198.51.100.7") in [
