@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.doctor.state import Finding
+from antrea.antctl.doctor.state import Finding, edit
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.antctl.supportbundle.cluster import listed
 from antrea.apis.shown import one_line
@@ -26,6 +26,7 @@ MOST = 20
 NOT_ENFORCED = (("Realizable", "False"), ("RealizationFailure", "True"))
 """Type and status of conditions."""
 UNKNOWN_PORTS = ("PortNameUnknown", "True")
+TRANSLATED_BEFORE = ("NotAtServiceAddresses", "True")
 KUBE = "/apis/networking.k8s.io/v1/networkpolicies"
 PODS, NAMESPACES = "/api/v1/pods", "/api/v1/namespaces"
 NATIVE = (
@@ -113,8 +114,13 @@ def _unrealizable(found: Mapping[str, Any], kind: str, short: str) -> Iterator[F
     name = f"{space}/{meta['name']}" if space else meta["name"]
     repair = f"kubectl {f'-n {space} ' if space else ''}edit {short} {meta['name']}"
     for one in found.get("status", {}).get("conditions", ()):
-        if (one.get("type"), one.get("status")) in NOT_ENFORCED:
-            text = f"{kind} {name} is not enforced as it is written: {one_line(one.get('message', ''))}"
+        judged, message = (one.get("type"), one.get("status")), one_line(one.get("message", ""))
+        if judged in NOT_ENFORCED:
+            text = f"{kind} {name} is not enforced as it is written: {message}"
             yield Finding("", "error", CHECK, text, repair)
-        elif (one.get("type"), one.get("status")) == UNKNOWN_PORTS:
-            yield Finding("", "warning", CHECK, f"{kind} {name}: {one_line(one.get('message', ''))}", repair)
+        elif judged == UNKNOWN_PORTS:
+            yield Finding("", "warning", CHECK, f"{kind} {name}: {message}", repair)
+        elif judged == TRANSLATED_BEFORE:
+            text = f"{kind} {name} does not hold at addresses of Services, where packets are translated before it is asked: {message}"
+            way = "set antreaProxy.proxyAll so that it does, or write policies for the Pods of these Services"
+            yield Finding("", "warning", CHECK, f"{text}; {way}", edit(""))

@@ -57,6 +57,28 @@ async def test_policies_that_are_not_enforced_as_written_are_named_with_the_fiel
     ]
 
 
+async def test_policies_on_nodes_that_do_not_hold_at_addresses_of_services_are_named() -> None:
+    condition = {
+        "type": "NotAtServiceAddresses",
+        "status": "True",
+        "message": 'Nodes count 1: "node-1":"drop at 80/TCP"',
+    }
+    one = policy("restrict")
+    one["status"]["conditions"].append(condition)
+    path = f"{NATIVE}/clusternetworkpolicies"
+    assert await found({path: [one]}) == [
+        Finding(
+            *("", "warning", "policies"),
+            "ClusterNetworkPolicy restrict does not hold at addresses of Services, where packets are translated before it is asked: "
+            'Nodes count 1: "node-1":"drop at 80/TCP"; '
+            "set antreaProxy.proxyAll so that it does, or write policies for the Pods of these Services",
+            "kubectl -n kube-system edit configmap antrea-config",
+        )
+    ]
+    condition["status"] = "False"
+    assert await found({path: [one]}) == []
+
+
 async def test_kinds_that_nothing_enforces_are_named_where_there_are_some() -> None:
     assert await found({ADMIN: [{"metadata": {"name": "a"}}]}) == [
         Finding(
