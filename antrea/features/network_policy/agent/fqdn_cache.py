@@ -155,10 +155,7 @@ class FqdnCache:
 
     def changes(self) -> dict[FqdnAddress, bool]:
         """What has changed since the last call: rows that there are now, and rows that are gone."""
-        found = {row: self._counts[row] > 0 for row in self._changed}
-        for row, present in found.items():
-            if not present:
-                del self._counts[row]
+        found = {row: row in self._counts for row in self._changed}
         self._changed.clear()
         return found
 
@@ -289,7 +286,14 @@ class FqdnCache:
     def _count(self, row: FqdnAddress, by: int) -> None:
         before = self._counts[row]
         self._counts[row] = before + by
-        if not before or not before + by:
+        if not self._counts[row]:
+            del self._counts[row]
+        if before and before + by:
+            return
+        # what comes and goes again between two calls of `changes` is none
+        if row in self._changed:
+            del self._changed[row]
+        else:
             self._changed[row] = None
 
     def _use(self, name: str, known: _Name, pod: str) -> None:

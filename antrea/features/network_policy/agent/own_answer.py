@@ -66,10 +66,7 @@ class OwnAnswers:
 
     def changes(self) -> dict[Fact, bool]:
         """What has changed since the last call: rows that there are now, and rows that are gone."""
-        found = {row: self._counts[row] > 0 for row in self._changed}
-        for row, present in found.items():
-            if not present:
-                del self._counts[row]
+        found = {row: row in self._counts for row in self._changed}
         self._changed.clear()
         return found
 
@@ -125,5 +122,12 @@ class OwnAnswers:
             row = self._row(pattern, found)
             before = self._counts[row]
             self._counts[row] = before + by
-            if not before or not before + by:
+            if not self._counts[row]:
+                del self._counts[row]
+            if before and before + by:
+                continue
+            # what comes and goes again between two calls of `changes` is none
+            if row in self._changed:
+                del self._changed[row]
+            else:
                 self._changed[row] = None

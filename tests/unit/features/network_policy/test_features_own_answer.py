@@ -33,6 +33,13 @@ def test_an_answer_counts_for_its_pod_and_the_patterns_that_deny() -> None:
     assert found.of_pod("shop/db") == []
 
 
+def test_an_answer_that_comes_and_goes_between_two_calls_is_no_change() -> None:
+    found = made()
+    found.learn("shop/web", SERVER, answer("x.evil", A), ["*.evil"], 0)
+    found.expire(601)
+    assert found.changes() == {}
+
+
 def test_an_address_that_two_names_have_counts_until_both_are_gone() -> None:
     found = made()
     found.learn("shop/web", SERVER, answer("x.evil", A, seconds=400), ["*.evil"], 0)
