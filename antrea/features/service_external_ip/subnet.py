@@ -16,6 +16,7 @@ from antrea.features.egress.agent.subnet import (
     Subnet,
     are_apart,
     device_of,
+    placeholder_address,
     pool_subnet,
     route_entries,
     table_of,
@@ -39,8 +40,6 @@ MASK: Final = 0x001F0000
 """Of marks of packets and connections: which subnet. Neither Egress (0xff), kube-proxy (0xc000) nor OVS (bit 31) uses it."""
 SHIFT: Final = 16
 MAPS: Final = {False: "service-subnet", True: "service-subnet6"}
-OWN_NETWORK: Final = 224
-"""Third octet of `own_address` in the first 256 VLANs."""
 OUTPUT: Final = NftChain(name="output-mangle", hook="type route hook output priority mangle; policy accept;")
 """For Endpoints that are processes of this Node."""
 BY_CONNECTION: Final = (
@@ -57,14 +56,6 @@ def has_subnets(facts: Facts) -> bool:
 def owner_subnet(facts: Facts, owner: ExternalIPOwner) -> Subnet | None:
     """None: the address is one of the Nodes' subnet."""
     return pool_subnet(facts, owner.pool, owner.ip) if has_subnets(facts) else None
-
-
-def own_address(vlan: int) -> str:
-    """A link-local address of the device in a VLAN: without any, rp_filter drops packets whose source has a route by another device.
-
-    Source: net/ipv4/fib_frontend.c of Linux, __fib_validate_source
-    """
-    return f"169.254.{OWN_NETWORK + (vlan >> 8)}.{vlan & 0xFF}"
 
 
 def subnet_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
@@ -94,7 +85,7 @@ def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: T
     if device:
         yield from vlan_device(facts, subnet)
         if not ipv6:
-            yield Address(device, f"{own_address(subnet.vlan)}/32")
+            yield Address(device, f"{placeholder_address(subnet.vlan)}/32")
             yield NftArpSource(owner.ip, device)
     yield from route_entries(facts, subnet, device_of(facts, subnet, link))
     yield RoutingRule(

@@ -21,7 +21,14 @@ from antrea.features.egress.agent.handover_state import (
     previous_holder,
     state_of,
 )
-from antrea.features.egress.agent.subnet import device_of, mac_of, route_entries, subnet_of, vlan_device
+from antrea.features.egress.agent.subnet import (
+    device_of,
+    mac_of,
+    placeholder_address,
+    route_entries,
+    subnet_of,
+    vlan_device,
+)
 from antrea.features.egress.agent.takeover_event import RecordTakeover, took_over
 from antrea.features.external_ip_pool.link import DEVICE, neighbours_of
 from antrea.host import carrier
@@ -104,6 +111,8 @@ def held_address(
     if subnet:
         yield from route_entries(facts, subnet, device_of(facts, subnet, link))
     if is_way_out:
+        if subnet and device and not is_ipv6(egress.ip):
+            yield Address(device, f"{placeholder_address(subnet.vlan)}/32")
         return
     if subnet and device:
         yield Address(device, f"{egress.ip}/{subnet.prefix}")

@@ -40,6 +40,8 @@ FIRST_TABLE: Final = 101
 RULE_PRIORITY: Final = 300
 """Asked before the main table."""
 GATE: Final = "EgressSeparateSubnet"
+PLACEHOLDER_NETWORK: Final = 224
+"""Third octet of `placeholder_address` in the first 256 VLANs."""
 
 
 class Subnet(msgspec.Struct, frozen=True):
@@ -104,6 +106,16 @@ def vlan_device(facts: Facts, subnet: Subnet) -> Iterator[Port | Vlan | Link | S
     yield Link(device, 0, mac=mac)
     # replies come in here, though the way back to their sender may be another
     yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2")
+
+
+def placeholder_address(vlan: int) -> str:
+    """A link-local IPv4 address of the device in a VLAN. Without any address rp_filter drops packets whose source has a route by another device.
+
+    With its last address the device loses its routes and neighbors, too.
+
+    Source: net/ipv4/fib_frontend.c of Linux, __fib_validate_source
+    """
+    return f"169.254.{PLACEHOLDER_NETWORK + (vlan >> 8)}.{vlan & 0xFF}"
 
 
 def device_of(facts: Facts, subnet: Subnet, link: Transport) -> str:
