@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STARTS = 10
 TARGET = 3
 """Seconds."""
-LARGEST = 8
+MAX_VALUE = 8
 STEPS = {"listening": "CNI server is listening", "connected": "Pods can be connected"}
 """Names of figures and what the agent logs when it gets there."""
 
@@ -79,7 +79,7 @@ def packages() -> dict[str, list[float]]:
     """Milliseconds by top-level package that its own modules take to import, largest first."""
     runs = [_packages() for _ in range(5)]
     total = sum(runs, Counter())
-    return {name: [run[name] / 1000 for run in runs] for name, _ in total.most_common(LARGEST)}
+    return {name: [run[name] / 1000 for run in runs] for name, _ in total.most_common(MAX_VALUE)}
 
 
 def _packages() -> Counter[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 RESOURCES = ("networkpolicies", "appliedtogroups", "addressgroups", "egressgroups")
 MARK = re.compile(rb"round-(\d+)-(\d+)-")
-AT_ONCE = 40
+MAX_BATCH = 40
 
 
 class Watch(asyncio.Protocol):
@@ -71,7 +71,7 @@ class Agents:
             print(number, flush=True)
 
     async def open(self, first: int, count: int, every: int, changed: str) -> None:
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore(MAX_BATCH)
         wanted = [(n, r) for n in range(first, first + count) for r in RESOURCES]
         slow = [(index % every) == every - 1 for index in range(len(wanted))]
         self._expected = sum(not s and changed in ("", r) for (_, r), s in zip(wanted, slow, strict=True))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 IP, PORT = "172.30.0.210", 8097
 SECONDS = 5.0
 ROUNDS = 5
-LEAST_SHARE = 0.85
+MIN_SHARE = 0.85
 PLAIN = {"node-1": "10.99.0.254", "node-2": "10.99.0.1"}
 """Addresses of the bridges without flows; the client's is 10.99.0.2."""
 PROGRAM = str(Path(__file__).with_name("transactions.py"))
@@ -124,7 +124,7 @@ def main() -> None:
         against = Against("a bare tunnel and masquerade", tuple(found["plain"]))
         show("egress_crr", "/s", found["egress"], against=against)
         slower = [bare / ours for ours, bare in zip(found["egress"], found["plain"], strict=True)]
-        show("egress_crr_slower", "times", slower, target=1 / LEAST_SHARE)
+        show("egress_crr_slower", "times", slower, target=1 / MIN_SHARE)
     finally:
         cluster.down(record)
 

@@ -39,7 +39,7 @@ RULES, PODS = 10_000, 100
 SECONDS, ROUNDS = 0.4, 61
 TARGET = 1 / 0.95
 FIRSTS = 31
-PATIENCE = 120
+TIMEOUT = 120
 
 
 def serve(address: str) -> None:
@@ -165,7 +165,7 @@ class Node:
         for row in rows:
             self._agent.facts.put(row)
         running = asyncio.create_task(self._agent.engine.run())
-        await asyncio.wait_for(self._agent.engine.quiet(), PATIENCE)
+        await asyncio.wait_for(self._agent.engine.quiet(), TIMEOUT)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert not self._agent.engine.errors.counts, self._agent.engine.errors.counts

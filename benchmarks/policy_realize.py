@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 BLOCKS, RULES, MEMBERS = 15_000, 1_000, 10_000
 SECONDS, KIB = 1.5, 1.6
 ROUNDS = 5
-PATIENCE = 300
+TIMEOUT = 300
 
 
 def one_rule() -> Iterable[Fact]:
@@ -108,7 +108,7 @@ async def enforce(directory: Path, ofports: dict[str, int], shape: str) -> None:
     began, used = time.monotonic(), time.process_time()
     for row in rows:
         agent.facts.put(row)
-    await asyncio.wait_for(agent.engine.quiet(), PATIENCE)
+    await asyncio.wait_for(agent.engine.quiet(), TIMEOUT)
     took, own = time.monotonic() - began, time.process_time() - used
     assert not agent.engine.errors.counts, agent.engine.errors.counts
     flows = sum(kind is Flow for kind, _ in agent.engine.applied())

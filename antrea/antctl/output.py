@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FORMATS = "json|table|yaml|raw"
-LONGEST = 50
+MAX_LENGTH = 50
 """Characters of a list in a cell."""
 Column = tuple[str, "Callable[[dict[str, Any]], str]"]
 
@@ -50,14 +50,14 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered:
 
 
 def listed(values: Sequence[str]) -> str:
-    """Sorted and comma-joined; what is longer than LONGEST characters is cut to `a,b + 3 more...`, one value at least.
+    """Sorted and comma-joined; what is longer than MAX_LENGTH characters is cut to `a,b + 3 more...`, one value at least.
 
     Upstream (pkg/util/printers) counts too few where it cuts twice; we count what is hidden.
     """
     ordered = sorted(values)
     text = ",".join(ordered)
     shown = len(ordered)
-    while len(text) > LONGEST and shown > 1:
+    while len(text) > MAX_LENGTH and shown > 1:
         shown -= 1
         text = f"{','.join(ordered[:shown])} + {len(ordered) - shown} more..."
     return text

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-LONGEST_TEXT: Final = 512
+MAX_TEXT: Final = 512
 """Octets of a text that comes from elsewhere; the rest is cut off. Names in Kubernetes have 253 at most."""
-LONGEST_REQUESTS: Final = 4096
+MAX_REQUEST_BYTES: Final = 4096
 """Octets of the requests of one record, as JSON."""
 NANOS: Final = 1_000_000_000
 """Nanoseconds of a second."""

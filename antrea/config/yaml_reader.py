@@ -14,7 +14,7 @@ import yaml
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, ScalarNode
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Collections inside each other; no object of the API needs half of it."""
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map")
 _NUMBER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
@@ -90,7 +90,7 @@ def strangers_document(text: str | bytes) -> Any:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > MOST_DEPTH:
-            problem = f"more than {MOST_DEPTH} collections inside each other"
+        if depth > MAX_DEPTH:
+            problem = f"more than {MAX_DEPTH} collections inside each other"
             raise yaml.constructor.ConstructorError(None, None, problem)
     return yaml.load(text, Loader=_UntrustedReader)  # noqa: S506 (made from a safe one)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 from antrea.facts.fact import Fact
 from antrea.facts.group import Requirement
 
-MOST_KEPT: Final = 4096
+MAX_KEPT: Final = 4096
 """Addresses of one Node: with these its annotation has 200 kB, of 256 kB that the API allows."""
 HIGHEST_NUMBER: Final = 999_999_999
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from antrea.config.shape import collector, seconds
 from antrea.errors import Invalid
 from antrea.flow_aggregator.clickhouse_url import http_url
-from antrea.flow_aggregator.flow_table import MOST_HOURS
+from antrea.flow_aggregator.flow_table import MAX_HOURS
 from antrea.outside.clickhouse.embedded import is_installed
 
 if TYPE_CHECKING:
     from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowStore
 
 HOUR: Final = 3600
-LEAST_MESSAGE: Final = 512
+MIN_MESSAGE: Final = 512
 
 
 def accept(config: FlowAggregatorConfig) -> None:
@@ -53,8 +53,8 @@ def accept(config: FlowAggregatorConfig) -> None:
 def _accept_store(config: FlowStore) -> None:
     if not config.enable:
         return
-    if not HOUR <= seconds(config.retention) <= MOST_HOURS * HOUR:
-        raise Invalid("store.retention", f"{config.retention!r} is not from 1h to {MOST_HOURS}h")
+    if not HOUR <= seconds(config.retention) <= MAX_HOURS * HOUR:
+        raise Invalid("store.retention", f"{config.retention!r} is not from 1h to {MAX_HOURS}h")
     if not Path(config.directory).is_absolute():
         raise Invalid("store.directory", f"{config.directory!r} is not an absolute path")
     if not is_installed():
@@ -72,7 +72,7 @@ def _accept_collector(config: FlowCollector) -> None:
         _, _, protocol = collector(config.address)
     except ValueError as error:
         raise Invalid("flowCollector.address", str(error)) from error
-    if 0 < config.max_ipfix_msg_size < LEAST_MESSAGE:
-        raise Invalid("flowCollector.maxIPFIXMsgSize", f"must be 0, or from {LEAST_MESSAGE} to 65535")
+    if 0 < config.max_ipfix_msg_size < MIN_MESSAGE:
+        raise Invalid("flowCollector.maxIPFIXMsgSize", f"must be 0, or from {MIN_MESSAGE} to 65535")
     if config.tls.enable and protocol == "udp":
         raise Invalid("flowCollector.tls.enable", "is for tcp: DTLS over udp is not built")

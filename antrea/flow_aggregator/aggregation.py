@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.apis.flow import MAX_REQUEST_BYTES, FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.decoding import decode_json
 from antrea.errors import Invalid
 from antrea.flow_aggregator.orientation import is_arbitrary, turned, turned_key
@@ -22,9 +22,9 @@ from antrea.flow_aggregator.throughput import SIDES, age, last_end, rates, set_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_FLOWS: Final = 200_000
+MAX_FLOWS: Final = 200_000
 """Connections at a time; records of more are dropped."""
-MOST_TRIES: Final = 2
+MAX_TRIES: Final = 2
 """Active timeouts for which the other Node's record is awaited."""
 _COUNTS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
 _BOTH: Final = (*_COUNTS, *(f"reverse_{name}" for name in _COUNTS))
@@ -118,7 +118,7 @@ def key_of(record: FlowRecord) -> Key:
 class Aggregation:
     """All connections; times in seconds of the monotonic clock."""
 
-    def __init__(self, active: float, inactive: float, most: int = MOST_FLOWS) -> None:
+    def __init__(self, active: float, inactive: float, most: int = MAX_FLOWS) -> None:
         self._active, self._inactive, self._most = max(active, 1.0), max(inactive, 1.0), most
         self._flows: dict[Key, JoinedFlow] = {}
         self._heap: list[tuple[float, int, JoinedFlow]] = []
@@ -222,7 +222,7 @@ class Aggregation:
 
     def _wait(self, one: JoinedFlow, now: float) -> None:
         one.tries += 1
-        if one.tries > MOST_TRIES or one.inactive_at <= now:
+        if one.tries > MAX_TRIES or one.inactive_at <= now:
             self.dropped += 1
             self._forget(one)
             return
@@ -296,4 +296,4 @@ def united(one: str, other: str) -> str:
     except Invalid:
         return one
     text = msgspec.json.encode({key: value for each in found for key, value in each.items()}).decode()
-    return text if len(text.encode()) <= LONGEST_REQUESTS else one
+    return text if len(text.encode()) <= MAX_REQUEST_BYTES else one

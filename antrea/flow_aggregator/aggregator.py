@@ -72,7 +72,7 @@ TICK: Final = 0.5
 """Seconds between looks at what is due."""
 UI: Final = "/ui"
 """Where the web page is."""
-MOST: Final = 1000
+MAX_RECORDS: Final = 1000
 """Records that are passed on before others have their turn; a quarter of a destination's buffer, if that is less."""
 
 
@@ -153,7 +153,7 @@ class Aggregator:
         self._streaming.offer(record)
 
     async def _export(self) -> None:
-        most = min(MOST, max(self._config.record_buffer_size // 4, 1))
+        most = min(MAX_RECORDS, max(self._config.record_buffer_size // 4, 1))
         while True:
             while found := self.flows.due(time.monotonic(), most):
                 for record in found:

@@ -28,7 +28,7 @@ _ASKED = {
     "proto": "protocol_identifier",
 }
 _CONTENTS = Contents(direction=True)
-MOST = 20_000
+MAX_RECORDS = 20_000
 """Records of one answer."""
 
 
@@ -98,7 +98,7 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
                 {one.name: getattr(record, one.field) for one in elements}
                 | {"appProtocolName": record.app_protocol_name, "httpVals": record.http_vals}
             )
-            if len(found) == MOST:
+            if len(found) == MAX_RECORDS:
                 break
     return found
 

@@ -21,7 +21,7 @@ log = klog.logger(__name__)
 CONFIG_MAP, KEY = "antrea-cluster-identity", "uuid"
 NAMESPACE_VARIABLE: Final = "ANTREA_NAMESPACE"
 """Of the environment: the Namespace of antrea-controller."""
-PATIENCE: Final = 2.0
+TIMEOUT: Final = 2.0
 """Seconds for which the start of the program waits."""
 RETRY_SECONDS: Final = 5.0
 
@@ -38,7 +38,7 @@ class ClusterIdentity:
         """The same with the name that records have."""
         return msgspec.structs.replace(config, cluster_id=config.cluster_id or self._uuid)
 
-    async def settle(self, seconds: float = PATIENCE) -> None:
+    async def settle(self, seconds: float = TIMEOUT) -> None:
         """Return when it is settled, or after these seconds."""
         try:
             async with asyncio.timeout(seconds):

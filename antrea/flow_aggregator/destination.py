@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST: Final = 1000
+MAX_RECORDS: Final = 1000
 """Records that are written at a time."""
-MOST_OF_INTERVAL: Final = 10_000
+MAX_OF_INTERVAL: Final = 10_000
 """The same of a destination that takes them at intervals."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries."""
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds for which others wait for one whose buffer gets full; it is slow if that was in vain."""
 
 
@@ -54,14 +54,14 @@ class Destination:
     """A bounded buffer before an output."""
 
     def __init__(
-        self, name: str, output: Output, size: int, interval: float = 0, most: int = MOST_OF_INTERVAL
+        self, name: str, output: Output, size: int, interval: float = 0, most: int = MAX_OF_INTERVAL
     ) -> None:
         """Records are written every `interval` seconds, at most so many at a time, and as soon as that many, or half of `size`, wait.
 
         `interval` 0: at once.
         """
         self.name, self._output, self._interval = name, output, interval
-        self._most = most if interval else MOST
+        self._most = most if interval else MAX_RECORDS
         self._enough = min(self._most, (size + 1) // 2)
         self._many = asyncio.Event()
         self._filled = max(size * 3 // 4, 1)
@@ -95,7 +95,7 @@ class Destination:
         """Return once a quarter of the buffer is free; at once if the output fails or was slow since the buffer was last empty."""
         if self.trouble or self._is_slow:
             return
-        await _set_within(self._has_room, PATIENCE)
+        await _set_within(self._has_room, TIMEOUT)
         self._is_slow = not self._has_room.is_set()
 
     def end(self) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
 
-MOST: Final = 64
+MAX_FILTERS: Final = 64
 """Filters of a stream, and values of each list of a filter."""
-LONGEST: Final = 4096
+MAX_LENGTH: Final = 4096
 """Characters of a label selector."""
 _ENDS: Final = {0: ("source", "destination"), 1: ("source",), 2: ("destination",)}
 """By direction: both, from, to."""
@@ -33,8 +33,8 @@ class FlowFilter:
     def __init__(self, asked: Any) -> None:
         """Of a message FlowFilter. Raises Invalid."""
         for name in ("namespaces", "pod_names", "service_names", "flow_types", "ips"):
-            if len(getattr(asked, name)) > MOST:
-                raise Invalid(name, f"has more than {MOST} values")
+            if len(getattr(asked, name)) > MAX_FILTERS:
+                raise Invalid(name, f"has more than {MAX_FILTERS} values")
         if asked.direction not in _ENDS:
             raise Invalid("direction", f"{asked.direction} is none of {sorted(_ENDS)}")
         self._ends = _ENDS[asked.direction]
@@ -45,8 +45,8 @@ class FlowFilter:
             raise Invalid(
                 "service_names", "cannot be together with direction FROM: a Service is where packets go to"
             )
-        if len(asked.pod_label_selector) > LONGEST:
-            raise Invalid("pod_label_selector", f"is longer than {LONGEST} characters")
+        if len(asked.pod_label_selector) > MAX_LENGTH:
+            raise Invalid("pod_label_selector", f"is longer than {MAX_LENGTH} characters")
         self._networks = tuple(_network(text) for text in asked.ips)
         try:
             self._labels = label_terms(asked.pod_label_selector)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from antrea.decoding import guarded
 from antrea.errors import Invalid
-from antrea.flow_aggregator.flow_filter import MOST, FlowFilter, is_visible
+from antrea.flow_aggregator.flow_filter import MAX_FILTERS, FlowFilter, is_visible
 from antrea.flow_aggregator.visibility import streamed_namespaces
 from antrea.flow_protobuf.record import write_joined
 from antrea.flow_protobuf.schema import GET_FLOWS, GetFlowsRequest, GetFlowsResponse
@@ -141,8 +141,8 @@ class FlowStreams(SessionServer):
 def _request(message: bytes) -> tuple[Any, list[FlowFilter]]:
     """Raises Invalid."""
     asked = guarded("GetFlowsRequest", GetFlowsRequest.FromString, message)
-    if len(asked.filters) > MOST:
-        raise Invalid("filters", f"are more than {MOST}")
+    if len(asked.filters) > MAX_FILTERS:
+        raise Invalid("filters", f"are more than {MAX_FILTERS}")
     return asked, [FlowFilter(one) for one in asked.filters]
 
 

@@ -16,7 +16,7 @@ LOCAL: Final = "flows_local"
 """Where Theia's Distributed table of that name keeps its rows."""
 OURS: Final = "Made by antrea-flow-aggregator"
 """Comment of a table that was not there before; of others the retention is left alone."""
-MOST_HOURS: Final = 31 * 24
+MAX_HOURS: Final = 31 * 24
 _TYPES: Final = {
     "time": "DateTime", "8": "UInt8", "16": "UInt16", "64": "UInt64", "text": "String",
     "name": "LowCardinality(String)",
@@ -49,9 +49,9 @@ COLUMNS: Final[Mapping[str, str]] = {
 def created(retention: int) -> str:
     """Make the table, with rows kept for so many seconds; 0: for ever.
 
-    A partition is what can be dropped at once: an hour, or a day where hours would be more than MOST_HOURS.
+    A partition is what can be dropped at once: an hour, or a day where hours would be more than MAX_HOURS.
     """
-    partition = "toStartOfHour" if 0 < retention <= MOST_HOURS * 3600 else "toDate"
+    partition = "toStartOfHour" if 0 < retention <= MAX_HOURS * 3600 else "toDate"
     columns = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
     return (
         f"CREATE TABLE IF NOT EXISTS {TABLE} (`timeInserted` DateTime DEFAULT now(), {columns}) "

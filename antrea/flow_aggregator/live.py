@@ -33,7 +33,7 @@ FILTERS: Final = tuple(name for name in SCOPED if name not in ("since", "until")
 """Parameters of a stream."""
 KEPT: Final = 4096
 """Records that a follower may be behind."""
-MOST_ROWS: Final = 200
+MAX_ROWS: Final = 200
 """Records of one event, the newest."""
 MAX_FOLLOWERS: Final = 64
 MAX_FOLLOWERS_OF_USER: Final = 8
@@ -41,7 +41,7 @@ PAUSE: Final = 0.25
 """Seconds between looks for what has come."""
 SILENCE: Final = 15.0
 """Seconds without an event after which a comment is sent, so that nothing in between takes the stream for dead."""
-LONGEST: Final = 50.0
+MAX_SECONDS: Final = 50.0
 """Seconds of a stream; for more, a client asks again with Last-Event-ID, and its rights are judged anew."""
 _DENIED: Final = (RuleAction.DROP, RuleAction.REJECT)
 _ENDS: Final = ("source", "destination")
@@ -65,24 +65,24 @@ class LiveRecords:
         self._ring.offer((record, is_half))
 
     def place_of(self, event: str) -> int:
-        """The number after which a client reads that has seen this event; without one, or with one of another run, it gets the newest MOST_ROWS.
+        """The number after which a client reads that has seen this event; without one, or with one of another run, it gets the newest MAX_ROWS.
 
         What a client has queried before does not have what came since.
         """
         run, _, number = event.partition("-")
         known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
-        return min(int(number), self._ring.end) if known else max(self._ring.end - MOST_ROWS, 0)
+        return min(int(number), self._ring.end) if known else max(self._ring.end - MAX_ROWS, 0)
 
     def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
-        """Those that came since and pass, oldest first, at most MOST_ROWS, and how many more there were."""
+        """Those that came since and pass, oldest first, at most MAX_ROWS, and how many more there were."""
         new, gone = self._ring.after(number, KEPT)
         found = [record for record, is_half in new if (halves or not is_half) and passes(record)]
-        return found[-MOST_ROWS:], gone + max(len(found) - MOST_ROWS, 0)
+        return found[-MAX_ROWS:], gone + max(len(found) - MAX_ROWS, 0)
 
     async def follow(
         self, request: web.Request, user: str, asked: Mapping[str, str], namespaces: Sequence[str] | None
     ) -> web.StreamResponse:
-        """Until the client leaves, or for LONGEST seconds. Raises Invalid naming a parameter, Unavailable: too many follow."""
+        """Until the client leaves, or for MAX_SECONDS seconds. Raises Invalid naming a parameter, Unavailable: too many follow."""
         passes = matcher(asked, namespaces)
         ended = self._begin(user)
         try:
@@ -121,7 +121,11 @@ class LiveRecords:
         )
         await response.prepare(request)
         clock = asyncio.get_running_loop().time
-        place, end, spoke = self.place_of(request.headers.get("Last-Event-ID", "")), clock() + LONGEST, 0.0
+        place, end, spoke = (
+            self.place_of(request.headers.get("Last-Event-ID", "")),
+            clock() + MAX_SECONDS,
+            0.0,
+        )
         while (now := clock()) < end and not ended.is_set():
             rows, missed = self.after(place, passes, halves=halves)
             place = self._ring.end

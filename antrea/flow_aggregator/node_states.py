@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NODES: Final = "/api/v1/nodes"
 AGENTS: Final = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
-MOST: Final = 1000
+MAX_NODES: Final = 1000
 """Nodes of one answer."""
 STALE: Final = 180
 """Seconds after which an agent that has not reported counts as away."""
@@ -34,7 +34,7 @@ class _List(msgspec.Struct):
 async def node_states(access: Access) -> dict[str, Any]:
     """One row for each Node. Raises Refused: the user may not list them, Unavailable."""
     async with Kube(access) as kube:
-        nodes, agents = [await kube.get(path, _List, {"limit": str(MOST)}) for path in (NODES, AGENTS)]
+        nodes, agents = [await kube.get(path, _List, {"limit": str(MAX_NODES)}) for path in (NODES, AGENTS)]
     known = {one["metadata"]["name"]: one for one in (agents.items if agents else ())}
     found = [_row(one, known.get(one["metadata"]["name"])) for one in (nodes.items if nodes else ())]
     return {"rows": found, "truncated": bool(nodes and nodes.metadata.get("continue"))}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from antrea.outside.clickhouse.store import Store
 
-MOST: Final = 1000
+MAX_RECORDS: Final = 1000
 """Records of one answer."""
 _NO_TABLE: Final = "Code: 60."
 """What ClickHouse answers before the first record: UNKNOWN_TABLE."""
@@ -61,7 +61,7 @@ async def answer(
 def flows(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """The records with the latest packets, by the names of their elements; times in seconds of Unix. Raises Invalid."""
     scope = scope_of("flows", asked, namespaces, (*SCOPED, "limit"))
-    limit = whole(asked, "limit", 100, MOST)
+    limit = whole(asked, "limit", 100, MAX_RECORDS)
     columns = ", ".join(_shown(name) for name in _RECORD)
     sql = select(columns, scope, "ORDER BY flowEndSeconds DESC, timeInserted DESC LIMIT {limit:UInt32}")
 

@@ -11,7 +11,7 @@ from antrea.flow_aggregator.query_statement import SCOPED, Query, columns_of, se
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MOST: Final = 2000
+MAX_LINKS: Final = 2000
 """Links of one answer, those with the most octets."""
 _SUFFIX: Final = "-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
 """What Deployments, DaemonSets, Jobs and StatefulSets add to their names for a Pod.
@@ -41,7 +41,7 @@ def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
         )
     )
     columns, by_ends = columns_of({**ends, **sums(), **unknown_sums()}), ", ".join(names)
-    sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY octets DESC, {by_ends} LIMIT {MOST + 1}")
+    sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY octets DESC, {by_ends} LIMIT {MAX_LINKS + 1}")
     return Query(sql, scope.values, partial(_graph, by))
 
 
@@ -75,12 +75,12 @@ def _graph(by: str, rows: list[list[Any]]) -> dict[str, Any]:
         return identity
 
     links = []
-    for row in rows[:MOST]:
+    for row in rows[:MAX_LINKS]:
         source, target = _node(row[0], row[1], by), _node(row[2], row[3], by, is_service=bool(row[4]))
         values = dict(zip(("port", "protocol", *sums(), *unknown_sums()), row[5:], strict=True))
         values["unknown"] = _unknown(values, has_known=values.pop("hasKnown") != 0)
         links.append({"source": node(*source), "target": node(*target), **values})
-    return {"nodes": list(nodes.values()), "links": links, "truncated": len(rows) > MOST}
+    return {"nodes": list(nodes.values()), "links": links, "truncated": len(rows) > MAX_LINKS}
 
 
 def _unknown(values: Mapping[str, int], *, has_known: bool) -> int:

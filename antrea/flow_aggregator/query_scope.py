@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from antrea.outside.clickhouse.store import Value
 
-LONGEST: Final = 31 * 24 * 3600
+MAX_SECONDS: Final = 31 * 24 * 3600
 """Seconds that a query may go back."""
 _TEXT: Final = 253
 """Characters of a name."""
@@ -76,14 +76,14 @@ def one_of(asked: Mapping[str, str], key: str, choices: Sequence[str]) -> str:
 
 
 def duration(asked: Mapping[str, str], key: str, default: str) -> int:
-    """Seconds, from 1 to LONGEST. Raises Invalid."""
+    """Seconds, from 1 to MAX_SECONDS. Raises Invalid."""
     text = asked.get(key, "") or default
     try:
         found = int(seconds(text[:_TEXT]))
     except (ValueError, OverflowError) as error:
         raise Invalid(key, f"{text[:_TEXT]!r} is not a duration such as 15m or 1h") from error
-    if not 1 <= found <= LONGEST:
-        raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {LONGEST // 3600}h")
+    if not 1 <= found <= MAX_SECONDS:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {MAX_SECONDS // 3600}h")
     return found
 
 
@@ -91,7 +91,7 @@ def span_of(asked: Mapping[str, str]) -> int:
     """Seconds from `since` on, without regard to `until`. Raises Invalid."""
     text = asked.get("since", "") or "1h"
     if "T" in text:
-        return min(max(int(time.time()) - _moment("since", text), 1), LONGEST)
+        return min(max(int(time.time()) - _moment("since", text), 1), MAX_SECONDS)
     return duration(asked, "since", "1h")
 
 
@@ -100,7 +100,7 @@ def _within(scope: Scope, asked: Mapping[str, str]) -> None:
         text = asked.get(key, "") or ("1h" if key == "since" else "")
         if "T" in text:
             scope.add(f"timeInserted {sign} toDateTime({{{key}:UInt32}})", **{key: _moment(key, text)})
-            scope.add(f"timeInserted >= now() - {LONGEST}")
+            scope.add(f"timeInserted >= now() - {MAX_SECONDS}")
         elif text:
             scope.add(f"timeInserted {sign} now() - {{{key}:UInt32}}", **{key: duration(asked, key, text)})
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from antrea.flow_aggregator.query_scope import Scope
 
-MOST: Final = 1000
+MAX_ROWS: Final = 1000
 """Rows of one answer of `top`."""
-MOST_STEPS: Final = 1000
-MOST_POINTS: Final = 20_000
+MAX_STEPS: Final = 1000
+MAX_POINTS: Final = 20_000
 """Points of one answer of `policies`, of all policies together."""
 _WAYS: Final = ("ingress", "egress")
 _POLICY: Final = ("direction", "type", "namespace", "name")
@@ -85,7 +85,7 @@ def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """Sums by what `by` names, those with the most octets first. Raises Invalid."""
     scope = scope_of("top", asked, namespaces, (*SCOPED, "by", "limit"))
     names, keys, condition = _KEYS[one_of(asked, "by", tuple(_KEYS))]
-    limit = whole(asked, "limit", 10, MOST)
+    limit = whole(asked, "limit", 10, MAX_ROWS)
     places = ", ".join(str(number + 1) for number in range(len(names)))
     if condition != "1":
         scope.add(condition)
@@ -111,20 +111,20 @@ def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
     scope = scope_of("policies", asked, namespaces, (*SCOPED, "step"))
     span = span_of(asked)
     step = duration(asked, "step", f"{max(span // 60, 1)}s")
-    if span // step >= MOST_STEPS:
-        raise Invalid("step", f"must be at least {span // MOST_STEPS + 1}s, of which since has {MOST_STEPS}")
+    if span // step >= MAX_STEPS:
+        raise Invalid("step", f"must be at least {span // MAX_STEPS + 1}s, of which since has {MAX_STEPS}")
     begun = "least(greatest(toUnixTimestamp(flowStartSeconds), {first:UInt32}), {last:UInt32})"
     steps = {"time": f"intDiv({begun}, {{step:UInt32}}) * {{step:UInt32}}"}
     last = int(time.time())
     names = ", ".join((*_POLICY, *steps))
-    sql = _of_policies(scope, steps, _verdicts, f"ORDER BY {names} LIMIT {MOST_POINTS + 1}")
+    sql = _of_policies(scope, steps, _verdicts, f"ORDER BY {names} LIMIT {MAX_POINTS + 1}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for direction, kind, namespace, name, at, allowed, denied in rows[:MOST_POINTS]:
+        for direction, kind, namespace, name, at, allowed, denied in rows[:MAX_POINTS]:
             own = {"direction": direction, "type": kind, "namespace": namespace, "name": name, "points": []}
             one = found.setdefault((direction, kind, namespace, name), own)
             one["points"].append({"time": at, "allowed": allowed, "dropped": denied})
-        return {"step": step, "policies": list(found.values()), "truncated": len(rows) > MOST_POINTS}
+        return {"step": step, "policies": list(found.values()), "truncated": len(rows) > MAX_POINTS}
 
     return Query(sql, {**scope.values, "step": step, "first": last - span, "last": last}, shape)

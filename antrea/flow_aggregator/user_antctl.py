@@ -32,8 +32,8 @@ AT_A_TIME: Final = 2
 """Commands of all users."""
 MEMORY: Final = 1 << 30
 """Bytes of the address space."""
-MOST_ANSWER: Final = 8 << 20
-MOST_POLICIES: Final = 256 << 10
+MAX_ANSWER: Final = 8 << 20
+MAX_POLICIES: Final = 256 << 10
 """Bytes of policies to try."""
 KEPT_VARIABLES: Final = ("PATH", "PYTHONPATH", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 ANSWERED: Final = (0, 3)
@@ -89,8 +89,8 @@ class UserAntctl:
         self, user: str, access: Access, namespace: str, policies: bytes, seen: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Connections of `seen` that these policies would judge otherwise. Raises Invalid, ApiError, Unavailable."""
-        if len(policies) > MOST_POLICIES:
-            raise Invalid("policies", f"have more than {MOST_POLICIES >> 10} KiB")
+        if len(policies) > MAX_POLICIES:
+            raise Invalid("policies", f"have more than {MAX_POLICIES >> 10} KiB")
         words = ["policy", "replay", "--filename={policies}", "--flows={flows}", "-o", "json"]
         if namespace:
             words.append(f"--namespace={_matching({'namespace': namespace}, 'namespace', _NAMESPACE)}")
@@ -132,7 +132,7 @@ async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int
     try:
         with contextlib.suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 10)
-            for what, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, MOST_ANSWER)):
+            for what, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, MAX_ANSWER)):
                 resource.prlimit(process.pid, what, (most, most))
         async with asyncio.timeout(SECONDS):
             return await process.wait()
@@ -157,7 +157,7 @@ def _memory(content: bytes = b"") -> Iterator[int]:
 
 
 def _content(file: int) -> bytes:
-    return os.pread(file, MOST_ANSWER, 0)
+    return os.pread(file, MAX_ANSWER, 0)
 
 
 def _kubeconfig(access: Access) -> bytes:

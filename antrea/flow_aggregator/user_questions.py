@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antrea.errors import Invalid, Unavailable
 from antrea.flow_aggregator.node_states import node_states
 from antrea.flow_aggregator.query import QUERIES, answer
-from antrea.flow_aggregator.user_antctl import MOST_POLICIES, UserAntctl
+from antrea.flow_aggregator.user_antctl import MAX_POLICIES, UserAntctl
 from antrea.flow_aggregator.visibility import question_of
 from antrea.outside.apiserver.authentication import USER
 from antrea.outside.apiserver.status import ApiError
@@ -104,8 +104,8 @@ class UserQuestions:
         return json_answer({**found, "partial": question.namespaces is not None})
 
     async def _replay(self, request: web.Request, question: Question) -> web.StreamResponse:
-        access, policies = self._access(request), await request.content.read(MOST_POLICIES + 1)
-        while len(policies) <= MOST_POLICIES and (more := await request.content.read(MOST_POLICIES)):
+        access, policies = self._access(request), await request.content.read(MAX_POLICIES + 1)
+        while len(policies) <= MAX_POLICIES and (more := await request.content.read(MAX_POLICIES)):
             policies += more
         namespace = question.parameters.get("namespace", "")
         return json_answer(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "flow.antrea.io"
 RESOURCE: Final = "flows"
-MOST_NAMESPACES: Final = 64
+MAX_NAMESPACES: Final = 64
 """Of one query, since each is a question to kube-apiserver."""
 _FORBIDDEN: Final = 403
 
@@ -41,8 +41,8 @@ async def streamed_namespaces(
 
     Raises ApiError: the user may not see one of them, or all where none is named.
     """
-    if len(names) > MOST_NAMESPACES:
-        raise Invalid("namespaces", f"are more than {MOST_NAMESPACES}")
+    if len(names) > MAX_NAMESPACES:
+        raise Invalid("namespaces", f"are more than {MAX_NAMESPACES}")
     refusal = await _refusal(user, path, authorization, "")
     if refusal is None:
         return None
@@ -60,8 +60,8 @@ async def question_of(request: web.Request, authorization: Authorization) -> Que
     asked = dict(request.query)
     listed = asked.pop("namespaces", "").split(",")
     names = tuple(dict.fromkeys(one.strip() for one in listed if one.strip()))
-    if len(names) > MOST_NAMESPACES:
-        raise Invalid("namespaces", f"are more than {MOST_NAMESPACES}")
+    if len(names) > MAX_NAMESPACES:
+        raise Invalid("namespaces", f"are more than {MAX_NAMESPACES}")
     if not names:
         refusal = await _refusal(request[USER], request.path, authorization, "")
         if refusal is None:

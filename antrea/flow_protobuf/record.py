@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, NANOS, BiflowDirection, FlowRecord
+from antrea.apis.flow import MAX_REQUEST_BYTES, MAX_TEXT, NANOS, BiflowDirection, FlowRecord
 
 SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
-LONGEST_SHARED: Final = 96
+MAX_SHARED: Final = 96
 """Characters of a text that is shared: what anybody sends fills no memory."""
 _U8, _U16, _U32 = 0xFF, 0xFFFF, 0xFFFFFFFF
 _STATS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
@@ -164,7 +164,7 @@ def read(flow: Any) -> FlowRecord:
             setattr(record, name, _address(value))
     if flow.is_direction_unknown:
         record.biflow_direction = int(BiflowDirection.ARBITRARY)
-    if len(flow.app.http_vals) <= LONGEST_REQUESTS and flow.app.http_vals:
+    if len(flow.app.http_vals) <= MAX_REQUEST_BYTES and flow.app.http_vals:
         record.app_protocol_name = _text(flow.app.protocol_name)
         record.http_vals = flow.app.http_vals.decode(errors="replace")
     return record
@@ -175,7 +175,7 @@ def _within(value: int, most: int) -> int:
 
 
 def _text(value: str) -> str:
-    return _shared(value) if len(value) <= LONGEST_SHARED else value[:LONGEST_TEXT]
+    return _shared(value) if len(value) <= MAX_SHARED else value[:MAX_TEXT]
 
 
 @lru_cache(SHARED)

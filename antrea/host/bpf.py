@@ -12,7 +12,7 @@ WORD, HALF, BYTE = 0x00, 0x08, 0x10
 _LD, _LDX, _ALU, _JMP, _RET = 0x00, 0x01, 0x04, 0x05, 0x06
 _ABS, _IND, _MSH = 0x20, 0x40, 0xA0
 _AND, _JA, _JEQ = 0x50, 0x00, 0x10
-LONGEST = 4096
+MAX_INSTRUCTIONS = 4096
 """Instructions that the kernel takes (BPF_MAXINSNS)."""
 KEEP = 0x40000
 """Bytes of a packet that are kept: more than any has."""
@@ -87,9 +87,9 @@ class _Assembly:
 
     def resolved(self) -> tuple[Instruction, ...]:
         """Raises ValueError if there are more than the kernel takes."""
-        if len(self._lines) > LONGEST:
+        if len(self._lines) > MAX_INSTRUCTIONS:
             raise ValueError(
-                f"a filter of {len(self._lines)} instructions, of which the kernel takes {LONGEST}"
+                f"a filter of {len(self._lines)} instructions, of which the kernel takes {MAX_INSTRUCTIONS}"
             )
         return tuple(
             line

@@ -24,7 +24,7 @@ MARK_SET: Final = "carried-mark"
 CHAIN: Final = NftChain(
     name="prerouting-mangle", hook="type filter hook prerouting priority mangle; policy accept;"
 )
-MOST_MARKS: Final = 0xFF
+MAX_MARKS: Final = 0xFF
 """As wide as the field that OVS sets."""
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
@@ -77,7 +77,7 @@ def reading_entries(datapath: str, gateway: str) -> Iterator[NftChain | NftSet |
     yield NftRule(
         chain=CHAIN.name,
         name="no mark that is not known",
-        text=f'iifname "{gateway}" ether saddr {mark_mac(1)}-{mark_mac(MOST_MARKS)} meta mark 0x00000000 drop',
+        text=f'iifname "{gateway}" ether saddr {mark_mac(1)}-{mark_mac(MAX_MARKS)} meta mark 0x00000000 drop',
         order=101,
     )
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
 
 OPTIONS_SET: Final = 3
-MOST_TEMPLATES: Final = 64
+MAX_TEMPLATES: Final = 64
 """Of one session."""
-MOST_FIELDS: Final = 256
+MAX_FIELDS: Final = 256
 """Of one template."""
-MOST_SESSION_FIELDS: Final = 512
+MAX_SESSION_FIELDS: Final = 512
 """Of all templates of one session."""
-MOST_RECORDS: Final = 4096
+MAX_RECORDS: Final = 4096
 """Of one message."""
 
 
@@ -79,11 +79,11 @@ class Decoder:
                 continue
             fields, at = _fields(body, at, count)
             key = (domain, number)
-            if key not in self._templates and len(self._templates) >= MOST_TEMPLATES:
-                raise Invalid("IPFIX template", f"a session has more than {MOST_TEMPLATES}")
+            if key not in self._templates and len(self._templates) >= MAX_TEMPLATES:
+                raise Invalid("IPFIX template", f"a session has more than {MAX_TEMPLATES}")
             others = sum(one.fields for other, one in self._templates.items() if other != key)
-            if others + len(fields) > MOST_SESSION_FIELDS:
-                raise Invalid("IPFIX template", f"a session has more than {MOST_SESSION_FIELDS} fields")
+            if others + len(fields) > MAX_SESSION_FIELDS:
+                raise Invalid("IPFIX template", f"a session has more than {MAX_SESSION_FIELDS} fields")
             self._templates[key] = Template(fields)
 
     def _withdraw(self, domain: int, number: int) -> None:
@@ -98,8 +98,8 @@ class Decoder:
             return
         at, end = 0, len(body)
         while end - at >= template.least:
-            if len(records) >= MOST_RECORDS:
-                raise Invalid("IPFIX message", f"more than {MOST_RECORDS} records")
+            if len(records) >= MAX_RECORDS:
+                raise Invalid("IPFIX message", f"more than {MAX_RECORDS} records")
             at, record = template.read(body, at)
             records.append(record)
 
@@ -114,8 +114,8 @@ def _head(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(body: bytes, at: int, count: int) -> tuple[list[TemplateField], int]:
-    if count > MOST_FIELDS:
-        raise Invalid("IPFIX template", f"{count} fields are more than {MOST_FIELDS}")
+    if count > MAX_FIELDS:
+        raise Invalid("IPFIX template", f"{count} fields are more than {MAX_FIELDS}")
     fields = []
     for _ in range(count):
         if len(body) - at < 4:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
     from antrea.ipfix.template import Contents
 
-MOST: Final = 65000
+MAX_BYTES: Final = 65000
 """Bytes of a record: one datagram has each."""
 _NONE: Final = {"ipv4": "0.0.0.0", "ipv6": "::"}  # noqa: S104 (as Go writes an address that is not there)
 
@@ -47,5 +47,5 @@ class JsonWriter:
                 name: none for name, _, none in self._columns[record.is_ipv6] if none and not found[name]
             }
             line = msgspec.json.encode({"@timestamp": when, "ipfix": found}) + b"\n"
-            if len(line) <= MOST:
+            if len(line) <= MAX_BYTES:
                 yield line, 1

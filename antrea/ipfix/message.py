@@ -31,7 +31,7 @@ HEADER: Final = Struct("!HHIII")
 """Version, length, export time, sequence number, observation domain."""
 SET: Final = Struct("!HH")
 """Number and length."""
-MOST: Final = 65535
+MAX_BYTES: Final = 65535
 """Bytes of a message."""
 _OVERHEAD: Final = HEADER.size + SET.size
 
@@ -80,7 +80,7 @@ class MessageWriter:
         for record in records:
             family = record.is_ipv6
             body = self._encoders[family](record)
-            if len(body) + _OVERHEAD > MOST:
+            if len(body) + _OVERHEAD > MAX_BYTES:
                 continue
             if pending[family] and sizes[family] + len(body) > most:
                 yield self._flush(family, pending[family], now)

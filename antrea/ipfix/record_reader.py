@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
-from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
+from antrea.apis.flow import MAX_REQUEST_BYTES, MAX_TEXT, FlowRecord
 from antrea.errors import Invalid
 from antrea.ipfix.element import BY_NUMBER, VARIABLE
 from antrea.ipfix.recent import Recent
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
-LONGEST_SHARED: Final = 96
+MAX_SHARED: Final = 96
 """Octets of a text that is shared: what anybody sends fills no memory."""
 SHARED_PARTS: Final = 4096
 """Parts of records whose values are kept."""
-LONGEST_PART: Final = 512
+MAX_PART: Final = 512
 """Octets of such a part, for the same reason."""
 SHARED_PLANS: Final = 64
 """Parts of templates; sessions that have the same share their records' parts."""
@@ -115,7 +115,7 @@ class Part:
         found = _PARTS.get((self, octets))
         if found is None:
             found = tuple(self._values(octets))
-            if at - begin <= LONGEST_PART and not any(found[place] for place in self._requests):
+            if at - begin <= MAX_PART and not any(found[place] for place in self._requests):
                 _PARTS.keep((self, octets), found)
         values += found
         return at
@@ -207,11 +207,11 @@ def _nothing(_: bytes) -> None:
 
 
 def _text(octets: bytes) -> str:
-    return _shared(octets) if len(octets) <= LONGEST_SHARED else _decoded(octets)
+    return _shared(octets) if len(octets) <= MAX_SHARED else _decoded(octets)
 
 
 def _decoded(octets: bytes) -> str:
-    return octets[:LONGEST_TEXT].decode(errors="replace").rstrip("\0")
+    return octets[:MAX_TEXT].decode(errors="replace").rstrip("\0")
 
 
 _shared: Final = lru_cache(SHARED)(_decoded)
@@ -219,7 +219,7 @@ _shared: Final = lru_cache(SHARED)(_decoded)
 
 def _requests(octets: bytes) -> str:
     """Longer ones are left out: a part of them is no JSON."""
-    return octets.decode(errors="replace") if len(octets) <= LONGEST_REQUESTS else ""
+    return octets.decode(errors="replace") if len(octets) <= MAX_REQUEST_BYTES else ""
 
 
 @lru_cache(SHARED)

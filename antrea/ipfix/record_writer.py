@@ -34,15 +34,15 @@ _LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFF
 _COUNTERS: Final = ("u64", "seconds")
 """Kinds whose values differ from record to record of a connection."""
 _REQUESTS: Final = "httpVals"
-LONGEST: Final = 0xFFFF - 4096
+MAX_BYTES: Final = 0xFFFF - 4096
 """Bytes of a text, so that a record fits into a message."""
 SHARED: Final = 8192
 """Texts and addresses whose octets are kept for the next record."""
-LONGEST_SHARED: Final = 96
+MAX_SHARED: Final = 96
 """Characters of such a text."""
 SHARED_PARTS: Final = 4096
 """Parts of records whose octets are kept, for each session and family."""
-LONGEST_PART: Final = 512
+MAX_PART: Final = 512
 """Octets of such a part."""
 
 
@@ -80,7 +80,7 @@ def _part(run: Sequence[Element]) -> Write:
         octets = kept.get(values)
         if octets is None:
             octets = b"".join([put(value) for put, value in zip(writers, values, strict=True)])
-            if len(octets) <= LONGEST_PART and not any(values[place] for place in requests):
+            if len(octets) <= MAX_PART and not any(values[place] for place in requests):
                 kept.keep(values, octets)
         return octets
 
@@ -118,12 +118,12 @@ def _counters(run: Sequence[Element]) -> Write:
 
 
 def _text(value: str) -> bytes:
-    return _shared(value) if len(value) <= LONGEST_SHARED else _sized(value)
+    return _shared(value) if len(value) <= MAX_SHARED else _sized(value)
 
 
 def _sized(value: str) -> bytes:
     """The text with its size before it."""
-    octets = value.encode(errors="replace")[:LONGEST]
+    octets = value.encode(errors="replace")[:MAX_BYTES]
     size = len(octets)
     return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + octets
 

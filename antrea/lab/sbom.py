@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DPKG = "var/lib/dpkg/status"
 METADATA = ".dist-info/METADATA"
-LONGEST = 16 << 20
+MAX_BYTES = 16 << 20
 """Bytes of a file that is read."""
 
 
@@ -68,7 +68,7 @@ def _in_layer(layer: Layer) -> Iterator[Component]:
     with tarfile.open(layer.path) as tar:
         for entry in tar:
             name = entry.name.removeprefix("./")
-            if entry.isfile() and entry.size <= LONGEST and (name == DPKG or name.endswith(METADATA)):
+            if entry.isfile() and entry.size <= MAX_BYTES and (name == DPKG or name.endswith(METADATA)):
                 file = tar.extractfile(entry)
                 text = file.read().decode() if file else ""
                 yield from _debian(text) if name == DPKG else (_python(text),)

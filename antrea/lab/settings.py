@@ -23,7 +23,7 @@ from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
 from antrea.lab.topology import Family, Machine, Topology, standard
 
-MOST_NODES = 20
+MAX_NODES = 20
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -58,10 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     def topology(self) -> Topology:
         """The machines that these settings describe; raises Invalid."""
-        if not 0 <= self.nodes <= MOST_NODES:
-            raise Invalid(
-                "nodes", f"{self.nodes} is not between 0 (the control plane alone) and {MOST_NODES}"
-            )
+        if not 0 <= self.nodes <= MAX_NODES:
+            raise Invalid("nodes", f"{self.nodes} is not between 0 (the control plane alone) and {MAX_NODES}")
         routers = tuple(msgspec.structs.replace(m, role="router") for m in self.routers)
         return standard(
             self.nodes, self.family, vlans=self.vlans, extra=(*routers, *self.hosts), loss=self.loss

@@ -21,7 +21,7 @@ _IPV4_HEADER, _IPV6_HEADER = 20, 40
 _FRAGMENT = 44
 _OPTIONS = (0, 43, 60)
 """Headers of IPv6 that have a length field: hop-by-hop, routing, destination."""
-_MOST_HEADERS = 8
+_MAX_HEADERS = 8
 """No legitimate chain is longer."""
 
 
@@ -127,7 +127,7 @@ def _ipv6(frame: bytes) -> Packet:
 def _chain(frame: bytes, protocol: int) -> tuple[int, int, bool]:
     """What follows the options, where it begins after the Ethernet header, and whether it is a first fragment."""
     size, first = _IPV6_HEADER, True
-    for _ in range(_MOST_HEADERS):
+    for _ in range(_MAX_HEADERS):
         if protocol not in (*_OPTIONS, _FRAGMENT) or not first:
             return protocol, size, first
         head = _piece(frame, ETHERNET + size, 8, f"header {protocol} of IPv6")
@@ -137,7 +137,7 @@ def _chain(frame: bytes, protocol: int) -> tuple[int, int, bool]:
         else:
             size += 8 + head[1] * 8
         protocol = head[0]
-    raise Invalid("packet", f"more than {_MOST_HEADERS} headers of IPv6 before what it carries")
+    raise Invalid("packet", f"more than {_MAX_HEADERS} headers of IPv6 before what it carries")
 
 
 def _piece(frame: bytes, at: int, length: int, what: str) -> bytes:

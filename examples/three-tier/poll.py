@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 CHOICES = ("red", "green", "blue")
 NEXT = {"ui": "app", "app": "db", "db": ""}
-MOST_BYTES = 4096
+MAX_BYTES = 4096
 SECONDS = 3.0
 PAGE = """<!doctype html>
 <title>Poll</title>
@@ -60,7 +60,7 @@ class Tier(BaseHTTPRequestHandler):
             self.answer(404, b"no such page\n")
 
     def do_POST(self) -> None:
-        body = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), MOST_BYTES)).decode()
+        body = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), MAX_BYTES)).decode()
         by_form = self.path == "/vote"
         choice = parse_qs(body).get("choice", [""])[0] if by_form else self.path.removeprefix("/votes/")
         status, text = self.vote(choice) if choice in CHOICES else (400, b"no such colour\n")

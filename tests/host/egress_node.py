@@ -40,7 +40,7 @@ from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry
 from antrea.features.service_external_ip.agent import AnnounceExternalIP
-from antrea.host.carrier import MOST_MARKS
+from antrea.host.carrier import MAX_MARKS
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
@@ -214,7 +214,7 @@ class Node(SwitchNode):
         if self.peer:  # a cable is in its place
             units = [unit for unit in units if unit.entries is not tunnel_entry]
         engine = SwitchEngine(self.switch, self.facts, units, sinks, acts)
-        assert await most_meters(ofctl) > MOST_MARKS
+        assert await most_meters(ofctl) > MAX_MARKS
         gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
         for row in (config, NODE, gates, RealizedPipeline(pipeline)):
             self.facts.put(row)

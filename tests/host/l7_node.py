@@ -18,7 +18,7 @@ import pytest
 from certificates import SERVER as SERVER_AUTH
 from certificates import made
 from l7_client import CLIENT, SERVER
-from netdev_switch import PATIENCE
+from netdev_switch import TIMEOUT
 from policy_node import CONFIG, PolicyNode
 
 from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
@@ -86,15 +86,15 @@ class L7Node(PolicyNode):
         self.switch.revalidate()
         text = json.dumps({"x": exchanges})
         done = subprocess.run(
-            within, input=text, capture_output=True, text=True, check=True, timeout=120 * PATIENCE
+            within, input=text, capture_output=True, text=True, check=True, timeout=120 * TIMEOUT
         )
         count, end = json.loads(done.stdout)["x"]
         return count, end
 
     def becomes(self, wanted: tuple[int, str], family: int, exchanges: Sequence[Sequence[str]]) -> None:
         """The switch may judge by what stood before while it looks its cache through."""
-        deadline = time.monotonic() + 30 * PATIENCE
-        while (found := self.asked(family, exchanges, seconds=3 * PATIENCE)) != wanted:
+        deadline = time.monotonic() + 30 * TIMEOUT
+        while (found := self.asked(family, exchanges, seconds=3 * TIMEOUT)) != wanted:
             assert time.monotonic() < deadline, (found, wanted)
 
 

@@ -18,13 +18,13 @@ DATAPATH: Literal["system", "netdev"] = (
     "system" if os.environ.get("ANTREA_TEST_DATAPATH") == "system" else "netdev"
 )
 """In user space; `system` where the kernel has openvswitch (docs/l7-network-policy.md)."""
-PATIENCE = float(os.environ.get("ANTREA_TEST_PATIENCE", "1"))
+TIMEOUT = float(os.environ.get("ANTREA_TEST_PATIENCE", "1"))
 """Times that deadlines are longer: for an emulated processor."""
 
 
 def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + seconds * PATIENCE
+    deadline = time.monotonic() + seconds * TIMEOUT
     while not true():
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.01)

@@ -7,7 +7,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Self
 
-from netdev_switch import PATIENCE, NetdevSwitch, until
+from netdev_switch import TIMEOUT, NetdevSwitch, until
 
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort, PodInterface
@@ -97,7 +97,7 @@ class SwitchNode:
         """Wait for a condition on the rows."""
         news = asyncio.Event()
         self.facts.listeners.append(news.set)
-        async with asyncio.timeout(60 * PATIENCE):
+        async with asyncio.timeout(60 * TIMEOUT):
             while not true():
                 news.clear()
                 await news.wait()

@@ -11,7 +11,7 @@ from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.multi_address import first_for
 from antrea.features.egress.agent.owner import NO_ROOM
-from antrea.host.carrier import MOST_MARKS
+from antrea.host.carrier import MAX_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +71,9 @@ async def test_of_300_addresses_wanted_on_one_node_it_asks_for_takes_and_transla
         for number, ip in enumerate(ips):
             node.facts.put(Egress(f"e{number}", f"u{number}", ip, pool="p"))
             # as many as the Node has room for: the oldest
-            node.facts.put(EgressOwner(f"e{number}", "n1" if number < MOST_MARKS else "", NO_ROOM))
+            node.facts.put(EgressOwner(f"e{number}", "n1" if number < MAX_MARKS else "", NO_ROOM))
         node.facts.put(EgressPod("e0", "shop/web"))
-        wanted = {*ips[:MOST_MARKS]}
+        wanted = {*ips[:MAX_MARKS]}
         await node.until(lambda: wanted <= {row.ip for row in node.facts.all(LocalAddress)})
         await node.engine.quiet()
         held = {row.ip for row in node.facts.all(LocalAddress) if row.dev == "antrea-egress0"}

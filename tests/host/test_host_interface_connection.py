@@ -12,7 +12,7 @@ from antrea.agent.external_node.connection import InterfaceConnector
 from antrea.agent.external_node.journal import InterfaceJournal
 from antrea.errors import Refused
 from antrea.host.ovs_port import MachinePort
-from antrea.outside.netlink.interface_settings import LONGEST_NAME
+from antrea.outside.netlink.interface_settings import MAX_NAME
 from antrea.outside.ovsdb.client import Ovsdb
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ async def test_a_name_without_room_for_the_mark_is_refused(
     db = await Ovsdb.connect(switch.socket)
     one = InterfaceConnector(db, "br-int", InterfaceJournal(tmp_path / "journal"), tx_off=True)
     with pytest.raises(Refused, match="has no room for ~: 15 characters at most"):
-        await one.connect("e" * LONGEST_NAME, PORT)
+        await one.connect("e" * MAX_NAME, PORT)
     await db.close()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 COUNT, PORTS, ROUNDS = 20, 50, 5
 """Pods, ports of each."""
-MOST = 2.0
+MAX_SECONDS = 2.0
 """Seconds."""
 
 
@@ -94,6 +94,6 @@ async def test_a_thousand_ports_are_held_soon_after_a_restart_and_none_has_chang
             ready.append(time.time() - began)
             assert texts() == before
             assert elements(netns).count("tcp . ") == total
-    show("node_port_local_restart", "s", held, target=MOST)
-    show("node_port_local_restart_with_the_interpreter", "s", whole, target=MOST)
+    show("node_port_local_restart", "s", held, target=MAX_SECONDS)
+    show("node_port_local_restart_with_the_interpreter", "s", whole, target=MAX_SECONDS)
     show("agent_ready_with_node_port_local", "s", ready)

@@ -164,7 +164,7 @@ async def test_a_udp_client_that_goes_on_from_its_port_moves_to_the_endpoint_tha
             cleaning.cancel()
 
 
-AT_ONCE = """
+MAX_BATCH = """
 import socket, sys
 with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM) as client:
     client.settimeout(5)
@@ -179,7 +179,7 @@ with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, so
 async def test_datagrams_that_follow_before_the_first_answer_get_theirs(node: Node, six: int) -> None:
     """As a resolver that asks for A and AAAA from one port does."""
     node.has("web")
-    words = ["ip", "netns", "exec", node.pods["near"], sys.executable, "-c", AT_ONCE, IPS[six]]
+    words = ["ip", "netns", "exec", node.pods["near"], sys.executable, "-c", MAX_BATCH, IPS[six]]
     async with node.agent(CONFIG, *GATES):
         with node.serving(node.pods["web"], NAMED.format("web")):
             for _ in range(5):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 ROUNDS, SECONDS = 5, 1.5
-LEAST_SHARE = 0.85
+MIN_SHARE = 0.85
 """Of the transactions without a TrafficControl."""
 SERVER = """
 import socket, threading
@@ -134,7 +134,7 @@ async def test_what_a_connection_loses_to_each_kind_of_target(netns: Namespaces,
                             values.setdefault(what if on else f"{what}_off", []).append(found)
                         if on:
                             await withdrawn(agent, case)
-                shown(case, "rr", "a second", values, LEAST_SHARE if case is not REDIRECT else None)
+                shown(case, "rr", "a second", values, MIN_SHARE if case is not REDIRECT else None)
                 shown(case, "stream", "Mbit/s", values, None)
                 assert statistics.median(values["rr"]) > 0
 

@@ -84,7 +84,7 @@ def connecting(lab: Lab, inside: list[str], target: str, port: int) -> Iterator[
     with traffic.running("outside", outside) as server:
         server.says("listening")
         with traffic.running("newcomers", [*inside, *argv, "send", target, str(port)]) as sender:
-            yield partial(sender.result, seconds=LATE + traffic.PATIENCE)
+            yield partial(sender.result, seconds=LATE + traffic.TIMEOUT)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ INTERVAL = 0.01
 STAYING, PAUSE = 20, 0.1
 SLOW = 0.9
 """Seconds: whoever waits longer for a connection lost a packet, which TCP repeats after a second."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 REQUEST = b"GET /hostname HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -58,7 +58,7 @@ class Client:
     def _ask(self) -> None:
         began = time.monotonic()
         try:
-            with socket.create_connection(self._to, timeout=PATIENCE) as stream:
+            with socket.create_connection(self._to, timeout=TIMEOUT) as stream:
                 stream.sendall(REQUEST)
                 if not stream.recv(512):
                     raise ConnectionError("closed")
@@ -68,7 +68,7 @@ class Client:
 
     def _stay(self) -> None:
         try:
-            with socket.create_connection(self._to, timeout=PATIENCE) as stream:
+            with socket.create_connection(self._to, timeout=TIMEOUT) as stream:
                 while not self._end.is_set():
                     began = time.monotonic()
                     stream.sendall(REQUEST)

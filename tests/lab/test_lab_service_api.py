@@ -38,7 +38,7 @@ pytestmark = pytest.mark.wide
 PLAIN = {row.ipv6: row for row in ROWS if row.plain_name == "plain"}
 six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 STAY_SECONDS = 6
-AT_ONCE = 8
+MAX_CONCURRENT = 8
 """Rows that are asked at the same time."""
 UDP_CLIENT = """
 import socket, sys, time
@@ -82,7 +82,7 @@ def wanted_by(world: World, row: Row) -> Answers:
 def first(world: World) -> dict[str, Answers]:
     """First answers of all rows, by name, at once: most of the time goes by in waiting for those that are silent."""
     asked = [(row, *end) for row in ROWS for end in wanted_by(world, row)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         answers = pool.map(lambda one: answered(world, *one), asked)
         found: dict[str, Answers] = {row.name: {} for row in ROWS}
         for (row, *end), answer in zip(asked, answers, strict=True):

@@ -31,7 +31,7 @@ COMBINATIONS = {
     "kube-proxy-nftables": Settings(nodes=3, kube_proxy="nftables"),
     "without-antrea-proxy": Settings(nodes=3, agent={"antreaProxy": {"enable": False}}),
 }
-LONGEST = 5.0
+MAX_SECONDS = 5.0
 """Seconds without a page that a test on a busy machine lets pass; `python -m benchmarks.service_failover` measures."""
 CLIENT = """
 import socket, sys, threading, time
@@ -138,5 +138,5 @@ def test_the_page_stays_with_its_clients(
         for machine in CLIENTS:
             wait_for(f"the page for {machine}", partial(page, lab, machine), seconds=60)
     print(lost_by.__name__, gaps)
-    assert max(gaps.values()) < LONGEST
+    assert max(gaps.values()) < MAX_SECONDS
     assert votes(lab, "gateway")["blue"] == before + len(CLIENTS)

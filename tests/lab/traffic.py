@@ -22,7 +22,7 @@ INTERVAL = 0.01
 """Seconds between two datagrams, and two lines of the stream."""
 UDP_PORT, TCP_PORT = 9001, 9002
 LINE = 8
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds within which one end has to hear of the other."""
 ROOM = 8 << 20
 """Bytes that wait for an end which does not run for a while, as on a busy machine."""
@@ -37,7 +37,7 @@ def serve(address: str) -> None:
     udp.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
     udp.bind((address, UDP_PORT))
     listener = socket.create_server((address, TCP_PORT), family=family)
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     print("listening", flush=True)
     stream, _ = listener.accept()
     stream.settimeout(0)
@@ -60,7 +60,7 @@ def send(address: str) -> None:
     """Send until standard input ends; then say what was sent and how much of the stream came back."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     udp = socket.socket(family, socket.SOCK_DGRAM)
-    stream = socket.create_connection((address, TCP_PORT), timeout=PATIENCE)
+    stream = socket.create_connection((address, TCP_PORT), timeout=TIMEOUT)
     print("connected", flush=True)
     number = echoed = 0
     due = time.monotonic()
@@ -98,12 +98,12 @@ class End:
     def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
         self.name, self.process = name, process
 
-    def says(self, line: str, seconds: float = PATIENCE) -> None:
+    def says(self, line: str, seconds: float = TIMEOUT) -> None:
         """Its next line is this one, and comes in time."""
         said = self.line(seconds)
         assert said == line, f"{self.name}: {line!r} awaited, it said {said!r}"
 
-    def line(self, seconds: float = PATIENCE) -> str:
+    def line(self, seconds: float = TIMEOUT) -> str:
         """Its next line. A program writes one line at a time, so none is left in the buffer that select cannot see."""
         out = self.process.stdout
         assert out is not None
@@ -111,7 +111,7 @@ class End:
             raise AssertionError(f"{self.name}: said nothing within {seconds:.0f} s")
         return out.readline().removesuffix("\n") or self._fail("ended without a word")
 
-    def result(self, word: str = "", seconds: float = 2 * PATIENCE) -> Any:
+    def result(self, word: str = "", seconds: float = 2 * TIMEOUT) -> Any:
         """What it says at its end, decoded; `word` is what it is told before."""
         try:
             out, err = self.process.communicate(word, timeout=seconds)

@@ -16,7 +16,7 @@ from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.flow_mod import flow_mod
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.tables import ANTREA_POLICY_EGRESS_RULE, INGRESS_RULE
-from antrea.outside.vswitch.flow_bundle import MOST, commit
+from antrea.outside.vswitch.flow_bundle import MAX_FLOWS, commit
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
 
@@ -97,7 +97,7 @@ async def test_the_sink_needs_no_program_for_addresses_in_rules(
     sink = FlowSink(Ofctl(socket), PIPELINE, ROUND)
     await sink.apply(FLOWS, ())
     await sink.apply(FLOWS[:1], FLOWS[1:])
-    for others in (OTHERS[:1], [*FLOWS, OTHERS[3]], FLOWS * MOST):
+    for others in (OTHERS[:1], [*FLOWS, OTHERS[3]], FLOWS * MAX_FLOWS):
         with pytest.raises(FileNotFoundError):
             await sink.apply(others, ())
 

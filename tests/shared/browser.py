@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PACKAGE = "chromium-headless-shell"
 PROGRAM = "/usr/lib/chromium/chromium-headless-shell"
 """Of that package; the one in PATH is a shell that stays before it, and would die alone."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 OPTIONS = (
     "--no-sandbox", "--remote-debugging-port=0", "--ignore-certificate-errors", "--disable-background-networking",
     "--disable-component-update", "--no-first-run", "--window-size=1400,1000", "about:blank",
@@ -56,7 +56,7 @@ class Page:
         number = next(self._numbers)
         self._answers[number] = answer = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             found = await answer
         assert "error" not in found, (method, found["error"])
         result: dict[str, Any] = found["result"]
@@ -71,7 +71,7 @@ class Page:
     async def until(self, expression: str) -> None:
         """Until it is true."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while not await self.value(f"Boolean({expression})"):  # noqa: ASYNC110 (the page is another process)
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -127,7 +127,7 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
 
 
 async def _port(path: Path, process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not (port := _first_line(path)):
             assert process.returncode is None, "the browser ended: see browser.log"
             await asyncio.sleep(0.05)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements/flow-store.txt"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 PASSWORD = "let me in"
 CLUSTER = (
     "<clickhouse><tcp_port>9000</tcp_port><remote_servers><{name}><shard><replica><host>localhost</host><port>9000</port>"
@@ -51,7 +51,7 @@ async def serving(folder: Path, port: int, *, cluster: str = "") -> AsyncIterato
             *words, env=os.environ | secret, stderr=log, stdout=log
         )
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while True:
                     with contextlib.suppress(OSError):
                         _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -355,3 +355,18 @@ def test_house_exceptions_are_bound_to_the_name_error() -> None:
         if isinstance(node, ast.ExceptHandler) and node.name and node.name not in EXCEPTION_NAMES
     ]
     assert others == []
+
+
+LIMIT_NAMES = re.compile(r"_?(MOST|LONGEST|LARGEST|LEAST|PATIENCE|AT_ONCE)(_|\b)")
+LIMIT_NAMES_LEFT = 18
+"""Names of limits with other words than MAX_, MIN_ and TIMEOUT; the number only falls."""
+
+
+def test_house_limits_are_named_max_min_and_timeout() -> None:
+    left = [
+        f"{named(path)}:{node.lineno} {node.id}"
+        for path in SOURCES
+        for node in nodes(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and LIMIT_NAMES.match(node.id)
+    ]
+    assert len(left) <= LIMIT_NAMES_LEFT, left

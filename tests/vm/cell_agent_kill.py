@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wide
 ON_THE_WAY = ("node-1", "node-2")
-LEAST = 100
+MIN_NUMBERS = 100
 """Numbers that have to be under way before anything is killed, while it is away, and when it is back."""
 
 
@@ -163,7 +163,7 @@ def _forwards(node: KernelNode) -> bool:
 
 
 def _more(streams: list[Stream]) -> None:
-    until = [stream.arrived.sent + LEAST for stream in streams]
+    until = [stream.arrived.sent + MIN_NUMBERS for stream in streams]
     wait_for(
         "more packets",
         lambda: all(stream.arrived.sent >= sent for stream, sent in zip(streams, until, strict=True)),

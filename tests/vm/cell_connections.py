@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import kernel_lab
 import pytest
 from kernel_services import kube_proxy, kubectl
-from kernel_traffic import PATIENCE
+from kernel_traffic import TIMEOUT
 from vm_shape import PROCESSOR_PORT, Machine
 
 from antrea.lab import vm
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.wide, pytest.mark.timeout(7000)]
 COUNTS = [int(count) for count in os.environ.get("ANTREA_TEST_SERVICES", "10,1000").split(",")]
 """Services, one figure after the other."""
 ROUNDS, CONNECTIONS = 12, 120
-AT_ONCE = 1000
+MAX_BATCH = 1000
 """Services that kubectl is given."""
 PORTS = {"antrea": 9100, "kube_proxy": 9101}
 """Of Endpoints, by side: one that both had would meet the same port of the client twice, and the switch tracks both."""
@@ -94,8 +94,8 @@ def test_connections_a_second_beside_kube_proxy(kernel: KernelLab) -> None:
     node, stand, missed = kernel.nodes["node-1"], 0, []
     with servers(kernel):
         for count in COUNTS:
-            for first in range(stand, count, AT_ONCE):
-                items = objects(kernel, first, min(first + AT_ONCE, count))
+            for first in range(stand, count, MAX_BATCH):
+                items = objects(kernel, first, min(first + MAX_BATCH, count))
                 made = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
                 kubectl("create", "-f", "-", "-o", "name", stdin=made)
             stand = count
@@ -128,7 +128,7 @@ def beside_kube_proxy(node: KernelNode, kernel: KernelLab, mode: str, last: str)
 
 def rate(kernel: KernelLab, ip: str) -> Rate:
     """The client itself asks what the machine has taken, by a connection from outside its Pod: starting it does not count."""
-    with socket.create_connection((vm.HOST, PROCESSOR_PORT), timeout=PATIENCE) as teller:
+    with socket.create_connection((vm.HOST, PROCESSOR_PORT), timeout=TIMEOUT) as teller:
         teller.setblocking(True)
         words = (PROGRAM, "measure", ip, "80", str(CONNECTIONS), str(teller.fileno()))
         shown = subprocess.run(
@@ -146,7 +146,7 @@ def rate(kernel: KernelLab, ip: str) -> Rate:
 
 def has_flow(node: KernelNode, ip: str) -> bool:
     words = node.words("ovs-ofctl", "--no-stats", "dump-flows", "br-int", f"tcp,nw_dst={ip}")
-    shown = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE * 5).stdout
+    shown = subprocess.run(words, capture_output=True, text=True, check=False, timeout=TIMEOUT * 5).stdout
     return f"nw_dst={ip}" in shown
 
 
@@ -178,7 +178,7 @@ def answers(client: Path, ip: str) -> bool:
     """By a connection of its own each time: one that begins before all rules stand goes on without them."""
     words = ["nsenter", f"--net={client}", "--", str(PROGRAM), "client", ip, "80", "1"]
     with suppress(subprocess.TimeoutExpired):
-        return subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE).returncode == 0
+        return subprocess.run(words, capture_output=True, check=False, timeout=TIMEOUT).returncode == 0
     return False
 
 

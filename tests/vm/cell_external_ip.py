@@ -51,7 +51,7 @@ TIERS = {"db": "server", "app": "client", "ui": "web"}
 """Pods of the three tiers, on both Nodes."""
 PROGRAM = Path(__file__).parents[2] / "examples/three-tier/poll.py"
 PORT, TIER_PORT = 9111, 8080
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 def pool(name: str, ips: Sequence[str], subnet: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_hosts_in_a_vlan_and_behind_its_router_reach_a_service_by_it(kernel: Ker
         for version, ip in IN_VLAN.items():
             ways = [Way(here, ip, 80, GATEWAYS[version]), Way(kernel.netns(OUTSIDE), ip, 80)]
             for one in ways:
-                node.wait_for(f"an answer to {one}", partial(answered, one), seconds=PATIENCE)
+                node.wait_for(f"an answer to {one}", partial(answered, one), seconds=TIMEOUT)
             before = came_in_vlan()
             assert all(map(answered, ways))
             # the SYN, the greeting and the end of each, which comes when the client has closed
@@ -156,7 +156,7 @@ def test_hosts_in_a_vlan_and_behind_its_router_reach_a_service_by_it(kernel: Ker
 
 def arp_answers(ip: str) -> set[str]:
     """MAC addresses of all that answer for an address on the Nodes' network."""
-    return set(json.loads(run([sys.executable, str(ARP_ANSWERS), ip], seconds=PATIENCE)))
+    return set(json.loads(run([sys.executable, str(ARP_ANSWERS), ip], seconds=TIMEOUT)))
 
 
 def is_told(node: KernelNode, ip: str) -> bool:
@@ -178,7 +178,7 @@ def strict_arp_events(node: KernelNode) -> set[str]:
 def doctor(node: KernelNode) -> str:
     """What it finds about ARP in the agent's container of this Node."""
     script = '"$0" -m antrea.antctl.main doctor -o json || true'  # findings are its exit status
-    found = json.loads(node.run("env", *node.pod_env, "sh", "-c", script, sys.executable, seconds=PATIENCE))
+    found = json.loads(node.run("env", *node.pod_env, "sh", "-c", script, sys.executable, seconds=TIMEOUT))
     return "".join(row["finding"] for row in found or () if row["check"] == "strict-arp")
 
 
@@ -203,14 +203,14 @@ def test_without_strict_arp_every_node_answers_and_says_so_and_with_it_one_does(
         with ExitStack() as stack:
             for one in both:
                 stack.enter_context(kube_proxy(one, ipvs={"strictARP": True}))
-            wait_for("one answer", lambda: arp_answers(FLAT[4]) == {macs[node.name]}, seconds=PATIENCE)
+            wait_for("one answer", lambda: arp_answers(FLAT[4]) == {macs[node.name]}, seconds=TIMEOUT)
             for one in both:
                 one.wait_for("no condition", partial(is_told, one, ""))
             assert doctor(node) == ""
             for ip in FLAT.values():
                 for netns in (Path("/proc/self/ns/net"), kernel.netns(OUTSIDE)):
                     way = Way(netns, ip, 80)
-                    node.wait_for(f"an answer to {way}", partial(answered, way), seconds=PATIENCE)
+                    node.wait_for(f"an answer to {way}", partial(answered, way), seconds=TIMEOUT)
                 assert found_at(ip, "nodes") == {macs[node.name]}
             clients_vote(kernel, node)
 
@@ -267,7 +267,7 @@ def clients_vote(kernel: KernelLab, node: KernelNode) -> None:
     with poll(kernel, node):
         node.wait_for("addresses of the poll", lambda: given(node, "poll-ui") == set(POLL.values()))
         for netns, ip in clients:
-            node.wait_for(f"the page at {ip}", partial(fetched, netns, ip, "/votes"), seconds=PATIENCE)
+            node.wait_for(f"the page at {ip}", partial(fetched, netns, ip, "/votes"), seconds=TIMEOUT)
         for netns, ip in clients:
             assert fetched(netns, ip, "/votes/red", "POST") == "counted\n"
         assert [json.loads(fetched(*client, "/votes")) for client in clients] == (

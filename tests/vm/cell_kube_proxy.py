@@ -16,7 +16,7 @@ import pytest
 from kernel_lab import OUTSIDE, realized, say
 from kernel_services import MODULES, Way, apply, kube_proxy, service
 from kernel_talk import Line, Talk, broken, conversing, talks, until_greeted
-from kernel_traffic import PATIENCE
+from kernel_traffic import TIMEOUT
 from vm_shape import TWO
 
 from antrea.lab.process import run
@@ -199,6 +199,6 @@ def turn(node: KernelNode, given: Given, *, proxy_all: bool) -> None:
 def antctl(node: KernelNode, *act: str) -> dict[str, Any]:
     """What `antctl kube-proxy node` prints in the agent's container."""
     program = (sys.executable, "-P", "-m", "antrea.antctl.main", "kube-proxy", "node")
-    found: dict[str, Any] = json.loads(node.run("env", *node.pod_env, *program, *act, seconds=5 * PATIENCE))
+    found: dict[str, Any] = json.loads(node.run("env", *node.pod_env, *program, *act, seconds=5 * TIMEOUT))
     say(f"antctl kube-proxy node {' '.join(act)}")
     return found

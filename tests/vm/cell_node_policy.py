@@ -26,7 +26,7 @@ from kernel_services import (
     serving,
     until_answered,
 )
-from kernel_traffic import PATIENCE
+from kernel_traffic import TIMEOUT
 from vm_shape import MACHINES
 
 from antrea.lab import dns, namespace
@@ -231,7 +231,7 @@ def resolved(netns: Path, server: str, protocol: str, name: str, version: int) -
         said = datagram(netns, server, 53, question)
     else:
         with (
-            namespace.connect(netns, (server, 53), seconds=PATIENCE) as stream,
+            namespace.connect(netns, (server, 53), seconds=TIMEOUT) as stream,
             stream.makefile("rwb") as ends,
         ):
             ends.write(len(question).to_bytes(2) + question)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from kernel_traffic import PATIENCE, family
+from kernel_traffic import TIMEOUT, family
 from vm_shape import SCTP_PORTS
 
 from antrea.lab import namespace
@@ -40,7 +40,7 @@ def test_sctp_is_judged_by_its_port_and_whom_it_comes_from(
     kernel: KernelLab, source: str, port: str, version: int
 ) -> None:
     through = JUDGED[source, port]
-    seen = _talks(kernel, source, SCTP_PORTS[port], version, PATIENCE if through else DROPPED_SECONDS)
+    seen = _talks(kernel, source, SCTP_PORTS[port], version, TIMEOUT if through else DROPPED_SECONDS)
     assert seen == (kernel.addresses(source)[version] if through else "")
 
 
@@ -50,14 +50,14 @@ def _talks(kernel: KernelLab, source: str, port: int, version: int, seconds: flo
     with ExitStack() as both:
         listener = both.enter_context(_socket(kernel, "server", other, port))
         listener.listen()
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         sender = both.enter_context(_socket(kernel, source, mine, 0))
         sender.settimeout(seconds)
         with contextlib.suppress(TimeoutError):
             sender.connect((other, port))
             sender.sendall(b"line")
             stream, peer = listener.accept()
-            stream.settimeout(PATIENCE)
+            stream.settimeout(TIMEOUT)
             with stream:
                 assert stream.recv(64) == b"line"
             return str(peer[0])

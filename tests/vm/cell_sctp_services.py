@@ -12,7 +12,7 @@ import pytest
 from kernel_lab import OUTSIDE, realized
 from kernel_sctp import associating, bound
 from kernel_services import SECONDS, Way, apply, kube_proxy, service
-from kernel_traffic import PATIENCE
+from kernel_traffic import TIMEOUT
 from vm_shape import TWO
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def all_answered(kernel: KernelLab, cluster_ips: dict[str, list[str]]) -> None:
     node = kernel.nodes[NODE]
     for name, (pod, node_port) in SERVICES.items():
         for way in ways(kernel, node, cluster_ips[name], node_port):
-            node.wait_for(f"{pod} by {way}", partial(answered_by, way, pod), seconds=3 * PATIENCE)
+            node.wait_for(f"{pod} by {way}", partial(answered_by, way, pod), seconds=3 * TIMEOUT)
 
 
 def answered_by(way: Way, pod: str) -> bool:

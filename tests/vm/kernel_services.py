@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from kernel_traffic import PATIENCE, accept_each, family
+from kernel_traffic import TIMEOUT, accept_each, family
 from vm_shape import DIRECTORY, KUBECTL_PORT, TOPOLOGY
 
 from antrea.errors import Unavailable
@@ -153,7 +153,7 @@ def until_answered(ways: Sequence[Way], node: KernelNode) -> None:
     """By a connection of its own each time: one that begins before all rules of kube-proxy stand goes on without them."""
     for way in ways:
         try:
-            wait_for(f"an answer to {way}", partial(answered, way), seconds=2 * PATIENCE)
+            wait_for(f"an answer to {way}", partial(answered, way), seconds=2 * TIMEOUT)
         except Unavailable as error:
             shown = [node.run(*words.split()) for words in ("cat /proc/net/ip_vs", "iptables-save -t nat")]
             error.add_note("\n".join([*shown, node.run("nft", "list", "table", "inet", "antrea")]))
@@ -167,7 +167,7 @@ def datagram(netns: Path, address: str, port: int, data: bytes) -> bytes:
     with end:
         end.settimeout(SECONDS)
         end.connect((address, port))
-        for _ in range(int(PATIENCE // SECONDS)):
+        for _ in range(int(TIMEOUT // SECONDS)):
             end.send(data)
             with suppress(TimeoutError):
                 return end.recv(4096)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_sctp import associating, bound
 from kernel_services import SECONDS, Way, serving
-from kernel_traffic import PATIENCE, family
+from kernel_traffic import TIMEOUT, family
 
 from antrea.lab import namespace
 from antrea.lab.process import wait_for
@@ -44,7 +44,7 @@ class Talk:
         except OSError:
             self._stream.close()
             raise
-        self._stream.settimeout(PATIENCE)
+        self._stream.settimeout(TIMEOUT)
 
     def goes_on(self, word: bytes) -> bool:
         try:
@@ -73,7 +73,7 @@ def _unconnected(line: Line) -> socket.socket:
 def talks(lines: Sequence[Line]) -> Iterator[list[Talk]]:
     made: list[Talk] = []
     try:
-        made += (Talk(line, PATIENCE) for line in lines)
+        made += (Talk(line, TIMEOUT) for line in lines)
         yield made
     finally:
         for one in made:
@@ -97,7 +97,7 @@ def until_greeted(lines: Sequence[Line]) -> None:
         return False
 
     for line in lines:
-        wait_for(f"a greeting by {line}", lambda line=line: greeted(line), seconds=2 * PATIENCE)  # type: ignore[misc]
+        wait_for(f"a greeting by {line}", lambda line=line: greeted(line), seconds=2 * TIMEOUT)  # type: ignore[misc]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PORT = 9001
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that one connection may take."""
 INTERVAL = 0.02
 """Seconds between two datagrams, and two lines, of a stream."""
@@ -35,10 +35,10 @@ def carry(source: Path, target: Path, address: str, size: int) -> tuple[str, boo
     data = os.urandom(size)
     with namespace.entered(target):
         listener = socket.create_server((address, PORT), family=family(address))
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     with listener, ThreadPoolExecutor(1) as pool:
         received = pool.submit(_receive, listener)
-        with namespace.connect(source, (address, PORT), seconds=PATIENCE) as sender:
+        with namespace.connect(source, (address, PORT), seconds=TIMEOUT) as sender:
             sender.sendall(data)
         peer, got = received.result()
     return peer, got == data
@@ -46,7 +46,7 @@ def carry(source: Path, target: Path, address: str, size: int) -> tuple[str, boo
 
 def _receive(listener: socket.socket) -> tuple[str, bytes]:
     stream, peer = listener.accept()
-    stream.settimeout(PATIENCE)
+    stream.settimeout(TIMEOUT)
     with stream, stream.makefile("rb") as whole:
         return str(peer[0]), whole.read()
 
@@ -70,7 +70,7 @@ class Stream:
         with namespace.entered(source):
             self._udp = socket.socket(family(address), socket.SOCK_DGRAM)
         self._udp.connect((address, port))
-        self._near = namespace.connect(source, (address, port), seconds=PATIENCE)
+        self._near = namespace.connect(source, (address, port), seconds=TIMEOUT)
         with listener:
             self._far = listener.accept()[0]
         self._seen: set[bytes] = set()
@@ -102,7 +102,7 @@ class Stream:
             self._near.sendall(line)
             self._sent += 1
             self._read()
-        deadline = time.monotonic() + PATIENCE / 4
+        deadline = time.monotonic() + TIMEOUT / 4
         while self.arrived != Arrived(self._sent, self._sent, self._sent) and time.monotonic() < deadline:
             time.sleep(INTERVAL)
             self._read()
@@ -125,5 +125,5 @@ def accept_each(listener: socket.socket, handle: Callable[[socket.socket], objec
         except OSError:
             return
         with stream:
-            stream.settimeout(PATIENCE)
+            stream.settimeout(TIMEOUT)
             handle(stream)

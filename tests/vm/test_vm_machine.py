@@ -35,7 +35,7 @@ SPACE, NAME, TAP = "vm-ns", "vm1", "machine"
 OURS, ROUTERS = ("192.0.2.2", "2001:db8:9::2"), ("192.0.2.1", "2001:db8:9::1")
 ALLOWED, DENIED = machine_server.PORTS
 OUT_ALLOWED, OUT_DENIED = 9001, 9002
-PATIENCE = 400.0
+TIMEOUT = 400.0
 """Seconds until the machine has done something: its processor is emulated."""
 POLICIES = f"/apis/crd.antrea.io/v1beta1/namespaces/{SPACE}/networkpolicies"
 
@@ -65,7 +65,7 @@ class Machine:
     def end(self) -> None:
         """Without a farewell to agent and switch."""
         assert self._thread is not None
-        wait_for("its end", partial(self._ended), seconds=PATIENCE, step=1)
+        wait_for("its end", partial(self._ended), seconds=TIMEOUT, step=1)
         self._thread.join()
         print(self.console)
 
@@ -268,24 +268,24 @@ def test_policies_hold_on_a_machine_and_over_its_reboot(machine: Machine, api: A
     home = namespace.path(record, TOPOLOGY.control_plane.name)
     with serving(home, OUT_ALLOWED, OUT_DENIED):
         machine.start()
-        wait_for("the machine", lambda: machine.told("true") is not None, seconds=PATIENCE, step=1)
+        wait_for("the machine", lambda: machine.told("true") is not None, seconds=TIMEOUT, step=1)
         before = machine.settings()
         assert all(machine.opens(ours, port) for ours in OURS for port in (ALLOWED, DENIED))
         api.apply(objects())
-        wait_for("its interface behind the switch", machine.is_connected, seconds=PATIENCE, step=1)
-        wait_for("the policy", lambda: hold(machine), seconds=PATIENCE, step=1)
-        wait_for("its status", lambda: _phase(api) == "Realized", seconds=PATIENCE, step=1)
+        wait_for("its interface behind the switch", machine.is_connected, seconds=TIMEOUT, step=1)
+        wait_for("the policy", lambda: hold(machine), seconds=TIMEOUT, step=1)
+        wait_for("its status", lambda: _phase(api) == "Realized", seconds=TIMEOUT, step=1)
         assert machine.settings() == before
         assert "system@ovs-system" in str(machine.told("ovs-appctl dpif/show"))
         machine.end()
         with never_open(machine, DENIED) as tried:
             machine.start()
-            wait_for("the machine again", lambda: machine.told("true") is not None, seconds=PATIENCE, step=1)
+            wait_for("the machine again", lambda: machine.told("true") is not None, seconds=TIMEOUT, step=1)
             told = tried()
             wait_for(
                 "what is allowed",
                 lambda: all(machine.opens(a, ALLOWED) for a in OURS),
-                seconds=PATIENCE,
+                seconds=TIMEOUT,
                 step=1,
             )
             assert tried() > told
@@ -296,7 +296,7 @@ def test_policies_hold_on_a_machine_and_over_its_reboot(machine: Machine, api: A
         api.kubectl("delete", "externalnode", NAME, f"--namespace={SPACE}")
         wait_for(
             "the interface given back", lambda: "eth0~" not in str(machine.told("ls /sys/class/net; echo x")),
-            seconds=PATIENCE, step=1,
+            seconds=TIMEOUT, step=1,
         )  # fmt: skip
         wait_for("its addresses", lambda: machine.settings() == before, seconds=60, step=1)
         assert all(machine.opens(ours, DENIED) for ours in OURS)

@@ -24,8 +24,8 @@ from antrea.outside.tls.client_context import client_context
 if TYPE_CHECKING:
     import ssl
 
-PATIENCE = 60.0
-AT_ONCE = 50
+TIMEOUT = 60.0
+MAX_BATCH = 50
 """Records before the collector is asked whether it has them."""
 
 
@@ -65,8 +65,8 @@ async def send(protocol: str, folder: Path, count: int, whose: str) -> None:
         tls.load_cert_chain(folder / "client.crt", folder / "client.key")
     session = CollectorSession(MessageWriter(domain_of("node-1"), proxied=whose == "proxied"))
     await session.open("127.0.0.1", 4739, protocol, tls, "collector" if tls else "")
-    for first in range(0, count, AT_ONCE):
-        end = min(first + AT_ONCE, count)
+    for first in range(0, count, MAX_BATCH):
+        end = min(first + MAX_BATCH, count)
         assert await session.export(records(count)[first:end]) == end - first
         has_read(end)
     await session.close()
@@ -74,7 +74,7 @@ async def send(protocol: str, folder: Path, count: int, whose: str) -> None:
 
 def has_read(count: int) -> None:
     """Datagrams that wait for a collector without processor are lost once they fill its socket."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(collected()) < count and time.monotonic() < deadline:
         time.sleep(0.02)
 
@@ -87,7 +87,7 @@ def main(program: str, protocol: str, folder: Path, count: int, whose: str) -> N
         words += ["--client-ca", f"{folder}/ca.crt"]
     with subprocess.Popen(words, stderr=(folder / "collector.log").open("w")) as collector:
         try:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while time.monotonic() < deadline:
                 try:
                     collected()

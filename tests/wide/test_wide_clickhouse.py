@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.wide
-PATIENCE = 60.0
+TIMEOUT = 60.0
 TEN_MINUTES = 600.0
 RECORD = FlowRecord(
     source_ip="2001:db8::5", destination_ip="2001:db8::7", source_pod_name="<script>'\\\n\t\"", octet_total_count=2**63,
@@ -200,12 +200,12 @@ async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are
     working = asyncio.create_task(to.run())
     for port in range(6):
         to.offer(FlowRecord(source_transport_port=port))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not to.trouble:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert config.database_url in to.trouble
     async with serving(tmp_path, port_of(config)):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while to.exported < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         ports = await answer(config, "SELECT groupArray(sourceTransportPort) FROM flows FORMAT TabSeparated")
@@ -237,7 +237,7 @@ async def over_tls(port: int, tls: ssl.SSLContext) -> AsyncIterator[tuple[int, s
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
@@ -304,7 +304,7 @@ async def test_after_ten_minutes_without_a_server_the_newest_records_are_there(
     assert to.trouble
     assert to.dropped == max(offered - 5000, 0) > 0
     async with serving(tmp_path, port_of(config)):
-        async with asyncio.timeout(LONGEST_PAUSE + PATIENCE):
+        async with asyncio.timeout(LONGEST_PAUSE + TIMEOUT):
             while to.waiting or to.trouble:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         working.cancel()

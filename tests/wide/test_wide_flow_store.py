@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from clickhouse_engine import PATIENCE, ROOT, engine_folder, serving
+from clickhouse_engine import ROOT, TIMEOUT, engine_folder, serving
 from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
@@ -267,7 +267,7 @@ async def test_a_second_process_is_refused_and_waits_for_the_first(tmp_path: Pat
         with pytest.raises(Unavailable, match="another process has the lock"):
             await store.run("SELECT 1")
         working.kill()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             with contextlib.suppress(Unavailable):
                 assert await count(store) >= 5000

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from antrea.outside.apiserver.objects import Question
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(7200)]
-AT_ONCE = 16
-MOST_MIB = 400
+MAX_BATCH = 16
+MAX_MIB = 400
 """By which the process may grow: the server's budgets for bodies and connections, and what the allocator keeps."""
 PATHS = (
     "/healthz", "/livez?verbose", "/loglevel?level=9", "/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/version",
@@ -153,7 +153,7 @@ async def test_wide_fuzz_http_front(fuzz: Fuzz, caplog: pytest.LogCaptureFixture
         batch: list[asyncio.Task[None]] = []
         for rnd in fuzz:
             batch.append(asyncio.create_task(attack(rnd, port, tls)))
-            if len(batch) < AT_ONCE:
+            if len(batch) < MAX_BATCH:
                 continue
             began = loop.time()
             async with asyncio.timeout(30):
@@ -167,7 +167,7 @@ async def test_wide_fuzz_http_front(fuzz: Fuzz, caplog: pytest.LogCaptureFixture
     print(
         f"slowest answer to who may ask {slowest:.2f} s, grown by {grown} MiB in {SECONDS:g} s, {len(bugs)} errors of the loop"
     )
-    assert grown < MOST_MIB
+    assert grown < MAX_MIB
     # a stranger's mistake is not worth a traceback each
     assert [record.message for record in caplog.records if record.exc_info] == []
     assert [one for one in bugs if "exception" in str(one) and "ssl" not in str(one).lower()] == []

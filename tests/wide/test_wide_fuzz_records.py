@@ -25,7 +25,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.errors import AntreaError, Invalid
 from antrea.features.l7_flow_export.event import parsed
 from antrea.features.network_policy.agent.dns_answer import dns_answer
-from antrea.features.network_policy.agent.dns_stream import MOST_OCTETS, MOST_STREAMS, DnsStreams
+from antrea.features.network_policy.agent.dns_stream import MAX_BYTES, MAX_STREAMS, DnsStreams
 from antrea.flow_protobuf.record import read, write
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest
 from antrea.host.invalid_drop import CONDITION
@@ -386,7 +386,7 @@ def test_wide_fuzz_records_dns_over_tcp(fuzz: Fuzz) -> None:
                     found += dns_answer(message) is not None
             except Invalid:
                 refused += 1
-        assert len(streams) <= MOST_STREAMS
-    assert all(len(one.data) <= MOST_OCTETS for one in streams._streams.values())
+        assert len(streams) <= MAX_STREAMS
+    assert all(len(one.data) <= MAX_BYTES for one in streams._streams.values())
     print(f"{found} answers read, {refused} segments refused")
     assert min(found, refused) > 0

@@ -29,7 +29,7 @@ GATEWAY = GoModule(
     packages={"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
 )
 KEY, SECRET = "flows-key", "flows-secret-1"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1200)]
 
 
@@ -59,7 +59,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def _wait(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -57,7 +57,7 @@ TRACKED = Metric(
     "ALPHA",
     "Number of connections in the conntrack table.",
 )
-MOST_TRACKED = Metric(
+MAX_TRACKED = Metric(
     "antrea_agent_conntrack_max_connection_count", "gauge", "ALPHA", "Size of the conntrack table."
 )
 METERS = {
@@ -130,7 +130,7 @@ async def _connections(view: AgentView) -> str:
     if not view.connections:
         return ""
     usage = await view.connections()
-    return TRACKED.text([Sample(usage.tracked)]) + MOST_TRACKED.text([Sample(usage.most)])
+    return TRACKED.text([Sample(usage.tracked)]) + MAX_TRACKED.text([Sample(usage.most)])
 
 
 def _part_metrics(view: AgentView, part: Part) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """Longest delay of a response to a probe: all steps of the agent are shorter."""
 
 
@@ -43,7 +43,7 @@ def exclusive_unix_listener(path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-async def probe(path: Path, patience: float = PATIENCE_SECONDS) -> None:
+async def probe(path: Path, patience: float = TIMEOUT_SECONDS) -> None:
     """Connect as a plugin does, and send nothing. Raises Unavailable if the server does not close the connection in `patience` seconds."""
     try:
         async with asyncio.timeout(patience):

@@ -86,8 +86,8 @@ class InterfaceConnector:
     async def connect(self, name: str, port: MachinePort) -> None:
         """Idempotent. Raises Refused, Unavailable."""
         card, record = card_name(name), self._journal.get(name)
-        if len(card) > netlink.LONGEST_NAME:
-            raise Refused([name], f"{name} has no room for {MARK}: {netlink.LONGEST_NAME} characters at most")
+        if len(card) > netlink.MAX_NAME:
+            raise Refused([name], f"{name} has no room for {MARK}: {netlink.MAX_NAME} characters at most")
         if netlink.device(card) is None:
             record = await self._take_card(name, port)
         elif record is None:

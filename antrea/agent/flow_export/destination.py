@@ -34,7 +34,7 @@ log = klog.logger(__name__)
 
 TICK: Final = 0.5
 """Seconds between looks at what is due."""
-MOST: Final = 500
+MAX_RECORDS: Final = 500
 """Records that are sent before others have their turn."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries to connect."""
@@ -153,7 +153,7 @@ class Destination:
         return pair
 
     async def _export(self) -> None:
-        while records := self._unsent or self._due(time.monotonic(), MOST):
+        while records := self._unsent or self._due(time.monotonic(), MAX_RECORDS):
             self._unsent = records
             if self._session is None:
                 return

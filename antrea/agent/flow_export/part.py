@@ -51,9 +51,9 @@ log = klog.logger(__name__)
 
 CONDITION: Final = "FlowCollectorUnreachable"
 KIND: Final = "FlowExporterDestination"
-MOST_OBJECTS: Final = 8
+MAX_OBJECTS: Final = 8
 """Destinations beside that of the configuration: each is a pass over all connections at every poll."""
-MOST_TEXT: Final = 1000
+MAX_TEXT: Final = 1000
 """Characters of the condition."""
 ZONES: Final = {False: Zone.CT_ZONE, True: Zone.CT_ZONE_V6}
 SOURCES: Final = {False: Zone.SNAT_CT_ZONE, True: Zone.SNAT_CT_ZONE_V6}
@@ -156,7 +156,7 @@ class FlowExportPart(Part):
         own = [self._own.destination.trouble] if self._own else []
         named = self._faults | {name: one.export.destination.trouble for name, one in self._objects.items()}
         objects = [f"{KIND} {name}: {why}" for name, why in sorted(named.items()) if why]
-        return "; ".join(why for why in (*own, *objects) if why)[:MOST_TEXT]
+        return "; ".join(why for why in (*own, *objects) if why)[:MAX_TEXT]
 
     def metrics(self) -> str:
         """All with 0 while nothing is exported, as upstream."""
@@ -176,8 +176,8 @@ class FlowExportPart(Part):
             self._report(asked, why)
 
         try:
-            if len(self._objects) >= MOST_OBJECTS:
-                raise Unavailable(f"{MOST_OBJECTS} others are exported to already; delete some")
+            if len(self._objects) >= MAX_OBJECTS:
+                raise Unavailable(f"{MAX_OBJECTS} others are exported to already; delete some")
             found = destination_settings(asked, self._poll_seconds)
         except (Invalid, Unavailable) as error:
             self._faults[asked.name] = str(error)

@@ -1,7 +1,7 @@
 """Log of the L7 engine: its verdicts and the requests and handshakes it saw, each with its policy and rule, rotated by size.
 
 The engine writes JSON lines to a Unix socket; without a reader they are lost. They contain texts of requests, which a client
-chooses: these stay within the JSON, and a line that is too long is counted and left out, as are more requests than `MOST_SEEN`.
+chooses: these stay within the JSON, and a line that is too long is counted and left out, as are more requests than `MAX_SEEN`.
 parity: pkg/agent/controller/networkpolicy/l7engine/reconciler.go (place and name of its eve-log)
 """
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FILE: Final = Path("/var/log/antrea/networkpolicy/l7engine/eve-verdicts.json")
-LONGEST: Final = 1 << 18
+MAX_BYTES: Final = 1 << 18
 """Octets of one line: a verdict has its packet, of 64 KiB at most."""
 VERDICT: Final = "alert"
-MOST_SEEN: Final = 200
+MAX_SEEN: Final = 200
 """Requests and handshakes a second that are logged: they come as fast as clients ask."""
 LOST = Metric(
     "antrea_agent_l7_verdicts_lost_count",
@@ -78,7 +78,7 @@ class VerdictLog:
         """Until cancelled."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(self._read, self._socket, limit=LONGEST)
+        server = await asyncio.start_unix_server(self._read, self._socket, limit=MAX_BYTES)
         try:
             # serve_forever() would wait for the engine to close its connection, from Python 3.12 on
             await asyncio.Event().wait()
@@ -131,7 +131,7 @@ class VerdictLog:
         if second != self._second:
             self._second, self._seen = second, 0
         self._seen += 1
-        return self._seen > MOST_SEEN
+        return self._seen > MAX_SEEN
 
     def _named(self, event: dict[str, Any]) -> dict[str, Any]:
         """With its policy, in the signature as upstream's, whose own text becomes the category. The request of a verdict is at `request`:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST: Final = 4096
+MAX_CONNECTIONS: Final = 4096
 """Connections that are kept cut at a time, the latest; each is a flow."""
 TRIES: Final = 30
 PAUSE: Final = 1.0
@@ -73,7 +73,7 @@ class ConnectionFlusher:
         self._switch = switch
         self._keep = keep
         self._kept: dict[str, FlushedConnection] = {}
-        for row in _read(keep)[-MOST:]:
+        for row in _read(keep)[-MAX_CONNECTIONS:]:
             self._put(row)
 
     async def look(self, engine: Engine, act: InspectConnections) -> None:
@@ -135,7 +135,7 @@ class ConnectionFlusher:
         self._facts.put(row)
         self._kept.pop(row.key, None)
         self._kept[row.key] = row
-        if len(self._kept) > MOST:
+        if len(self._kept) > MAX_CONNECTIONS:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
             self._facts.drop(FlushedConnection, oldest)

@@ -52,7 +52,7 @@ log = klog.logger(__name__)
 
 HELD_SECONDS = 2.0
 """How long an answer waits for its addresses to be enforced; then it is dropped, and the client asks again."""
-MOST_HELD = 1000
+MAX_HELD = 1000
 """Answers that wait at the same time; more are dropped."""
 MAX_HELD_OF_POD = 250
 """Those to one Pod."""
@@ -60,7 +60,7 @@ ROWS_IN_TURN = 4
 """Addresses of a held answer that are looked at before others get the loop."""
 REPORT_SECONDS = 60.0
 """Time between two lines of the log on answers of one kind: a Pod decides how many answers come."""
-MOST_QUESTIONS = 16
+MAX_QUESTIONS = 16
 """Of the agent, under way at the same time."""
 RETRY_SECONDS = 5.0
 """Until a name is asked for again that no server answered."""
@@ -110,7 +110,7 @@ class FqdnController:
         self._held: Counter[str] = Counter()
         """Answers that wait, by Pod."""
         self._asking: set[str] = set()
-        self._questions = asyncio.Semaphore(MOST_QUESTIONS)
+        self._questions = asyncio.Semaphore(MAX_QUESTIONS)
         self._unanswered: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._written = b""
@@ -126,7 +126,7 @@ class FqdnController:
 
     def handle(self, frame: bytes, verdict: Verdict, pod: str = "") -> None:
         """One DNS answer to a Pod; `verdict` is called once, with whether the client may have it."""
-        is_full = self._held.total() >= MOST_HELD or self._held[pod] >= MAX_HELD_OF_POD
+        is_full = self._held.total() >= MAX_HELD or self._held[pod] >= MAX_HELD_OF_POD
         if self._tasks is None or is_full:
             self._drop("too many at once", verdict)
             return

@@ -16,7 +16,7 @@ from antrea.apis.annotation import (
 )
 from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
-from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
+from antrea.facts.member import MAX_KEPT, AgentNode, KeptAddress
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.outside.log import klog
@@ -24,7 +24,7 @@ from antrea.outside.log import klog
 log = klog.logger(__name__)
 
 OS, LINUX = "kubernetes.io/os", "linux"
-MOST_SUBNETS = 64
+MAX_SUBNETS = 64
 """That are read of an annotation; a Node has at most 20."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
@@ -58,7 +58,7 @@ def cluster_node(node: Node) -> AgentNode | None:
         being_removed=bool(meta.deletion_timestamp) or any(t.key == TO_BE_DELETED for t in node.spec.taints),
         ssh_ports=ssh_ports(meta.name, meta.annotations.get(KEEP_SSH, "")),
         external_ips=node_addresses(node, "ExternalIP"),
-        silent=tuple(filter(None, meta.annotations.get(SILENT_SUBNETS, "").split(",")))[:MOST_SUBNETS],
+        silent=tuple(filter(None, meta.annotations.get(SILENT_SUBNETS, "").split(",")))[:MAX_SUBNETS],
         kept=kept_addresses(meta.annotations.get(KEPT_EXTERNAL_IPS, "")),
         mac=card_mac(meta.annotations.get(LINK, "")),
     )
@@ -72,7 +72,7 @@ def card_mac(text: str) -> str:
 
 def kept_addresses(text: str) -> tuple[KeptAddress, ...]:
     """Of the annotation that an agent writes; a Node may write any text there, and what is none of these counts for nothing."""
-    found = (_KEPT.fullmatch(part) for part in islice(text.split(","), MOST_KEPT) if part)
+    found = (_KEPT.fullmatch(part) for part in islice(text.split(","), MAX_KEPT) if part)
     return tuple(
         KeptAddress(ip, int(one[2]), bool(one[3])) for one in found if one and (ip := canonical(one[1]))
     )

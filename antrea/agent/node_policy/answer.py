@@ -10,7 +10,7 @@ from antrea.agent.network_policy.name_scope import NameScope, node_resolvers
 from antrea.config.shape import host_and_port
 from antrea.errors import Refused
 from antrea.features.node_policy.fqdn import (
-    MOST_HELD,
+    MAX_HELD,
     QUEUE,
     AnswerQueue,
     NodeFqdnAddress,
@@ -69,7 +69,7 @@ class NodeAnswers:
 
     def __init__(self, facts: Facts, names: FqdnController, retry: float = RETRY_SECONDS) -> None:
         self._facts, self._names, self._retry = facts, names, retry
-        self._queue = PacketQueue(QUEUE, MOST_HELD, self._handle)
+        self._queue = PacketQueue(QUEUE, MAX_HELD, self._handle)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -30,7 +30,7 @@ PORT_COUNT = Metric(
     "antrea_agent_node_port_local_port_count", "gauge", "ALPHA",
     "Number of ports of this Node that NodePortLocal has given to Pods.",
 )  # fmt: skip
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Pods without a port that a condition names."""
 
 
@@ -95,8 +95,8 @@ class NodePortLocalPart(Part):
         pods = sorted({key.partition(":")[0] for key in self._ports.lacking})
         if not pods:
             return ""
-        more = f" and {len(pods) - MOST_NAMED} more" if len(pods) > MOST_NAMED else ""
-        named = ", ".join(pods[:MOST_NAMED]) + more
+        more = f" and {len(pods) - MAX_NAMED} more" if len(pods) > MAX_NAMED else ""
+        named = ", ".join(pods[:MAX_NAMED]) + more
         return (
             f"no port of {self._config.port_range} is free for Pods {named}: extend nodePortLocal.portRange, "
             "or end what else has ports of it"

@@ -32,13 +32,13 @@ log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 """Between two rounds."""
-AT_ONCE: Final = 8
+MAX_BATCH: Final = 8
 """Nodes in one round; all have their turn, and those that were silent are asked in each."""
 SILENT: Final = 2
 """Rounds in a row in which a gateway must not have answered."""
 SERVED_ROUNDS: Final = 120
 """Rounds between two questions to a Service that answered: each is a line in the API server's log."""
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 
 
 class Condition(NamedTuple):
@@ -120,10 +120,10 @@ class Reachability:
     def _turn(self) -> list[PeerNode]:
         """Those that were silent, and the next ones by name."""
         rows = sorted(self._facts.all(PeerNode), key=lambda row: row.name)
-        suspects = [row for row in rows if row.name in self._misses][:AT_ONCE]
+        suspects = [row for row in rows if row.name in self._misses][:MAX_BATCH]
         others = [row for row in rows if row not in suspects]
         later = [row for row in others if row.name > self._last]
-        turn = [*later, *(row for row in others if row.name <= self._last)][:AT_ONCE]
+        turn = [*later, *(row for row in others if row.name <= self._last)][:MAX_BATCH]
         self._last = turn[-1].name if turn else ""
         return [*suspects, *turn]
 
@@ -203,5 +203,5 @@ def _sentence(silent: Mapping[str, str]) -> str:
     if not silent:
         return ""
     names = sorted(silent)
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"Pods of Node {', '.join(names[:MOST_NAMED])}{more} cannot be reached: {silent[names[0]]}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"Pods of Node {', '.join(names[:MAX_NAMED])}{more} cannot be reached: {silent[names[0]]}"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from antrea.engine import Sink
     from antrea.openflow.packet_in import PacketIn
 
-MOST = 16
+MAX_CAPTURES = 16
 """Captures that run at a time; others wait."""
 FOLDER = Path("antrea/packetcapture/packets")
 """Below the folder of temporary files."""
@@ -48,7 +48,7 @@ class CapturePart(Part):
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self.folder = Path(tempfile.gettempdir()) / FOLDER
-        self.room = asyncio.Semaphore(MOST)
+        self.room = asyncio.Semaphore(MAX_CAPTURES)
         self._runs: dict[str, tuple[CaptureRun, asyncio.Task[None]]] = {}
         """By name."""
         self.running = 0

@@ -36,7 +36,7 @@ log = klog.logger(__name__)
 FULL = "PacketCapture running count reach limit"
 EXPIRED = "context deadline exceeded"
 # parity: pkg/agent/packetcapture/packetcapture_controller.go syncPacketCapture; Go's context.DeadlineExceeded
-MOST_WAITING = 1 << 20
+MAX_WAITING = 1 << 20
 """Bytes of dropped packets that wait for the process."""
 GRACE_SECONDS = 30.0
 """On top of a capture's own time, until its process is killed."""
@@ -61,7 +61,7 @@ class CaptureRun:
         pipe = self._process.stdin if self._process else None
         if pipe is None or pipe.is_closing():
             return
-        if pipe.transport.get_write_buffer_size() > MOST_WAITING:
+        if pipe.transport.get_write_buffer_size() > MAX_WAITING:
             self._untold += 1
             return
         pipe.write(msgspec.json.encode(packet) + b"\n")

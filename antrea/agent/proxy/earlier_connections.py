@@ -30,7 +30,7 @@ log = klog.logger(__name__)
 LOOK_SECONDS: Final = 30.0
 PAUSE: Final = 1.0
 """Seconds between tries, while connections cannot be listed."""
-MOST: Final = 10_000
+MAX_CONNECTIONS: Final = 10_000
 """Connections that are kept; others end."""
 
 
@@ -45,7 +45,7 @@ class EarlierConnectionFeed:
 
     async def run(self, facts: Facts) -> None:
         """Until all of them have ended."""
-        rows = {row.key: row for row in islice(await self._listed(), MOST)}
+        rows = {row.key: row for row in islice(await self._listed(), MAX_CONNECTIONS)}
         facts.replace(EarlierConnection, rows.values())
         facts.synced(EarlierConnection)
         if rows:

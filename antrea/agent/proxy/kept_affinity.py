@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 15.0
-MOST: Final = 20_000
+MAX_CHOICES: Final = 20_000
 """Choices that are kept; of more, those that are dumped first."""
 KIND: Final = b"antrea affinity 3\n"
 OBJECT_MASK: Final = 0xFFFFFFFF
@@ -110,7 +110,7 @@ class KeptAffinity:
         found: list[KeptChoice] = []
         if timeouts:
             async for line in learned_lines(self._facts, self._switch):
-                if len(found) < MOST and (one := choice_of(line, timeouts, now)):
+                if len(found) < MAX_CHOICES and (one := choice_of(line, timeouts, now)):
                     found.append(one)
         if self._run() == run and (found or self._kept.choices):
             self._kept = Kept(run, found)

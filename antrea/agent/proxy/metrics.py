@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from antrea.agent.proxy.earlier_connections import MOST as MOST_EARLIER
-from antrea.agent.proxy.kept_affinity import MOST as MOST_CLIENTS
+from antrea.agent.proxy.earlier_connections import MAX_CONNECTIONS as MOST_EARLIER
+from antrea.agent.proxy.kept_affinity import MAX_CHOICES as MOST_CLIENTS
 from antrea.engine.core.workload import Workload
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode

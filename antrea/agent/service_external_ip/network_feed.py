@@ -27,8 +27,8 @@ LOOK_SECONDS: Final = 3.0
 """Between two rounds."""
 ROUTES_SECONDS: Final = 30.0
 """Between two looks at the routes."""
-MOST_GATEWAYS: Final = 2
-MOST_IPS: Final = 16
+MAX_GATEWAYS: Final = 2
+MAX_IPS: Final = 16
 """External IPs of one network in one round: the others have their turn after."""
 
 
@@ -64,7 +64,7 @@ class NetworkFeed:
             except OSError as error:
                 # the routes of the last time are as good
                 note_failed_probe(error)
-        self._turn += MOST_IPS
+        self._turn += MAX_IPS
         rows = await asyncio.gather(*(self._asked(facts, one) for one in wanted))
         keys = {one.key for one in wanted}
         self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if key in keys}
@@ -108,7 +108,7 @@ class NetworkFeed:
     ) -> None:
         """As the external IPs of this Node, those who have just answered it."""
         first = self._turn % len(one.ips) if one.ips else 0
-        ips = islice((*one.ips[first:], *one.ips[:first]), MOST_IPS)
+        ips = islice((*one.ips[first:], *one.ips[:first]), MAX_IPS)
 
         async def ask(ip: str) -> None:
             if not self._is_ours(facts, ip):  # it may have moved since the round began
@@ -135,7 +135,7 @@ def gateways(found: Iterable[Card], dev: str, network: str) -> tuple[str, ...]:
         if (address := ip_address(via)) in there
         or (address.version == there.version and address.is_link_local)
     )
-    return tuple(islice(dict.fromkeys(near), MOST_GATEWAYS))
+    return tuple(islice(dict.fromkeys(near), MAX_GATEWAYS))
 
 
 async def _mac(dev: str, ip: str) -> str | None:

@@ -17,7 +17,7 @@ BACK, BACK_AS_OWNER = 3, 1
 """Rounds in which any neighbour must answer before it no longer does."""
 UNHEARD: Final = 3
 """Rounds in which no neighbour may answer an external IP that was answered before."""
-MOST_KNOWN: Final = 4096
+MAX_KNOWN: Final = 4096
 """Answers as external IPs that are kept also of addresses that are elsewhere."""
 HOLD_SECONDS, LONGEST_HOLD_SECONDS = 600.0, 3600.0
 """How long a Node leaves the addresses to others then: while it has none of them it cannot find out. Twice as long each time."""
@@ -74,7 +74,7 @@ class NetworkVerdict:
     def keep_only(self, ips: tuple[str, ...], now: float) -> None:
         """Of external IPs that this Node no longer answers for nothing is missed; the hold ends by itself."""
         self._missed_as = {ip: missed for ip, missed in self._missed_as.items() if ip in ips}
-        if len(self._known) > MOST_KNOWN:
+        if len(self._known) > MAX_KNOWN:
             self._known = {one for one in self._known if one[0] in ips}
         if self.unheard and now >= self._until:
             self.unheard = ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CONDITION: Final = "StrictARPMissing"
 DEVICE: Final = "kube-ipvs0"
 LOOK_SECONDS: Final = 30.0
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 
 
 def strict_arp_missing(facts: Facts) -> str:
@@ -37,10 +37,10 @@ def strict_arp_missing(facts: Facts) -> str:
     answered = [ip for ip in ips if answers_for_all_devices(neighbours_of(facts, ip, link))]
     if not answered:
         return ""
-    more = f" and {len(answered) - MOST_NAMED} more" if len(answered) > MOST_NAMED else ""
+    more = f" and {len(answered) - MAX_NAMED} more" if len(answered) > MAX_NAMED else ""
     return (
         f"every Node answers ARP requests for external IPs of Services, as kube-proxy in mode ipvs has them on {DEVICE}: "
-        f"{', '.join(answered[:MOST_NAMED])}{more}; set ipvs.strictARP: true in the configuration of kube-proxy and restart it"
+        f"{', '.join(answered[:MAX_NAMED])}{more}; set ipvs.strictARP: true in the configuration of kube-proxy and restart it"
     )
 
 

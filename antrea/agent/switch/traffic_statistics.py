@@ -42,7 +42,7 @@ FORMAT = b"antrea policy counters 2\n"
 PATH = f"/apis/{GROUP}/{VERSION}/nodestatssummaries"
 SLICE = 200
 """Flows that are looked at before others have their turn."""
-MOST = 2000
+MAX_SHARES = 2000
 """Shares in one report, which is then well below what a server takes."""
 
 
@@ -154,7 +154,7 @@ class TrafficStatistics:
         if controller is None and self.account.owed:
             raise Unavailable("connection to antrea-controller")
         while controller is not None:
-            rows = self.account.begin(MOST)
+            rows = self.account.begin(MAX_SHARES)
             if not rows and controller is self._told:
                 return
             # kept first: an agent that ends before it hears of the answer says the same again

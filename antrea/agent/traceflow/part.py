@@ -41,7 +41,7 @@ log = klog.logger(__name__)
 
 DELAY, LOCAL_DELAY = 2.0, 0.1
 """Seconds until a packet is injected: for flows of other Nodes, and of this one (parity: injectPacketDelay)."""
-MOST_RESULTS: Final = 8
+MAX_RESULTS: Final = 8
 """Of one Node about one injected packet."""
 
 
@@ -150,7 +150,7 @@ class TraceflowPart(Part):
         """Whether one more result of this Node is wanted."""
         self._told[trace.uid] += 1
         if not trace.spec.live_traffic:
-            return self._told[trace.uid] <= MOST_RESULTS
+            return self._told[trace.uid] <= MAX_RESULTS
         if self._told[trace.uid] > 1:
             return False
         self._facts.put(SeenTrace(trace.name, trace.uid), urgent=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from antrea.host.ovs_port import Port
     from antrea.outside.http.handlers import Check
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """TrafficControls that a condition names."""
 
 
@@ -102,8 +102,8 @@ def _because(facts: Facts, row: Steering, port: Port) -> str:
 
 def _named(found: list[str]) -> str:
     """Some of them, and how many more there are."""
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return ", ".join(found[:MOST_NAMED]) + more
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + more
 
 
 PART = TrafficControlPart

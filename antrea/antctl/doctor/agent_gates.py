@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 CHECK = "agent-gates"
-MOST = 20
+MAX_OBJECTS = 20
 """Objects of a kind that are named."""
-MOST_NAMED = 5
-AT_ONCE = 8
+MAX_NAMED = 5
+MAX_CONCURRENT = 8
 """Agents that are asked at the same time."""
 ASKED = ("antctl", "get", "featuregates")
 CONTAINER = "antrea-agent"
@@ -63,7 +63,7 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
     if not waiting:
         return
     gates: dict[str, Mapping[str, bool]] = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         for node, told in zip(
             pods, pool.map(lambda pod: _asked(kubernetes, pod), pods.values()), strict=True
         ):
@@ -112,10 +112,10 @@ def unread(
     repair = f"{edit(namespace)}  # set featureGates.{kind.gate} in antrea-agent.conf"
     where, outcome = "all agents", "nothing acts on it"
     if len(off) < len(gates):
-        more = f" and {len(off) - MOST_NAMED} more" if len(off) > MOST_NAMED else ""
-        where, outcome = f"the agents of Node {', '.join(off[:MOST_NAMED])}{more}", "it has no effect there"
-    for name in names[:MOST]:
+        more = f" and {len(off) - MAX_NAMED} more" if len(off) > MAX_NAMED else ""
+        where, outcome = f"the agents of Node {', '.join(off[:MAX_NAMED])}{more}", "it has no effect there"
+    for name in names[:MAX_OBJECTS]:
         text = f"{kind.name} {name}: the feature gate {kind.gate} is off in {where}: {outcome}"
         yield Finding("", "warning", CHECK, text, repair)
-    if len(names) > MOST:
-        yield Finding("", "warning", CHECK, f"{kind.name}: there are more than {MOST} of them", repair)
+    if len(names) > MAX_OBJECTS:
+        yield Finding("", "warning", CHECK, f"{kind.name}: there are more than {MAX_OBJECTS} of them", repair)

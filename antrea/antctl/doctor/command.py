@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from antrea.antctl.main import Target
     from antrea.antctl.output import Column
 
-AT_ONCE = 8
+MAX_CONCURRENT = 8
 """Nodes that are looked at at the same time."""
 NODE_SECONDS = 60.0
 AGENT_PODS = "app=antrea,component=antrea-agent"
@@ -115,7 +115,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     if not pods:
         raise Failure("no agents found: is Antrea installed?")
     chosen = {node: pod for node, pod in pods.items() if not names or node in names}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         told = pool.map(lambda row: _ask_agent(kubernetes, *row), chosen.items())
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]

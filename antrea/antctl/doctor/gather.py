@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from antrea.antctl.request import Server
 
 F = TypeVar("F")
-AT_ONCE = 100
+MAX_CONCURRENT = 100
 """Addresses that are asked at the same time."""
 CNI_SUFFIXES = (".conf", ".conflist", ".json")
 """Files that libcni reads."""
@@ -137,7 +137,7 @@ def peers(
     ]
 
     async def all_() -> list[str]:
-        room = asyncio.Semaphore(AT_ONCE)
+        room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def ask_one(address: str) -> str:
             async with room:

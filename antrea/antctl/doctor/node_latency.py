@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CHECK = "node-latency"
-MOST = 20
+MAX_FINDINGS = 20
 """Findings; the last one counts the rest."""
 MONITOR = "/apis/crd.antrea.io/v1alpha1/nodelatencymonitors/default"
 FIGURES = "/apis/stats.antrea.io/v1alpha1/nodelatencystats"
@@ -41,9 +41,11 @@ def node_latency(kubernetes: Server, nodes: Sequence[str]) -> Iterator[Finding]:
     except ErrorResponse as error:
         yield Finding("", "unknown", CHECK, f"NodeLatencyStats: {error.format_message()}", "")
         return
-    found = list(islice(judged(monitor, reports, nodes), MOST + 1))
-    if len(found) > MOST:
-        found[MOST:] = [Finding("", "warning", CHECK, f"there are more than {MOST} of them", SHOW)]
+    found = list(islice(judged(monitor, reports, nodes), MAX_FINDINGS + 1))
+    if len(found) > MAX_FINDINGS:
+        found[MAX_FINDINGS:] = [
+            Finding("", "warning", CHECK, f"there are more than {MAX_FINDINGS} of them", SHOW)
+        ]
     yield from found
 
 

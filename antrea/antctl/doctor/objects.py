@@ -13,7 +13,7 @@ from antrea.apis.shown import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-MOST = 20
+MAX_FINDINGS = 20
 """Findings of a kind; the last one counts the rest."""
 GATES = "antctl get featuregates"
 CRD = "/apis/crd.antrea.io"
@@ -33,10 +33,10 @@ def objects(kubernetes: Server, gated: Collection[str]) -> Iterator[Finding]:
     """Findings of all kinds; of the kinds `gated` without those that nothing acts on, which have a line with their gate. Raises Failure."""
     for check, kind in KINDS.items():
         rows = _of_kind(kubernetes, check, kind, gated=kind.name in gated)
-        found = list(islice(rows, MOST + 1))
-        if len(found) > MOST:
-            text = f"there are more than {MOST} of them"
-            found[MOST:] = [Finding("", "warning", check, text, f"kubectl get {kind.plural} -A")]
+        found = list(islice(rows, MAX_FINDINGS + 1))
+        if len(found) > MAX_FINDINGS:
+            text = f"there are more than {MAX_FINDINGS} of them"
+            found[MAX_FINDINGS:] = [Finding("", "warning", check, text, f"kubectl get {kind.plural} -A")]
         yield from found
 
 

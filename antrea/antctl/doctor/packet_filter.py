@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 FAMILIES: Final = ("ip", "ip6", "inet")
 """Whose chains see packets of Pods."""
-MOST_CHAINS: Final = 1000
+MAX_CHAINS: Final = 1000
 SECONDS: Final = 20.0
 """For all rules: nft reads the maps of a chain's table, too, and takes 3 s for one of kube-proxy with 10,000 Services."""
-MOST_RULES: Final = 4 << 20
+MAX_RULES: Final = 4 << 20
 """Characters of the rules of one chain, in JSON."""
 
 
@@ -37,8 +37,8 @@ def chains(*, drops_invalid: bool = False) -> tuple[Chain, ...]:
     drop invalid packets. Raises Unavailable, OSError, subprocess.SubprocessError, ValueError, Invalid.
     """
     heads = [head for family in FAMILIES for head in chain_heads(family, is_asked_for)]
-    if len(heads) > MOST_CHAINS:
-        raise ValueError(f"there are more than {MOST_CHAINS} chains")
+    if len(heads) > MAX_CHAINS:
+        raise ValueError(f"there are more than {MAX_CHAINS} chains")
     end = time.monotonic() + SECONDS
     found = [
         Chain(*head, rules=_rules(head, end) if _has_to_be_read(head, drops_invalid) else ())
@@ -62,7 +62,7 @@ def _has_to_be_read(head: ChainHead, drops_invalid: bool) -> bool:
 def _rules(head: ChainHead, end: float) -> tuple[tuple[Mapping[str, Any], ...], ...]:
     """Expressions of each."""
     words = ("nft", "-j", "list", "chain", head.family, head.table, head.name)
-    listed = output(*words, seconds=max(0.0, end - time.monotonic()), most=MOST_RULES)
+    listed = output(*words, seconds=max(0.0, end - time.monotonic()), most=MAX_RULES)
     return tuple(statements(listed))
 
 

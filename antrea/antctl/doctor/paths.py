@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.doctor.state import NodeState
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789, "stt": 7471}
 """UDP, but for stt. parity: pkg/ovs/ovsconfig/interfaces.go"""
 UNROUTED = (
@@ -35,14 +35,14 @@ def transport(node: NodeState) -> Iterator[FindingText]:
         if device and found is not None and found != device:
             others.setdefault(found, []).append(f"{peer.node} ({peer.address})")
     for found, peers in others.items():
-        more = f" and {len(peers) - MOST_NAMED} more" if len(peers) > MOST_NAMED else ""
+        more = f" and {len(peers) - MAX_NAMED} more" if len(peers) > MAX_NAMED else ""
         card = f"{device}, which has the transport interface {node.transport}"
         way = card if device != node.transport else f"{device}, the transport interface"
         how = f"leave by {found} and not by {way}" if found else f"have no route by {way}"
         lost = (own and has_tunnels(node)) or not found
         yield FindingText(
             "error" if lost else "warning",
-            f"{what} Node {', '.join(peers[:MOST_NAMED])}{more} {how}{': no packet gets to Pods there' if lost else ''}",
+            f"{what} Node {', '.join(peers[:MAX_NAMED])}{more} {how}{': no packet gets to Pods there' if lost else ''}",
             f"{edit(node.pod.partition('/')[0])}  # set transportInterface in antrea-agent.conf",
         )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 CHECK = "policies"
-MOST = 20
+MAX_FINDINGS = 20
 """Findings; the last one counts the rest."""
 NOT_ENFORCED = (("Realizable", "False"), ("RealizationFailure", "True"))
 """Type and status of conditions."""
@@ -45,10 +45,10 @@ JUDGED = "Realizable"
 
 def policies(kubernetes: Server) -> list[Finding]:
     """What is not enforced; that a kind cannot be listed is a finding, that there is no such kind is none."""
-    found = list(islice(_all(kubernetes), MOST + 1))
-    if len(found) > MOST:
-        text = f"there are more than {MOST} such policies"
-        found[MOST:] = [Finding("", "error", CHECK, text, "kubectl get acnp,annp -A")]
+    found = list(islice(_all(kubernetes), MAX_FINDINGS + 1))
+    if len(found) > MAX_FINDINGS:
+        text = f"there are more than {MAX_FINDINGS} such policies"
+        found[MAX_FINDINGS:] = [Finding("", "error", CHECK, text, "kubectl get acnp,annp -A")]
     return found
 
 

@@ -8,11 +8,11 @@ from threading import Timer
 from typing import IO, Final, cast
 
 COMMAND_SECONDS: Final = 10.0
-MOST_CHARACTERS: Final = 64 << 20
+MAX_CHARACTERS: Final = 64 << 20
 """Of what a program prints."""
 
 
-def output(*command: str, seconds: float = COMMAND_SECONDS, most: int = MOST_CHARACTERS) -> str:
+def output(*command: str, seconds: float = COMMAND_SECONDS, most: int = MAX_CHARACTERS) -> str:
     """What it prints. Raises OSError if that is more than `most` characters, subprocess.SubprocessError."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         printed, told = cast("IO[str]", running.stdout), cast("IO[str]", running.stderr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from antrea.antctl.doctor.command import AGENT_PODS, AT_ONCE, NODE_SECONDS
+from antrea.antctl.doctor.command import AGENT_PODS, MAX_CONCURRENT, NODE_SECONDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy.plan import ClusterView, NodeView
 from antrea.antctl.pod_exec import run_in_pod
@@ -91,7 +91,7 @@ class Cluster:
         listed = ask(self.kubernetes, "/api/v1/nodes", {})["items"]
         names = sorted(node["metadata"]["name"] for node in listed)
         agents = self.agents()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
             return list(pool.map(lambda name: self.node(name, agents), names))
 
     def node(self, name: str, agents: Mapping[str, str], *, act: str = "") -> NodeView:

@@ -34,7 +34,7 @@ EXPIRE: Final = Path("/proc/sys/net/ipv4/vs/expire_nodest_conn")
 CONNECTIONS: Final = Path("/proc/thread-self/net/ip_vs_conn")
 SECONDS: Final = 10.0
 """In which IPVS has to have forgotten them."""
-MOST: Final = 50_000
+MAX_CONNECTIONS: Final = 50_000
 """Connections that go on; so many pause for 5 s."""
 NAMES: Final = {number: name for name, number in PROTOCOLS.items()}
 
@@ -69,9 +69,9 @@ def hand_over(
 
 
 def lasting(connections: Iterable[IpvsConnection]) -> tuple[list[IpvsConnection], int]:
-    """`MOST` of them, and how many others there are: UDP, which needs no new connection, and those that last packets were seen of long ago, end first."""
+    """`MAX_CONNECTIONS` of them, and how many others there are: UDP, which needs no new connection, and those that last packets were seen of long ago, end first."""
     numbers = count()
-    found = nlargest(MOST, (one for one, _ in zip(connections, numbers, strict=False)), key=_lasts)
+    found = nlargest(MAX_CONNECTIONS, (one for one, _ in zip(connections, numbers, strict=False)), key=_lasts)
     return found, next(numbers) - len(found)
 
 

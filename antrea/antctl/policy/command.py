@@ -43,7 +43,7 @@ Examples:
   antctl policy replay -f policies.yaml --since 24h
   antctl policy replay -f policies.yaml -n shop -o json"""
 CHANGES: Final = 3
-MOST_SHOWN: Final = 20
+MAX_SHOWN: Final = 20
 """Of what is left out, in lines."""
 COLUMNS: tuple[Column, ...] = (
     ("NAME", lambda row: row["metadata"]["name"]),
@@ -191,10 +191,10 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
 
 
 def _name_each(what: str, lines: Sequence[str]) -> None:
-    for line in lines[:MOST_SHOWN]:
+    for line in lines[:MAX_SHOWN]:
         click.echo(f"{what}: {one_line(line)}", err=True)
-    if len(lines) > MOST_SHOWN:
-        click.echo(f"{what}: {len(lines) - MOST_SHOWN} more", err=True)
+    if len(lines) > MAX_SHOWN:
+        click.echo(f"{what}: {len(lines) - MAX_SHOWN} more", err=True)
 
 
 def _selector(selector: dict[str, Any]) -> str:

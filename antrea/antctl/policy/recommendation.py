@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FLOWS: Final = "policy.antrea.io/recommended-for"
 """Annotation that names the connections a policy comes from."""
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 """Connections that the annotation names."""
 DENY: Final = "recommended-default-deny"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
@@ -141,8 +141,8 @@ def _wider(
         wanted = set(labels[end])
         others = sorted({other for other, own in found[end.split("/")[1]] if other != end and wanted <= own})
         if others:
-            names = ", ".join(map(_name, others[:MOST_NAMED]))
-            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+            names = ", ".join(map(_name, others[:MAX_NAMED]))
+            more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
             yield f"{_name(end)}: its labels select {names}{more} as well, which may do the same"
 
 
@@ -203,8 +203,8 @@ def _peer(end: str, namespace: str, labels: Mapping[str, Labels]) -> dict[str, A
 def _object(namespace: str, name: str, spec: dict[str, Any], told: list[str]) -> dict[str, Any]:
     meta: dict[str, Any] = {"name": name, "namespace": namespace}
     if told:
-        more = [f"and {len(told) - MOST_NAMED} more"] if len(told) > MOST_NAMED else []
-        meta["annotations"] = {FLOWS: "; ".join((*told[:MOST_NAMED], *more))}
+        more = [f"and {len(told) - MAX_NAMED} more"] if len(told) > MAX_NAMED else []
+        meta["annotations"] = {FLOWS: "; ".join((*told[:MAX_NAMED], *more))}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from antrea.antctl.main import Target
 
-MOST: Final = {
+MAX_VALUE: Final = {
     "port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1, "unknown": 2**64 - 1,
 }  # fmt: skip
-MOST_TEXT: Final = 100
+MAX_TEXT: Final = 100
 """Characters that a message has of what is no end."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -75,10 +75,10 @@ def links_of(found: Any) -> Seen:
 def _link(row: Mapping[str, Any]) -> Link:
     """Raises KeyError, TypeError, ValueError."""
     row = {"unknown": 0, **row}  # files of earlier versions do not have it
-    for key, most in MOST.items():
+    for key, most in MAX_VALUE.items():
         if type(row[key]) is not int or not 0 <= row[key] <= most:
             raise ValueError(f"{key} {row[key]!r} is no number from 0 to {most}")
-    return Link(_end(row["source"]), _end(row["target"]), *(row[key] for key in MOST))
+    return Link(_end(row["source"]), _end(row["target"]), *(row[key] for key in MAX_VALUE))
 
 
 def _end(text: Any) -> str:
@@ -88,9 +88,7 @@ def _end(text: Any) -> str:
         return str(text)
     if kind == "address" and len(rest) == 1 and "%" not in rest[0]:
         return f"address/{ipaddress.ip_address(rest[0])}"
-    raise ValueError(
-        f"{str(text)[:MOST_TEXT]!r} is no workload or address: print the ends with --by endpoint"
-    )
+    raise ValueError(f"{str(text)[:MAX_TEXT]!r} is no workload or address: print the ends with --by endpoint")
 
 
 def _json(file: IO[bytes]) -> Any:

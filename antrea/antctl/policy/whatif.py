@@ -36,7 +36,7 @@ OTHERS = frozenset(("groups", "cluster_groups", "tiers"))
 """Kinds beside policies that a file may have."""
 NAMESPACED = frozenset(("kube_policies", "policies", "groups"))
 YOUNGEST = "9999-12-31T23:59:59Z"
-MOST_PODS = 8
+MAX_PODS = 8
 """Of a workload, by which a connection is judged."""
 
 
@@ -150,7 +150,7 @@ def _pods_of_workloads(world: World, written: bytes) -> dict[str, list[str]]:
 def _beyond(pods: Mapping[str, list[str]], link: Link) -> Iterator[str]:
     """What is left of workloads whose Pods differ too much."""
     for end in sorted({link.source, link.target}):
-        if (more := len(pods.get(end, ())) - MOST_PODS) > 0:
+        if (more := len(pods.get(end, ())) - MAX_PODS) > 0:
             yield f"{more} Pods of {end.partition('/')[2]} that differ in labels, ports or ServiceAccount"
 
 
@@ -181,7 +181,7 @@ def _texts(end: str, pods: Mapping[str, list[str]]) -> list[str]:
         return [rest]
     if end not in pods:
         raise Invalid(rest, "no Pod of it is there now")
-    return pods[end][:MOST_PODS]
+    return pods[end][:MAX_PODS]
 
 
 def sentences(outcome: Outcome) -> Iterator[str]:

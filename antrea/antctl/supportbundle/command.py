@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PATH = "/apis/system.antrea.io/v1beta1/supportbundles"
 FIRST_SECONDS, AGAIN_SECONDS = 0.1, 0.5
-LONGEST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 """Until a program gives up by itself, and some more."""
 
 
@@ -42,7 +42,7 @@ def begin(server: Server, name: str, since: str = "") -> None:
 
 def wait(server: Server, name: str, sleep: Callable[[float], object] = time.sleep) -> dict[str, Any]:
     """The bundle as soon as it is collected. Raises Failure if that fails or takes too long."""
-    end, pause = time.monotonic() + LONGEST_SECONDS, FIRST_SECONDS
+    end, pause = time.monotonic() + MAX_SECONDS, FIRST_SECONDS
     while time.monotonic() < end:
         sleep(pause)
         pause = AGAIN_SECONDS
@@ -51,7 +51,7 @@ def wait(server: Server, name: str, sleep: Callable[[float], object] = time.slee
             return found
         if found.get("status") != "Collecting":
             raise Failure("somebody else ended the collection")
-    raise Failure(f"the support bundle has not been collected in {LONGEST_SECONDS:.0f} s")
+    raise Failure(f"the support bundle has not been collected in {MAX_SECONDS:.0f} s")
 
 
 def create(path: Path) -> IO[bytes]:

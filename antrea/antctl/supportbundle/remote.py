@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.request import Server
 
-AT_ONCE = 16
+MAX_CONCURRENT = 16
 """Programs that are asked at a time."""
 SECONDS = 15.0
 """How long a program may be silent, without --timeout."""
@@ -138,7 +138,7 @@ class Collection:
                 self.failed[name] = error.message
             self._bar.step()
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
             try:
                 list(pool.map(one, self._programs))
             except BaseException:

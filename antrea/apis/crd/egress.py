@@ -15,7 +15,7 @@ ONE_OR_MANY = [
     {"anyOf": [{"required": ["egressIPs"]}, {"required": ["externalIPPools"]}]},
 ]
 
-MOST_CIDRS = 64
+MAX_CIDRS = 64
 """Each costs a flow for each Pod."""
 
 
@@ -30,10 +30,10 @@ class Destinations(CrdStruct, frozen=True):
     """What outside the cluster the address is for."""
 
     cidrs: Annotated[
-        tuple[Cidr, ...], doc("Packets to these leave with the address; none: to all.", maxItems=MOST_CIDRS)
+        tuple[Cidr, ...], doc("Packets to these leave with the address; none: to all.", maxItems=MAX_CIDRS)
     ] = ()
     except_: Annotated[
-        tuple[Cidr, ...], doc("Packets to these leave as without the Egress.", maxItems=MOST_CIDRS)
+        tuple[Cidr, ...], doc("Packets to these leave as without the Egress.", maxItems=MAX_CIDRS)
     ] = ()
 
 

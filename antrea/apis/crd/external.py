@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from antrea.apis.crd.part import Address, CrdStruct, Metadata
 from antrea.apis.schema import doc
 
-MOST_INTERFACES = 16
+MAX_INTERFACES = 16
 """Of one ExternalNode; upstream's CRD allows one."""
 
 
@@ -56,7 +56,7 @@ class ExternalNodeSpec(CrdStruct, frozen=True):
 
     interfaces: Annotated[
         tuple[NetworkInterface, ...],
-        doc("Interfaces; of several, all but one need a name.", minItems=1, maxItems=MOST_INTERFACES),
+        doc("Interfaces; of several, all but one need a name.", minItems=1, maxItems=MAX_INTERFACES),
     ]
 
 

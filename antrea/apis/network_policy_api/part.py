@@ -17,10 +17,10 @@ LABEL = "[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9])?"
 DOMAIN = rf"^(\*\.)?({LABEL}\.)+{LABEL}\.?$"
 ONE: Schema = {"minProperties": 1, "maxProperties": 1}
 """Exactly one of the fields."""
-MOST_CIDR = 43
+MAX_CIDR = 43
 """Characters."""
 Number: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
-Network: TypeAlias = Annotated[str, doc(format="cidr", maxLength=MOST_CIDR)]
+Network: TypeAlias = Annotated[str, doc(format="cidr", maxLength=MAX_CIDR)]
 Domain: TypeAlias = Annotated[str, doc(pattern=DOMAIN)]
 Priority: TypeAlias = Annotated[
     int,

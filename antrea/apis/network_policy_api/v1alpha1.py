@@ -24,7 +24,7 @@ from antrea.apis.network_policy_api.part import (
 )
 from antrea.apis.schema import Schema, cel, doc
 
-MOST = 100
+MAX_RULES = 100
 """Rules of a direction, peers and ports of a rule."""
 ACTIONS = ("Allow", "Deny", "Pass")
 NAMELESS = (
@@ -70,7 +70,7 @@ class PortRule(Rule, frozen=True):
 
     ports: Annotated[
         tuple[PolicyPort, ...],
-        doc("Any of these ports; all traffic if not given.", minItems=1, maxItems=MOST),
+        doc("Any of these ports; all traffic if not given.", minItems=1, maxItems=MAX_RULES),
     ] = ()
 
     @property
@@ -84,7 +84,7 @@ class IngressRule(PortRule, frozen=True):
     schema_keywords: ClassVar[Schema] = {"required": ["action", "from"]}
 
     from_: Annotated[
-        tuple[IngressPeer, ...], doc("Where the traffic comes from.", minItems=1, maxItems=MOST)
+        tuple[IngressPeer, ...], doc("Where the traffic comes from.", minItems=1, maxItems=MAX_RULES)
     ] = ()
 
     @property
@@ -100,7 +100,7 @@ class EgressRule(PortRule, frozen=True):
         **cel(NAMELESS.format(names=NAMED), "networks, nodes and domainNames have no named ports"),
     }
 
-    to: Annotated[tuple[EgressPeer, ...], doc("Where the traffic goes.", minItems=1, maxItems=MOST)] = ()
+    to: Annotated[tuple[EgressPeer, ...], doc("Where the traffic goes.", minItems=1, maxItems=MAX_RULES)] = ()
 
     @property
     def peers(self) -> tuple[Subject, ...]:
@@ -124,11 +124,13 @@ class AdminNetworkPolicySpec(AdminPolicySpec, frozen=True):
     priority: Priority = 0
     ingress: Annotated[
         tuple[IngressRule, ...],
-        doc("Rules for traffic to them, in order.", maxItems=MOST, at={"action": {"enum": [*ACTIONS]}}),
+        doc("Rules for traffic to them, in order.", maxItems=MAX_RULES, at={"action": {"enum": [*ACTIONS]}}),
     ] = ()
     egress: Annotated[
         tuple[EgressRule, ...],
-        doc("Rules for traffic from them, in order.", maxItems=MOST, at={"action": {"enum": [*ACTIONS]}}),
+        doc(
+            "Rules for traffic from them, in order.", maxItems=MAX_RULES, at={"action": {"enum": [*ACTIONS]}}
+        ),
     ] = ()
 
     @property
@@ -145,13 +147,17 @@ class BaselineAdminNetworkPolicySpec(AdminPolicySpec, frozen=True):
 
     ingress: Annotated[
         tuple[IngressRule, ...],
-        doc("Rules for traffic to them, in order.", maxItems=MOST, at={"action": {"enum": [*ACTIONS[:2]]}}),
+        doc(
+            "Rules for traffic to them, in order.",
+            maxItems=MAX_RULES,
+            at={"action": {"enum": [*ACTIONS[:2]]}},
+        ),
     ] = ()
     egress: Annotated[
         tuple[BaselineEgressRule, ...],
         doc(
             "Rules for traffic from them, in order.",
-            maxItems=MOST,
+            maxItems=MAX_RULES,
             at={"action": {"enum": [*ACTIONS[:2]]}},
             without=("to.domainNames",),
         ),

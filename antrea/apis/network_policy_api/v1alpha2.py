@@ -22,7 +22,7 @@ from antrea.apis.network_policy_api.part import (
 )
 from antrea.apis.schema import Schema, cel, doc
 
-MOST = 25
+MAX_RULES = 25
 """Rules of a direction, peers and protocols of a rule."""
 ACTIONS = {"enum": ["Accept", "Deny", "Pass"]}
 NAMELESS = (
@@ -73,7 +73,7 @@ class ProtocolRule(Rule, frozen=True):
 
     protocols: Annotated[
         tuple[PolicyProtocol, ...],
-        doc("Any of these; all traffic if not given.", minItems=1, maxItems=MOST),
+        doc("Any of these; all traffic if not given.", minItems=1, maxItems=MAX_RULES),
     ] = ()
 
     @property
@@ -87,7 +87,7 @@ class IngressRule(ProtocolRule, frozen=True):
     schema_keywords: ClassVar[Schema] = {"required": ["action", "from"]}
 
     from_: Annotated[
-        tuple[IngressPeer, ...], doc("Where the traffic comes from.", minItems=1, maxItems=MOST)
+        tuple[IngressPeer, ...], doc("Where the traffic comes from.", minItems=1, maxItems=MAX_RULES)
     ] = ()
 
     @property
@@ -103,7 +103,7 @@ class EgressRule(ProtocolRule, frozen=True):
         **cel(NAMELESS, "networks, nodes and domainNames have no named ports"),
     }
 
-    to: Annotated[tuple[EgressPeer, ...], doc("Where the traffic goes.", minItems=1, maxItems=MOST)] = ()
+    to: Annotated[tuple[EgressPeer, ...], doc("Where the traffic goes.", minItems=1, maxItems=MAX_RULES)] = ()
 
     @property
     def peers(self) -> tuple[Subject, ...]:
@@ -125,11 +125,11 @@ class ClusterNetworkPolicySpec(AdminPolicySpec, frozen=True):
     priority: Priority = 0
     ingress: Annotated[
         tuple[IngressRule, ...],
-        doc("Rules for traffic to them, in order.", maxItems=MOST, at={"action": ACTIONS}),
+        doc("Rules for traffic to them, in order.", maxItems=MAX_RULES, at={"action": ACTIONS}),
     ] = ()
     egress: Annotated[
         tuple[EgressRule, ...],
-        doc("Rules for traffic from them, in order.", maxItems=MOST, at={"action": ACTIONS}),
+        doc("Rules for traffic from them, in order.", maxItems=MAX_RULES, at={"action": ACTIONS}),
     ] = ()
 
     @property

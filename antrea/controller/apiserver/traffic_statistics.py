@@ -43,8 +43,8 @@ PLURALS = {
 """By the kind of the policy."""
 EGRESSES = "egressstats"
 COUNTED = frozenset(PLURALS.values()) | {EGRESSES}
-_MOST = 2**63 - 1
-MOST_NODES = 20_000
+_MAX_VALUE = 2**63 - 1
+MAX_NODES = 20_000
 """Whose last report is remembered."""
 SLICE = 500
 """Entries that are begun anew before others have their turn."""
@@ -142,7 +142,7 @@ class TrafficCounts:
             self.add(summary)
             self._reports.pop(node, None)
             self._reports[node] = whose, serial
-            if len(self._reports) > MOST_NODES:
+            if len(self._reports) > MAX_NODES:
                 del self._reports[next(iter(self._reports))]
         return NodeStatsSummary(metadata=ObjectMetadata(name=node, annotations={STATS_EPOCH: self._epoch}))
 
@@ -254,9 +254,9 @@ def _plus(one: TrafficStats, other: TrafficStats) -> TrafficStats:
     """The sum, or what a client can read at most: one number too large would make every list unreadable."""
     found = one + other
     return TrafficStats(
-        packets=min(found.packets, _MOST),
-        bytes=min(found.bytes, _MOST),
-        sessions=min(found.sessions, _MOST),
+        packets=min(found.packets, _MAX_VALUE),
+        bytes=min(found.bytes, _MAX_VALUE),
+        sessions=min(found.sessions, _MAX_VALUE),
     )
 
 

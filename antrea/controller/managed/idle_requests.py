@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 COMPONENT = "antrea-controller"
-MOST = 10_000
+MAX_OBJECTS = 10_000
 """Objects that are remembered, and Events that wait: who annotates more has read of it by then."""
 MAX_MESSAGE = 1024
 """Characters of an Event's message, which kube-apiserver limits."""
@@ -136,7 +136,7 @@ class IdleRequestEvents:
         about = ObjectReference(kind.name, meta.name, meta.namespace, meta.uid, kind.api_version)
         self._known.pop(meta.uid, None)
         self._known[meta.uid] = Requests(about, kind, own)
-        if len(self._known) > MOST:
+        if len(self._known) > MAX_OBJECTS:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._forget(oldest)
@@ -169,7 +169,7 @@ class IdleRequestEvents:
                 self._news.set()
         if now:
             self._told[uid] = now
-        while len(self._waiting) > MOST:
+        while len(self._waiting) > MAX_OBJECTS:
             del self._waiting[next(iter(self._waiting))]
 
     def _forget(self, uid: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
 """Seconds between tries: our own webhook must answer first."""
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that it may take without a warning: the API server has to learn our certificate and our address."""
 
 
@@ -47,7 +47,7 @@ async def create_default_tiers(
 
 def _log_failure(name: str, why: Refused | Unavailable, waited: float) -> None:
     """Log a failure; that the webhook cannot be called yet is normal at every first start."""
-    if isinstance(why, Refused) or waited >= PATIENCE:
+    if isinstance(why, Refused) or waited >= TIMEOUT:
         log.warning("Failed to create a default Tier", tier=name, err=str(why))
         return
     if not waited:

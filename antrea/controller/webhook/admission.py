@@ -55,7 +55,7 @@ MAX_BODY = 8 << 20
 SECONDS = 4.0
 """For one decision, below the 5 s that the API server waits, so that the user reads why."""
 JSON = "application/json"
-MOST_WARNINGS, MOST_WARNING, MOST_MESSAGE = 20, 500, 4000
+MAX_WARNINGS, MAX_WARNING, MOST_MESSAGE = 20, 500, 4000
 """Of an answer; characters of one, and of a denial."""
 
 
@@ -254,9 +254,9 @@ def _content(tree: dict[str, Any]) -> dict[str, Any]:
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
     """As many as a person reads; the API server cuts off what is more, but the answer would hold it all."""
-    said = [one[:MOST_WARNING] for one in dict.fromkeys(warnings)]
-    more = len(said) - MOST_WARNINGS
-    return (*said[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
+    said = [one[:MAX_WARNING] for one in dict.fromkeys(warnings)]
+    more = len(said) - MAX_WARNINGS
+    return (*said[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))
 
 
 async def _run(steps: Steps, user: UserInfo, context: AdmissionContext, turn: ReviewThread) -> list[str]:

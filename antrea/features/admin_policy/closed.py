@@ -17,7 +17,7 @@ from antrea.apis import controlplane as cp
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.apis.network_policy_api.part import EgressPeer, Subject
 from antrea.features.grouping.selector import NEVER, requirements
-from antrea.features.network_policy.controller.peer import ALL, MOST_SHOWN, network
+from antrea.features.network_policy.controller.peer import ALL, MAX_SHOWN, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def read_rule(path: str, rule: Rule) -> ReadRule:
     doubts: list[str] = []
     action = ACTIONS.get(rule.action, "")
     if not action:
-        doubts.append(f"{path}.action {rule.action[:MOST_SHOWN]!r} is not known: the rule denies")
+        doubts.append(f"{path}.action {rule.action[:MAX_SHOWN]!r} is not known: the rule denies")
         action = DROP
     services, odd_ports = _services(path, rule)
     rest, odd_peers = _rest(f"{path}.{'to' if _egress(rule) else 'from'}", rule)
@@ -111,7 +111,7 @@ def _rest(path: str, rule: Rule) -> tuple[cp.NetworkPolicyPeer, list[str]]:
             try:
                 blocks.append(cp.IPBlock(cidr=network(cidr)))
             except ValueError:
-                odd.append(f"{path}[{number}].networks: {cidr[:MOST_SHOWN]!r} is no CIDR: {_instead(rule)}")
+                odd.append(f"{path}[{number}].networks: {cidr[:MAX_SHOWN]!r} is no CIDR: {_instead(rule)}")
     return cp.NetworkPolicyPeer(ip_blocks=tuple(blocks), fqdns=tuple(names)), odd
 
 

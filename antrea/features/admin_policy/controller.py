@@ -35,7 +35,7 @@ from antrea.features.network_policy.controller.antrea_internal_policy import Int
 from antrea.features.network_policy.controller.antrea_peer import by_selector
 from antrea.features.network_policy.controller.group import GroupUse
 from antrea.features.network_policy.controller.named_port import names_ports, port_rows
-from antrea.features.network_policy.controller.realization import MOST_PARTS
+from antrea.features.network_policy.controller.realization import MAX_PARTS
 from antrea.features.network_policy.internal_policy import (
     PORTION,
     flush_on_deny,
@@ -147,7 +147,7 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
         source_ref=source,
     )
     audited = _audited_text(policy)
-    unheld = tuple(doubts[: MOST_PARTS + 1])
+    unheld = tuple(doubts[: MAX_PARTS + 1])
     yield InternalPolicy(told, source, targets, tuple(sorted(peers)), unheld, audited, policy.audit)
 
 
@@ -167,7 +167,7 @@ def _rule(
     groups: dict[str, None] = {}
     named = names_ports(read.services)
     for count, peer in enumerate(read.peers):
-        if len(doubts) <= MOST_PARTS:
+        if len(doubts) <= MAX_PARTS:
             doubts += group_doubts(f"{path}.{'from' if direction == 'In' else 'to'}[{count}]", peer)
         if (chosen := _chosen(ADDRESS, peer)) is not None and chosen.name not in groups:
             groups[chosen.name] = None

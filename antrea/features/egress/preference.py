@@ -22,7 +22,7 @@ NEVER: Final = "never"
 WHEN_IDLE: Final = "when-idle"
 CONTINUE: Final = "continue"
 RESET: Final = "reset"
-MOST_LOOKED_UP: Final = 16
+MAX_LOOKED_UP: Final = 16
 """Preferred Nodes that admission looks for: each costs a request."""
 
 
@@ -46,7 +46,7 @@ def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
         yield Warn(
             f"annotation {LOST_CONNECTIONS}: {lost!r} is not {CONTINUE} or {RESET}, it counts as {CONTINUE}"
         )
-    for name in preferred_nodes(annotations)[:MOST_LOOKED_UP]:
+    for name in preferred_nodes(annotations)[:MAX_LOOKED_UP]:
         if (yield Find("/api/v1/nodes", name, Node)) is None:
             yield Warn(f"annotation {PREFERRED_NODES}: there is no Node {name!r}")
 

@@ -16,7 +16,7 @@ IP_ASSIGNED: Final = "IPAssigned"
 ANSWERS: Final = "GatewayAnswers"
 """Type of a condition of ours, of Egresses and pools: there while the gateway of a VLAN does not answer."""
 KILO: Final = 1000
-MOST_KILOBITS: Final = 2**32 - 1
+MAX_KILOBITS: Final = 2**32 - 1
 """What a meter of the switch can count."""
 
 

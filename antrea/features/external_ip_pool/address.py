@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from antrea.features.framework.ip_range import Address, Span
 
-MOST = 65536
+MAX_ADDRESSES = 65536
 """Addresses of one range that are given away by themselves; further ones may be asked for by name."""
 BLOCK = 256
 """Addresses that are looked at together."""
@@ -38,7 +38,7 @@ def given(span: Span) -> range:
     """The addresses of one range that are given away by themselves."""
     first, last = bounds(span)
     # parity: of a larger IPv4 CIDR upstream does not give the last of these
-    most = MOST - ("/" in span.text and span.family == 4)
+    most = MAX_ADDRESSES - ("/" in span.text and span.family == 4)
     return range(first, max(first, min(last + 1, first + most)))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WATCHED", "WEBHOOKS"]
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
@@ -124,8 +124,8 @@ def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
 
 def _named(names: Iterable[str]) -> str:
     found = sorted(names)
-    return ", ".join(found[:MOST_NAMED]) + (
-        f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + (
+        f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     )
 
 

@@ -27,9 +27,9 @@ ENDED: Final = ("TIME_WAIT", "CLOSE")
 """States of TCP in which nothing more is to come."""
 SLICE: Final = 200
 """Connections that are taken in before others have their turn."""
-MOST_ENDED: Final = 16384
+MAX_ENDED: Final = 16384
 """Connections that are tracked no more and wait for their last record: while the collector is away they come and come."""
-MOST_DENIED: Final = 16384
+MAX_DENIED: Final = 16384
 """Denied connections at a time: a port scan makes any number of them."""
 Counts = tuple[int, int, int, int]
 """Packets and bytes, of both directions."""
@@ -176,7 +176,7 @@ class ConnectionStore:
         stale: float,
         *,
         requests: bool = False,
-        most_ended: int = MOST_ENDED,
+        most_ended: int = MAX_ENDED,
     ) -> None:
         """`requests`: connections are found by their ends."""
         self._queue = _Queue(active, idle)
@@ -301,7 +301,7 @@ class ConnectionStore:
 class DeniedStore:
     """Connections that policies deny: each of their packets is sent to the agent."""
 
-    def __init__(self, active: float, idle: float, most: int = MOST_DENIED) -> None:
+    def __init__(self, active: float, idle: float, most: int = MAX_DENIED) -> None:
         self._queue = _Queue(active, idle)
         self._most = most
         self._found: dict[Hashable, Connection] = {}

@@ -21,7 +21,7 @@ _MULTIPLES = {
 }
 _FAR = 30
 """An exponent beyond which all quantities are nothing, or capped."""
-_MOST = 2**63 - 1
+_MAX_VALUE = 2**63 - 1
 
 
 def fault(text: str) -> str:
@@ -42,4 +42,4 @@ def whole(text: str) -> int:
         value = number * Fraction(10) ** max(-_FAR, min(int(suffix[1:]), _FAR))
     else:
         value = number * _MULTIPLES[suffix]
-    return max(-_MOST, min(ceil(value), _MOST))
+    return max(-_MAX_VALUE, min(ceil(value), _MAX_VALUE))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 GATE: Final = "L7FlowExporter"
-LONGEST: Final = 64
+MAX_LENGTH: Final = 64
 """Characters of a value that are kept."""
 
 
@@ -88,7 +88,7 @@ def annotated(kind: type[AnnotatedWorkload], found: OnlyMetadata) -> AnnotatedWo
     value = meta.annotations.get(L7_EXPORT)
     if value is None or meta.owner_references:
         return None
-    return kind(meta.namespace, meta.name, meta.uid, value[:LONGEST])
+    return kind(meta.namespace, meta.name, meta.uid, value[:MAX_LENGTH])
 
 
 def useless_annotation(_: Facts, found: AnnotatedWorkload) -> Iterator[RecordEvent]:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 HTTP, TLS, DNS = "http", "tls", "dns"
 """Names of protocols in records. Requests of HTTP/2 have the same fields as those of HTTP/1, and the same name."""
-MOST_ANSWERS: Final = 8
+MAX_ANSWERS: Final = 8
 """Of one look-up, that a record has."""
 PROTOCOLS: Final[Mapping[str, int]] = {"TCP": 6, "UDP": 17}
-_LONGEST: Final = 256
+_MAX_BYTES: Final = 256
 """Octets of a text without a limit of its own, as JSON; the rest is cut off."""
-MOST_OF_ONE: Final = 6
+MAX_OF_ONE: Final = 6
 """Octets of one character in JSON."""
 _LIMITS: Final = {
     "url": 1024,
@@ -36,7 +36,7 @@ _LIMITS: Final = {
     "rrtype": 16,
     "rcode": 16,
 }
-_LARGEST: Final = 0x7FFFFFFF
+_MAX_VALUE: Final = 0x7FFFFFFF
 _HTML: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
@@ -162,7 +162,7 @@ def _fields(event: _Event) -> tuple[int, HttpRequest | TlsSession | Lookup] | No
         return event.tx_id, event.tls
     if event.event_type == DNS and event.dns:
         one = event.dns
-        answers = [answer.rdata for answer in one.answers[:MOST_ANSWERS] if answer.rdata]
+        answers = [answer.rdata for answer in one.answers[:MAX_ANSWERS] if answer.rdata]
         # question and answer have one number: the answer takes the place of the question
         return one.id, Lookup(one.rrname, one.rrtype, one.rcode, answers)
     return None
@@ -192,11 +192,11 @@ def text_of(fields: HttpRequest | TlsSession | Lookup) -> str:
     for name in fields.__struct_fields__:
         value = getattr(fields, name)
         if isinstance(value, str):
-            setattr(fields, name, _cut(value, _LIMITS.get(name, _LONGEST)))
+            setattr(fields, name, _cut(value, _LIMITS.get(name, _MAX_BYTES)))
         elif isinstance(value, int):
             setattr(fields, name, _bounded(value))
         elif isinstance(value, list):
-            setattr(fields, name, [_cut(one, _LONGEST) for one in value])
+            setattr(fields, name, [_cut(one, _MAX_BYTES) for one in value])
     return _escaped(fields)
 
 
@@ -204,7 +204,7 @@ def _cut(text: str, most: int) -> str:
     """As much as has this many octets in JSON: what a record has no room for by itself would never leave."""
     text = _CONTROLS.sub("\ufffd", text[:most])
     while (over := len(_escaped(text).encode()) - most - len('""')) > 0:
-        text = text[: len(text) - -(-over // MOST_OF_ONE)]
+        text = text[: len(text) - -(-over // MAX_OF_ONE)]
     return text
 
 
@@ -219,4 +219,4 @@ def _port(number: int) -> int:
 
 
 def _bounded(number: int) -> int:
-    return min(max(number, 0), _LARGEST)
+    return min(max(number, 0), _MAX_VALUE)

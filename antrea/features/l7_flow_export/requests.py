@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antrea.apis.flow import LONGEST_REQUESTS
+from antrea.apis.flow import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from antrea.features.l7_flow_export.event import Ends, Seen
 
-MOST_CONNECTIONS: Final = 4096
+MAX_CONNECTIONS: Final = 4096
 """Connections whose requests wait at a time."""
-MOST_REQUESTS: Final = 256
+MAX_REQUESTS: Final = 256
 """Requests of one connection that wait at a time."""
-MOST_OCTETS: Final = 8 << 20
+MAX_BYTES: Final = 8 << 20
 """Of all that waits."""
 EMPTY: Final = 256
 """Octets that keeping a request takes beside its text, about."""
-LONGEST: Final = LONGEST_REQUESTS
+MAX_RECORD_BYTES: Final = MAX_REQUEST_BYTES
 """Octets of the requests of one record."""
-PATIENCE: Final = 60.0
+TIMEOUT: Final = 60.0
 """Seconds for which requests wait for connection tracking to show their connection."""
 
 
@@ -49,7 +49,7 @@ def json_text(requests: Mapping[int, str]) -> tuple[str, list[int]]:
     for number in sorted(requests, key=str):
         part = f'"{number}":{requests[number]}'
         size += len(part.encode()) + 1
-        if size > LONGEST:
+        if size > MAX_RECORD_BYTES:
             break
         parts.append(part)
         numbers.append(number)
@@ -63,7 +63,7 @@ def spliced(one: Requests, other: Requests) -> Requests | None:
     if one.protocol != other.protocol:
         return None
     text = f"{one.text[:-1]},{other.text[1:]}"
-    return Requests(one.protocol, text) if len(text.encode()) <= LONGEST else None
+    return Requests(one.protocol, text) if len(text.encode()) <= MAX_RECORD_BYTES else None
 
 
 class RequestStore:
@@ -84,8 +84,8 @@ class RequestStore:
         key, one = (seen.protocol, seen.number), self._waiting.get(seen.ends)
         known = one is not None and key in one.requests
         self.received += not known
-        full = len(self._waiting) >= MOST_CONNECTIONS if one is None else len(one.requests) >= MOST_REQUESTS
-        if (full and not known) or self._octets + _octets(seen.text) > MOST_OCTETS:
+        full = len(self._waiting) >= MAX_CONNECTIONS if one is None else len(one.requests) >= MAX_REQUESTS
+        if (full and not known) or self._octets + _octets(seen.text) > MAX_BYTES:
             self.lost += not known
             return
         one = one or self._waiting.setdefault(seen.ends, _Waiting(now, {}))
@@ -105,14 +105,14 @@ class RequestStore:
         return made
 
     def taken(self, those: Iterable[Ends], now: float) -> None:
-        """Forget what records have of the last `texts`, and what no record has taken in PATIENCE."""
+        """Forget what records have of the last `texts`, and what no record has taken in TIMEOUT."""
         for ends in those:
             one = self._waiting[ends]
             for key in self._given[ends]:
                 self._forget(one, key)
             self._waiting[ends] = one._replace(since=now)
         for ends, one in list(self._waiting.items()):
-            if one.requests and now - one.since > PATIENCE:
+            if one.requests and now - one.since > TIMEOUT:
                 self.lost += len(one.requests)
                 for key in list(one.requests):
                     self._forget(one, key)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 DIRECTIONS: Final = ("ingress", "egress", "both")
-LONGEST: Final = 64
+MAX_LENGTH: Final = 64
 """Characters of a value that are kept, to be named in an Event."""
 
 
@@ -47,12 +47,12 @@ def requested_pod(found: core.Pod) -> RequestedPod | None:
     value = meta.annotations.get(L7_EXPORT)
     if value is None or found.spec.host_network:
         return None
-    return RequestedPod(meta.namespace, meta.name, meta.uid, value[:LONGEST])
+    return RequestedPod(meta.namespace, meta.name, meta.uid, value[:MAX_LENGTH])
 
 
 def requested_namespace(found: core.Namespace) -> RequestedNamespace:
     """The row of a Namespace."""
-    return RequestedNamespace(found.metadata.name, found.metadata.annotations.get(L7_EXPORT, "")[:LONGEST])
+    return RequestedNamespace(found.metadata.name, found.metadata.annotations.get(L7_EXPORT, "")[:MAX_LENGTH])
 
 
 def direction(facts: Facts, pod: str) -> str:

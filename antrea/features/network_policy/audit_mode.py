@@ -14,7 +14,7 @@ from antrea.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-LONGEST = 100
+MAX_LENGTH = 100
 """Characters of a value that a message quotes."""
 
 
@@ -60,7 +60,7 @@ def enforcement_doubt(annotations: Mapping[str, str]) -> str:
     text = annotations.get(ENFORCEMENT, AUDIT)
     if text in (AUDIT, ENFORCE):
         return ""
-    return f"{one_line(text[:LONGEST])!r} is neither {AUDIT!r} nor {ENFORCE!r}"
+    return f"{one_line(text[:MAX_LENGTH])!r} is neither {AUDIT!r} nor {ENFORCE!r}"
 
 
 def unknown_text(doubt: str) -> str:
@@ -75,5 +75,6 @@ def check_audit(annotations: Mapping[str, str], rules: Container[str]) -> None:
     for name in audit_mode(annotations).rules:
         if name not in rules:
             raise Invalid(
-                f"metadata.annotations[{AUDITED_RULES}]", f"no rule has the name {one_line(name[:LONGEST])!r}"
+                f"metadata.annotations[{AUDITED_RULES}]",
+                f"no rule has the name {one_line(name[:MAX_LENGTH])!r}",
             )

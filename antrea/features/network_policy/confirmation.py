@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from antrea.apis import controlplane as cp
     from antrea.engine import Facts
 
-MOST_SECONDS = 3600
+MAX_SECONDS = 3600
 
 
 class TakenBack(Fact, frozen=True):
@@ -40,7 +40,7 @@ def check_confirmation(annotations: Mapping[str, str]) -> None:
     if text is not None and not _seconds(text):
         raise Invalid(
             f"metadata.annotations[{CONFIRM_WITHIN}]",
-            f"{text[:100]!r} is not a duration between 1s and {MOST_SECONDS}s, such as 60s",
+            f"{text[:100]!r} is not a duration between 1s and {MAX_SECONDS}s, such as 60s",
         )
 
 
@@ -57,7 +57,7 @@ def _seconds(text: str) -> int:
         found = seconds(text)
     except ValueError:
         return 0
-    return int(found) if 1 <= found <= MOST_SECONDS else 0
+    return int(found) if 1 <= found <= MAX_SECONDS else 0
 
 
 def deadline_seconds(policy: cp.NetworkPolicy) -> int:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from antrea.apis.controlplane import IPBlock, IPNet, NetworkPolicyRule
 
-MOST_HOLES, MOST_NETWORKS = 4096, 16384
+MAX_HOLES, MAX_NETWORKS = 4096, 16384
 """In all rules of one policy: exceptions, and networks that remain of the blocks that have some."""
 EXCESS = (
-    f"the exceptions (ipBlock.except) of one policy are more than {MOST_HOLES},"
-    f" or leave more than {MOST_NETWORKS} networks"
+    f"the exceptions (ipBlock.except) of one policy are more than {MAX_HOLES},"
+    f" or leave more than {MAX_NETWORKS} networks"
 )
 IPV4, IPV6 = 32, 128
 """Bits of an address."""
@@ -78,7 +78,7 @@ class Budget:
     """Exceptions and networks that the rules of one policy have left."""
 
     def __init__(self) -> None:
-        self._holes, self._networks = MOST_HOLES, MOST_NETWORKS
+        self._holes, self._networks = MAX_HOLES, MAX_NETWORKS
 
     def exceeded(self, rule: NetworkPolicyRule) -> bool:
         """Whether this rule has more than is left; one without exceptions needs none of it. Raises ValueError."""

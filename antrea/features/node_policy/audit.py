@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from antrea.apis.shown import one_word
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.audit import (
-    LONGEST,
+    MAX_LENGTH,
     NOTHING,
     AuditRecord,
     packet_words,
@@ -39,7 +39,11 @@ def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
     if rule is None or node is None or source is None:
         return None
     words = (
-        *(TABLES[rule.egress], f"{source.type}:{source.name}", one_word(rule.rule.name[:LONGEST]) or NOTHING),
+        *(
+            TABLES[rule.egress],
+            f"{source.type}:{source.name}",
+            one_word(rule.rule.name[:MAX_LENGTH]) or NOTHING,
+        ),
         *(
             "Egress" if rule.egress else "Ingress",
             f"{'Audit' if rule.audit else ''}{rule.action}",

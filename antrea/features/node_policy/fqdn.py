@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHAIN = "node-dns"
 QUEUE = 10350
 """Number under which the kernel hands answers to the agent."""
-MOST_HELD = 1024
+MAX_HELD = 1024
 """Answers in the kernel's queue."""
 
 

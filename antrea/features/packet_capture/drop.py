@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 flow = flows_of(Category.TRACEFLOW)
-LONGEST = 1000
+MAX_LENGTH = 1000
 """Characters of a reason."""
 
 
@@ -109,7 +109,7 @@ def drop_reason(facts: Facts, found: SentPacket) -> str:
     realized = facts.get(RealizedPipeline)
     number = found.value(PACKET_IN_TABLE)
     table = realized.pipeline.name_of(number) if realized else ""
-    return one_line(f"{_cause(facts, found, table)} (table {table})")[:LONGEST]
+    return one_line(f"{_cause(facts, found, table)} (table {table})")[:MAX_LENGTH]
 
 
 def _cause(facts: Facts, found: SentPacket, table: str) -> str:

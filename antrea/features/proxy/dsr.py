@@ -64,7 +64,7 @@ DSR = "dsr"
 """The load balancer mode of a Service."""
 IDLE_SECONDS, CLOSED_SECONDS = 160, 5
 """How long a choice is remembered without packets, and after a FIN or RST."""
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Nodes in a message."""
 DIRECT_IPS = ("169.254.0.250", "fc01::aabb:ccdd:eefc")
 """Destination between host and switch of packets to NodePorts that Endpoints answer directly, in IPv4 and IPv6."""
@@ -136,9 +136,7 @@ def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable
     )
     if not far:
         return
-    names = ", ".join(far[:MOST_NAMED]) + (
-        f" and {len(far) - MOST_NAMED} more" if len(far) > MOST_NAMED else ""
-    )
+    names = ", ".join(far[:MAX_NAMED]) + (f" and {len(far) - MAX_NAMED} more" if len(far) > MAX_NAMED else "")
     message = (
         f"load balancer mode {DSR} with trafficEncapMode {config.traffic_encap_mode} needs Nodes on one network, and there are "
         f"routers before {names}: packets that cross them are served in mode nat; set trafficEncapMode to encap, or the "

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Services that an Event names."""
 
 
@@ -136,8 +136,8 @@ def _shared_abroad(facts: Facts, service: PooledService, slot: Slot, address: st
     sharers = holders(facts, slot.pool.name, address) if slot.pool and address and service.shares else ()
     names = sorted(_shown(one).removeprefix("Service ") for one in sharers if not one.startswith(own))
     if names:
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        message = f"{address} is also the external IP of Services of other Namespaces: {', '.join(names[:MOST_NAMED])}{more}"
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        message = f"{address} is also the external IP of Services of other Namespaces: {', '.join(names[:MAX_NAMED])}{more}"
         yield RecordEvent(
             f"{service.owner} shared", True, "v1", "Service", service.name, service.uid, "ExternalIPShared", message,
             warning=True, namespace=service.namespace,

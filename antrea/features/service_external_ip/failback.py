@@ -13,7 +13,7 @@ from antrea.apis.annotation import KEPT_EXTERNAL_IPS, NodeAnnotation
 from antrea.engine import Act
 from antrea.facts.egress import UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner, OwnClaims
-from antrea.facts.member import HIGHEST_NUMBER, MOST_KEPT, AgentNode, KeptAddress
+from antrea.facts.member import HIGHEST_NUMBER, MAX_KEPT, AgentNode, KeptAddress
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.agent.failback import IDLE_SECONDS
@@ -100,7 +100,7 @@ def claim_annotation(facts: Facts, claims: OwnClaims) -> Iterator[NodeAnnotation
     this = facts.get(ThisNode)
     if this:
         text = ",".join(
-            f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(claims.kept)[:MOST_KEPT]
+            f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(claims.kept)[:MAX_KEPT]
         )
         yield NodeAnnotation(this.name, KEPT_EXTERNAL_IPS, text)
 

@@ -36,7 +36,7 @@ READS: Final = (
     AgentNode, EnabledGates, ExternalIPOwner, GossipMember, OnLink, PoolMembers, PoolSelector, SilenceReport
 )  # fmt: skip
 """Kinds on which the networks to ask in depend."""
-MOST_NODES: Final = 2
+MAX_NODES: Final = 2
 """Other Nodes that one asks, beside its gateways: those that follow it by name."""
 
 
@@ -109,7 +109,7 @@ def _nodes(facts: Facts, me: str, cidr: str) -> tuple[str, ...]:
     inside = (
         next((ip for ip in (*row.ips, *row.transport_ips) if ip_address(ip) in network), "") for row in rows
     )
-    return tuple(islice(filter(None, inside), MOST_NODES))
+    return tuple(islice(filter(None, inside), MAX_NODES))
 
 
 def unheard_networks(facts: Facts, node: ThisNode) -> Iterator[SilentNetwork | RecordUnheard]:

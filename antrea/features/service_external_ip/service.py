@@ -31,23 +31,23 @@ CLASS: Final = "service.antrea.io/external-ip"
 FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
 TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 """As Go's strconv.ParseBool reads it."""
-LONGEST: Final = 253
+MAX_LENGTH: Final = 253
 """Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
 
-MOST_READ: Final = 16
+MAX_READ: Final = 16
 """Addresses that are read of a status: more than one of each family is another's work."""
-MOST_POOLS: Final = 4
+MAX_POOLS: Final = 4
 """Pools that are read of an annotation: one for each family, and others that are of use once the first ones are gone."""
-MOST_PREFERRED: Final = 16
+MAX_PREFERRED: Final = 16
 """Nodes that are read of an annotation."""
 
 
 def pools_of(found: core.Service) -> tuple[str, ...]:
-    """Its ExternalIPPools, at most MOST_POOLS; none: it is to have no address of one."""
+    """Its ExternalIPPools, at most MAX_POOLS; none: it is to have no address of one."""
     spec = found.spec
     if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
         return ()
-    return _named_pools(found)[:MOST_POOLS]
+    return _named_pools(found)[:MAX_POOLS]
 
 
 def _named_pools(found: core.Service) -> tuple[str, ...]:
@@ -57,9 +57,9 @@ def _named_pools(found: core.Service) -> tuple[str, ...]:
 
 
 def preferred_of(found: core.Service) -> tuple[str, ...]:
-    """Nodes that are to answer for its external IP before others; at most MOST_PREFERRED."""
+    """Nodes that are to answer for its external IP before others; at most MAX_PREFERRED."""
     return (
-        preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MOST_PREFERRED]
+        preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MAX_PREFERRED]
         if pools_of(found)
         else ()
     )
@@ -74,8 +74,8 @@ def failback_of(found: core.Service) -> str:
 def _doubt(found: core.Service) -> str:
     """Values of annotations without effect, in a sentence; empty: there is none."""
     doubts = []
-    if (names := len(_named_pools(found))) > MOST_POOLS:
-        doubts.append(f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MOST_POOLS} count")
+    if (names := len(_named_pools(found))) > MAX_POOLS:
+        doubts.append(f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MAX_POOLS} count")
     value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, IMMEDIATE).strip()
     if value not in (IMMEDIATE, WHEN_IDLE, NEVER):
         known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
@@ -87,7 +87,7 @@ def _doubt(found: core.Service) -> str:
 
 def shown(text: str) -> str:
     """What a user wrote, for a message: one line, of limited length."""
-    return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
+    return one_line(text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}...")
 
 
 def pooled_service(found: core.Service) -> PooledService | None:
@@ -107,7 +107,7 @@ def pooled_service(found: core.Service) -> PooledService | None:
         meta.creation_timestamp,
         pools,
         (canonical(wants) or wants) if pools else "",
-        tuple(filter(None, (canonical(one.ip) for one in ingress[:MOST_READ]))),
+        tuple(filter(None, (canonical(one.ip) for one in ingress[:MAX_READ]))),
         len(ingress),
         meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
         tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),

@@ -27,7 +27,7 @@ from antrea.features.support_bundle.collection import (
 )
 from antrea.features.support_bundle.span import chosen_nodes, first, terms_of, unknown_machines, unknown_nodes
 from antrea.features.support_bundle.status import (
-    LONGEST_ERROR,
+    MAX_ERROR,
     NO_NODE,
     Outcome,
     lacking,
@@ -133,7 +133,7 @@ def noted(facts: Facts, asked: Asked) -> meta.Status:
             continue
         if asked.found.metadata.uid not in ("", row.uid):
             continue
-        report = NodeBundle(row.uid, node, one.completed, one.error[:LONGEST_ERROR])
+        report = NodeBundle(row.uid, node, one.completed, one.error[:MAX_ERROR])
         before = facts.get(NodeBundle, report.key)
         if before is None or not before.completed:
             facts.put(report)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antrea.features.support_bundle.collection import NodeBundle, OpenCollection
 
 MANAGER = "antrea-controller"
-LONGEST_ERROR, MOST_ERRORS, MOST_NODES = 256, 8, 64
+MAX_ERROR, MAX_ERRORS, MOST_NODES = 256, 8, 64
 """Characters of one error, errors, and Nodes of each that a message names."""
 UNREPORTED = (
     "no report before the collection expired: is antrea-agent running, with the feature gate"
@@ -84,7 +84,7 @@ def running(
     for node in nodes:
         report = by_node.get(node)
         if report is not None and not report.completed:
-            errors[(report.error or "unknown error")[:LONGEST_ERROR]].append(node)
+            errors[(report.error or "unknown error")[:MAX_ERROR]].append(node)
     if expired and silent:
         errors[UNREPORTED] = silent
         silent = []
@@ -107,8 +107,8 @@ def _failure(errors: dict[str, list[str]], lacks: Sequence[str]) -> Condition:
     if not failed:
         return Condition(FAILURE, "True", reason="NotCollected", message="; ".join(lacks))
     words = sorted(f'"{error}":[{_names(nodes)}]' for error, nodes in errors.items())
-    more = [f"and {len(words) - MOST_ERRORS} more errors"] if len(words) > MOST_ERRORS else []
-    message = f"Failed Agent count: {failed}, {', '.join([*words[:MOST_ERRORS], *more])}"
+    more = [f"and {len(words) - MAX_ERRORS} more errors"] if len(words) > MAX_ERRORS else []
+    message = f"Failed Agent count: {failed}, {', '.join([*words[:MAX_ERRORS], *more])}"
     return Condition(FAILURE, "True", reason="InternalError", message="; ".join([message, *lacks]))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from antrea.features.traceflow.observation import TracedPacket
     from antrea.openflow.flow import Flow
 
-LONGEST = 512
+MAX_LENGTH = 512
 """Characters of a flow or an explanation."""
 PROTOCOLS = {
     "tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "tcp6": TCP, "udp6": UDP, "sctp6": SCTP, "icmp6": ICMPV6,
@@ -75,8 +75,8 @@ def detailed(
         msgspec.structs.replace(
             one,
             table=flow.table if flow else place.tables[0],
-            flow=one_line(flow.named(realized.pipeline))[:LONGEST] if flow else "",
-            explanation=one_line(explanation(facts, packet, one))[:LONGEST],
+            flow=one_line(flow.named(realized.pipeline))[:MAX_LENGTH] if flow else "",
+            explanation=one_line(explanation(facts, packet, one))[:MAX_LENGTH],
         )
         for one, place in zip(found, places, strict=True)
         for flow in (flow_at(packet, place, kept),)

@@ -37,10 +37,10 @@ log = klog.logger(__name__)
 
 TTL_SECONDS = 10.0
 """How long the API server's verdict on a token is remembered, as upstream."""
-MOST_TOKENS, MOST_CERTIFICATES = 4096, 4096
+MAX_TOKENS, MAX_CERTIFICATES = 4096, 4096
 ACCEPTED_SECONDS = 3600.0
 """How long a token that was good once is asked about before those that never were."""
-MOST_QUESTIONS = 32
+MAX_QUESTIONS = 32
 """About tokens that were never good, to the API server at a time."""
 FRONT_SECONDS, MOST_FRONTS = 3600.0, 64
 """How long an address counts as kube-apiserver's, which asks for our groups every minute; how many there may be."""
@@ -159,11 +159,11 @@ class Authentication:
         self._token = token.encode()
         self._kube = kube
         self._issued = IssuedTokens(kube) if kube else None
-        self._tokens: Expiring[User] = Expiring(TTL_SECONDS, MOST_TOKENS)
-        self._accepted: Expiring[bool] = Expiring(ACCEPTED_SECONDS, MOST_TOKENS)
+        self._tokens: Expiring[User] = Expiring(TTL_SECONDS, MAX_TOKENS)
+        self._accepted: Expiring[bool] = Expiring(ACCEPTED_SECONDS, MAX_TOKENS)
         self._failures = FailureLimit()
         self._fronts: Expiring[bool] = Expiring(FRONT_SECONDS, MOST_FRONTS)
-        self._questions = asyncio.Semaphore(MOST_QUESTIONS)
+        self._questions = asyncio.Semaphore(MAX_QUESTIONS)
         self._proved: weakref.WeakKeyDictionary[asyncio.Transport, str] = weakref.WeakKeyDictionary()
         """Authenticated connections, with the name of their user."""
         self._front_transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
@@ -225,7 +225,7 @@ class Authentication:
 
         key = (hashlib.sha256(b"".join(chain)).digest(), bundle)
         if key not in self._subjects:
-            if len(self._subjects) >= MOST_CERTIFICATES:
+            if len(self._subjects) >= MAX_CERTIFICATES:
                 self._subjects.pop(next(iter(self._subjects)))
             self._subjects[key] = issued_by(bundle, chain[0], chain[1:])
         found = self._subjects[key]

@@ -29,7 +29,7 @@ log = klog.logger(__name__)
 
 TTL_SECONDS = 10.0
 """Of a yes as of a no."""
-MOST_VERDICTS = 8192
+MAX_VERDICTS = 8192
 NOTHING: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
@@ -60,7 +60,7 @@ class Authorization:
         self._open = frozenset(open_paths)
         self._granted = granted
         self._kube = kube
-        self._verdicts: Expiring[_Verdict] = Expiring(TTL_SECONDS, MOST_VERDICTS)
+        self._verdicts: Expiring[_Verdict] = Expiring(TTL_SECONDS, MAX_VERDICTS)
         self._refusals = FailureLimit()
 
     def is_open(self, asked: Attributes) -> bool:

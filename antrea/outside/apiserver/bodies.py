@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Of all bodies that are being read or answered."""
-MOST_OF_STRANGERS = 24 << 20
+MAX_OF_STRANGERS = 24 << 20
 """Of these, without a proof of identity, or where none is asked for; the API server calls webhooks so."""
 STRANGERS_SECONDS = 10.0
 """From the first to the last byte of such a body: twice what the API server waits for a whole answer."""
@@ -39,8 +39,8 @@ class Bodies:
 
     def __init__(
         self,
-        most: int = MOST_BYTES,
-        of_strangers: int = MOST_OF_STRANGERS,
+        most: int = MAX_BYTES,
+        of_strangers: int = MAX_OF_STRANGERS,
         seconds: float = STRANGERS_SECONDS,
     ) -> None:
         self._most = most

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 BURST, PER_SECOND = 20.0, 2.0
 """Failures of an address that cost nothing yet, and how fast they are forgiven."""
-MOST_ADDRESSES = 4096
+MAX_ADDRESSES = 4096
 
 
 class FailureLimit:
@@ -45,5 +45,5 @@ class FailureLimit:
     def _put(self, key: str, spent: float) -> None:
         self._spent[key] = (spent, self._now())
         self._spent.move_to_end(key)
-        if len(self._spent) > MOST_ADDRESSES:
+        if len(self._spent) > MAX_ADDRESSES:
             self._spent.popitem(last=False)

@@ -29,7 +29,7 @@ KEPT_SECONDS = 300.0
 """After which they are read again; what was read last counts until that has worked."""
 AGAIN_SECONDS = 10.0
 """Between two reads, whatever tokens come."""
-MOST_KEYS = 64
+MAX_KEYS = 64
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ class IssuedTokens:
                 "Failed to read the keys of tokens; kube-apiserver reviews each token", err=str(error)
             )
             return
-        self._keys = {key.kid: key for key in (found.keys if found else ())[:MOST_KEYS]}
+        self._keys = {key.kid: key for key in (found.keys if found else ())[:MAX_KEYS]}
 
 
 def _bytes(text: str) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from antrea.outside.apiserver.form import Form
 
 JSON, YAML = "application/json", "application/yaml"
-MOST_YAML = 64 << 10
+MAX_YAML = 64 << 10
 """Bytes; JSON may be larger, and is what programs send."""
 _WRITER = ThreadPoolExecutor(1, "yaml")
 _SPOKEN = {JSON: JSON, "*/*": JSON, "application/*": JSON, YAML: YAML, "application/x-yaml": YAML}
@@ -111,8 +111,8 @@ def read(text: bytes, content_type: str, struct: type[Any]) -> Any:
     try:
         if media in (JSON, ""):
             return guarded(struct.__name__, _json, text, struct)
-        if len(text) > MOST_YAML:
-            raise ApiError(413, f"Request entity too large: limit of YAML is {MOST_YAML}; send JSON")
+        if len(text) > MAX_YAML:
+            raise ApiError(413, f"Request entity too large: limit of YAML is {MAX_YAML}; send JSON")
         return guarded(struct.__name__, _tree, text, struct)
     except Invalid as error:
         raise ApiError(400, f"{struct.__name__}: the body is not understood: {error.why}") from error

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from antrea.outside.apiserver.attributes import Attributes
 
 _TRUE, _FALSE = ("true", "1", "t", ""), ("false", "0", "f")
-MOST_SECONDS = 1 << 31
+MAX_SECONDS = 1 << 31
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -42,9 +42,7 @@ def options(resource: Resource, asked: Attributes, query: Mapping[str, str]) -> 
     bookmarks, initial = _flag(query, "allowWatchBookmarks"), _flag(query, "sendInitialEvents")
     _together(query, watch=watch, initial=initial)
     seconds = query.get("timeoutSeconds")
-    if seconds is not None and (
-        not seconds.isascii() or not seconds.isdigit() or int(seconds) > MOST_SECONDS
-    ):
+    if seconds is not None and (not seconds.isascii() or not seconds.isdigit() or int(seconds) > MAX_SECONDS):
         raise ApiError(400, f'timeoutSeconds: "{seconds}" is no number of seconds')
     try:
         labels = label_terms(query.get("labelSelector", ""))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST_BODY = 3 << 20
+MAX_BODY = 3 << 20
 """Bytes of a body of the aggregated API, as kube-apiserver's; handlers with a path of their own read by their own limit."""
 LINE, HEADERS = 16 << 10, 64 << 10
 """Bytes of the request line, and of one header."""
@@ -96,7 +96,7 @@ class Server:
 
     async def run(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
         """Serve until cancelled; then requests that are being answered have a little time, and watches none."""
-        app = web.Application(client_max_size=MOST_BODY, handler_args={"access_log": None})
+        app = web.Application(client_max_size=MAX_BODY, handler_args={"access_log": None})
         app.router.add_route("*", "/{path:.*}", self._handle)
         app.on_response_prepare.append(self._headed)
         runner = web.AppRunner(
@@ -195,7 +195,7 @@ class Server:
         except ApiError as error:
             response = answer(error.status)
         except web.HTTPRequestEntityTooLarge:
-            response = _failure(413, f"Request entity too large: limit is {MOST_BODY}")
+            response = _failure(413, f"Request entity too large: limit is {MAX_BODY}")
         except Invalid as error:
             response = web.Response(status=400, text=error.why)
         except (Unavailable, Refused) as error:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 EVENTS = 1000
 """Upstream's queue of a watcher: more waiting than this is being slow."""
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """How long it may be slow; upstream gives 50 ms, but fills its queues from another thread than it empties them."""
-MOST_EVENTS = 20 * EVENTS
-MOST_BYTES = 32 << 20
+MAX_EVENTS = 20 * EVENTS
+MAX_BYTES = 32 << 20
 """Above these it is cut off at once; nearly all of these bytes are shared with other watchers."""
 
 
@@ -72,14 +72,14 @@ class Watcher:
         self.wake()
 
     def _behind(self) -> str:
-        if len(self._queue) > MOST_EVENTS or self._bytes > MOST_BYTES:
+        if len(self._queue) > MAX_EVENTS or self._bytes > MAX_BYTES:
             return "too much waits for it"
         if len(self._queue) <= EVENTS:
             self._slow_since = None
             return ""
         if self._slow_since is None:
             self._slow_since = self._now()
-        return "it does not keep up" if self._now() - self._slow_since > PATIENCE_SECONDS else ""
+        return "it does not keep up" if self._now() - self._slow_since > TIMEOUT_SECONDS else ""
 
     @property
     def idle(self) -> bool:

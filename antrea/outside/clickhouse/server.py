@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 30.0
 """For one statement, with its connection."""
-LARGEST: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 """Bytes of an answer."""
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
@@ -94,6 +94,6 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
     found = bytearray()
     async for part in answer.content.iter_any():
         found += part
-        if len(found) > LARGEST:
-            raise Unavailable(f"{answer.url.host}: the answer has more than {LARGEST} bytes")
+        if len(found) > MAX_BYTES:
+            raise Unavailable(f"{answer.url.host}: the answer has more than {MAX_BYTES} bytes")
     return bytes(found)

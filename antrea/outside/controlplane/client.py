@@ -41,7 +41,7 @@ log = klog.logger(__name__)
 NOTHING, ALL = -1.0, math.inf
 SERVICE, CA = "antrea", "antrea-ca"
 WATCH_SECONDS = 3600.0
-LONGEST_PAUSE = 2.5
+MAX_PAUSE = 2.5
 """Seconds, stretched up to twofold, until the next try: within 5 s of its return agents are connected, as upstream's are."""
 """After which a watch is begun anew, so that a lost change would not stay lost for ever."""
 
@@ -282,7 +282,7 @@ class Controlplane:
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled: connect, watch, and connect again."""
-        pause = Backoff(asyncio.sleep, random.uniform, longest=LONGEST_PAUSE)
+        pause = Backoff(asyncio.sleep, random.uniform, longest=MAX_PAUSE)
         while True:
             try:
                 async with Kube(await self._access()) as controller:
@@ -353,7 +353,7 @@ class Controlplane:
 
 async def _follow_alone(feed: WatchFeed, controller: Kube, facts: Facts) -> None:
     """Watch again and again, also where a controller of another version or a missing right refuses. Raises Unavailable."""
-    pause = Backoff(asyncio.sleep, random.uniform, longest=LONGEST_PAUSE)
+    pause = Backoff(asyncio.sleep, random.uniform, longest=MAX_PAUSE)
     why = ""
     while True:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 FORMAT = b"antrea last word 1\n"
-MOST = 64 << 20
+MAX_BYTES = 64 << 20
 """Bytes. A word that is longer is not kept, and the one before neither: Pods wait for the controller then."""
 SLICE = 2000
 """Rows that are written down before others have their turn."""
@@ -55,7 +55,7 @@ class StateCacheFile:
     def read(self) -> CachedState:
         """Nothing, if there is no file or it is not what was written; that is logged."""
         try:
-            return self._decoded(read_octets(self._path, MOST))
+            return self._decoded(read_octets(self._path, MAX_BYTES))
         except FileNotFoundError:
             return CachedState([], ())
         except OSError as error:
@@ -125,9 +125,9 @@ class StateCacheFile:
         return [*records, _record("", word.covered)]
 
     def _replace(self, records: list[bytes]) -> None:
-        if sum(map(len, records)) > MOST - len(FORMAT) - DIGEST:
+        if sum(map(len, records)) > MAX_BYTES - len(FORMAT) - DIGEST:
             self._path.unlink(missing_ok=True)
-            raise OSError(f"it has more than {MOST} bytes")
+            raise OSError(f"it has more than {MAX_BYTES} bytes")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         exchange(self._path, sealed(FORMAT, records), sync=True)
 

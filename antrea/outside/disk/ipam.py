@@ -39,7 +39,7 @@ Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _TICK = 100_000_000
 """Nanoseconds, well above the step in which a file system's clock goes."""
-_MOST = 4096
+_MAX_BYTES = 4096
 """Octets of a file of ours or host-local's: a container id and a name."""
 _UNFINISHED = ".unfinished"  # not an address, so neither side takes it for a reservation
 
@@ -337,11 +337,11 @@ def _read(path: str | Path) -> str:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("it is not a regular file")
-        text = os.read(file, _MOST + 1)
+        text = os.read(file, _MAX_BYTES + 1)
     finally:
         os.close(file)
-    if len(text) > _MOST:
-        raise ValueError(f"it has more than {_MOST} octets")
+    if len(text) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES} octets")
     return text.decode()
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = klog.logger(__name__)
 
-MOST = 64 << 20
+MAX_BYTES = 64 << 20
 """Octets of a file; none of ours comes near."""
-MOST_ASIDE = 1 << 20
+MAX_ASIDE = 1 << 20
 """Octets that are kept of a damaged file, the first; the one kept before goes."""
 DIGEST = 32
 _CHECKSUM = 8
@@ -43,7 +43,7 @@ class Lines(NamedTuple):
     """Numbers of the lines that are left out, from 1."""
 
 
-def read_octets(path: Path, most: int = MOST) -> bytes:
+def read_octets(path: Path, most: int = MAX_BYTES) -> bytes:
     """All of a file. Raises OSError, and Damaged for one of more than `most` octets."""
     with path.open("rb") as file:
         data = file.read(most + 1)
@@ -101,7 +101,7 @@ def set_aside(path: Path) -> Path:
     aside = path.with_name(f"{path.name}.damaged")
     try:
         with path.open("rb") as file:
-            exchange(aside, (file.read(MOST_ASIDE),))
+            exchange(aside, (file.read(MAX_ASIDE),))
     except OSError as error:
         log.warning("Failed to keep a copy of a damaged file", path=path, err=str(error))
     return aside

@@ -9,7 +9,7 @@ from antrea.outside.gossip.message import Silence
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-AT_ONCE: Final = 4
+MAX_BATCH: Final = 4
 """Times that a new list is sent soon."""
 SOON_SECONDS: Final = 0.25
 AGAIN_SECONDS: Final = 10.0
@@ -34,7 +34,7 @@ class SilentNetworks:
     def own(self, now: float, networks: tuple[str, ...]) -> None:
         """This member's from now on."""
         if networks != self._own:
-            self._most = AT_ONCE + AFTERWARDS * (self._own is not None)
+            self._most = MAX_BATCH + AFTERWARDS * (self._own is not None)
             self._own, self._sent, self._due = networks, 0, now
 
     def hear(self, sender: str, networks: tuple[str, ...]) -> None:
@@ -53,5 +53,5 @@ class SilentNetworks:
         if self._own is None or now < self._due or (not self._own and self._sent >= self._most):
             return None
         self._sent += 1
-        self._due = now + (SOON_SECONDS if self._sent < AT_ONCE else AGAIN_SECONDS)
+        self._due = now + (SOON_SECONDS if self._sent < MAX_BATCH else AGAIN_SECONDS)
         return Silence(self._own)

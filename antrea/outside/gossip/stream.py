@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from antrea.outside.session.server import Session
 
 LENGTH = 4
-LONGEST = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes of a packet: a table of 20,000 members with names of usual length."""
 IDLE_SECONDS = 10.0
 CONNECT_SECONDS = 2.0
@@ -27,7 +27,7 @@ INCOMING = Limits(
 OUTGOING_MOST = 64
 PENDING_MOST = 8
 """Packets that wait for one connection."""
-UNSENT_MOST = 2 * LONGEST
+UNSENT_MOST = 2 * MAX_BYTES
 
 
 class Stream:
@@ -47,7 +47,7 @@ class Stream:
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):
                     length = int.from_bytes(await self._reader.readexactly(LENGTH), "big")
-                    if not 0 < length <= LONGEST:
+                    if not 0 < length <= MAX_BYTES:
                         return
                     data = await self._reader.readexactly(length)
                 yield data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from antrea.outside.gossip.swim import Change, Origin
 
 TICK_SECONDS = 0.05
-AT_ONCE = 64
+MAX_BATCH = 64
 """Datagrams that are read before timers get their turn."""
 DATAGRAM = 2048
 """Longer ones than we send are cut, and then open under no key."""
@@ -108,7 +108,7 @@ class Gossip:
         return listening
 
     def _readable(self) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_BATCH):
             try:
                 data = self._socket.recv(DATAGRAM)
             except BlockingIOError:

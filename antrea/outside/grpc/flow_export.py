@@ -8,7 +8,7 @@ from antrea.errors import Unavailable, words
 from antrea.flow_protobuf.record import write
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest
 from antrea.outside.grpc.client import ClientStream
-from antrea.outside.ipfix.exporter import PATIENCE, record_time
+from antrea.outside.ipfix.exporter import TIMEOUT, record_time
 
 if TYPE_CHECKING:
     import ssl
@@ -26,7 +26,7 @@ class GrpcSession:
     def __init__(self, domain: int) -> None:
         """`domain`: the observation domain of the Node."""
         self._domain = domain
-        self._stream = ClientStream(PATIENCE)
+        self._stream = ClientStream(TIMEOUT)
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext, name: str) -> None:
         """Connect, to a server whose certificate has this name. Raises Unavailable."""

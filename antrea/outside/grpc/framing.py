@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from antrea.errors import Invalid
 
 PREFIX: Final = Struct("!BI")
-MOST: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Octets of a message that is taken."""
 CONTENT_TYPE: Final = "application/grpc"
 OK, CANCELLED, INVALID_ARGUMENT, PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = (
@@ -29,7 +29,7 @@ def framed(message: bytes) -> bytes:
 class MessageSplitter:
     """Finds the messages in what comes on a stream; what is not complete yet waits, at most `most` octets of it."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._waiting = bytearray()
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from antrea.outside.session.server import Session
 
 CHUNK: Final = 65536
-MOST_CALLS: Final = 8
+MAX_CALLS: Final = 8
 """At a time, of one connection."""
-MOST_BEGUN: Final = 1000
+MAX_BEGUN: Final = 1000
 """Calls of one connection that were reset: who begins and resets without end is sent away."""
-MOST_HEADERS: Final = 16384
+MAX_HEADERS: Final = 16384
 """Octets of the headers of a call."""
 WINDOW: Final = 1 << 20
 """Octets of a call that may be on their way."""
@@ -139,9 +139,9 @@ class ServerConnection:
 
     async def _begin_session(self) -> None:
         settings = {
-            SettingCodes.MAX_CONCURRENT_STREAMS: MOST_CALLS,
+            SettingCodes.MAX_CONCURRENT_STREAMS: MAX_CALLS,
             SettingCodes.INITIAL_WINDOW_SIZE: self.window,
-            SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
+            SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEADERS,
         }
         self._http.begin(settings, self.window)
         await self.flush()
@@ -208,8 +208,8 @@ class ServerConnection:
 
     def _reset(self, stream: int) -> None:
         self._resets += 1
-        if self._resets > MOST_BEGUN:
-            raise Invalid("HTTP/2", f"{MOST_BEGUN} calls were begun and reset")
+        if self._resets > MAX_BEGUN:
+            raise Invalid("HTTP/2", f"{MAX_BEGUN} calls were begun and reset")
         if found := self._calls.get(stream):
             found[1].cancel()
 

@@ -29,7 +29,7 @@ _TIMESTAMP: Final = 35
 """SO_TIMESTAMPNS and its control message."""
 _HEADER: Final = struct.Struct("!BBHHH")
 _TIMESPEC: Final = struct.Struct("@qq")
-_AT_ONCE: Final = 64
+_MAX_BATCH: Final = 64
 """Replies that are read before others have their turn."""
 
 
@@ -82,7 +82,7 @@ class EchoSocket:
         return at
 
     def _read(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_MAX_BATCH):
             try:
                 message, control, _, sender = self._socket.recvmsg(SIZE, 128)
             except BlockingIOError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antrea.ipfix.json_message import JsonWriter
     from antrea.ipfix.message import MessageWriter
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds for a connection, and for a collector to take what was sent."""
 TEMPLATE_SECONDS: Final = 600.0
 """Between templates over UDP."""
@@ -56,7 +56,7 @@ class CollectorSession:
         """Connect; with `tls` to a server whose certificate has this name. Raises Unavailable."""
         where = f"flow collector {host}:{port} over {protocol}"
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 if protocol == "udp":
                     self._datagrams = await _datagram_socket(host, port)
                 else:
@@ -115,7 +115,7 @@ class CollectorSession:
                 await loop.sock_sendall(self._datagrams, message)
         elif self._stream:
             self._stream.writelines(messages)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await self._stream.drain()
 
     async def _watch(self, reader: asyncio.StreamReader) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 POOLS = "/apis/crd.antrea.io/v1beta1/externalippools"
 E = TypeVar("E")
-AT_ONCE = 8
+MAX_CONCURRENT = 8
 """Owners that are written at the same time."""
 WITHIN_SECONDS = 2
 """The API server has written by then, or will not: see `antrea/controller/leader/fencing.py`."""
@@ -149,7 +149,7 @@ async def write_promised(
     """
     promises.clean()
     promised = [(entry, promise(entry)) for entry in put]
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def begin(entry: E) -> str:
         async with room:

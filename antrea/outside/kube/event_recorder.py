@@ -20,7 +20,7 @@ log = klog.logger(__name__)
 
 TRIES: Final = 12
 """# parity: k8s.io/client-go/tools/record maxTriesPerEvent"""
-LONGEST_PAUSE: Final = 10.0
+MAX_PAUSE: Final = 10.0
 """Seconds, stretched up to twofold, between two tries."""
 
 
@@ -44,7 +44,7 @@ class EventRecorder(NamedTuple):
         `at` is the time at which it happened, 0 now: recording twice with the same time gives one Event.
         """
         at = at or time.time()
-        pause = Backoff(asyncio.sleep, random.uniform, longest=LONGEST_PAUSE)
+        pause = Backoff(asyncio.sleep, random.uniform, longest=MAX_PAUSE)
         for left in reversed(range(tries)):
             try:
                 return await kube.create_event(

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST_EVENTS = 100
+MAX_EVENTS = 100
 """That wait to be made; more are left out, the log has them all."""
-LONGEST = 300
+MAX_LENGTH = 300
 REASON = "ObjectNotUnderstood"
 UNREADABLE_OBJECTS = Metric(
     "antrea_unreadable_object_count",
@@ -50,7 +50,7 @@ class OddObjects:
         self._resource = resource
         self._component, self._host = component, host
         self._standing: dict[str, str] = {}
-        self._events: deque[tuple[ObjectReference, str]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[tuple[ObjectReference, str]] = deque(maxlen=MAX_EVENTS)
         self._news = asyncio.Event()
         self._records = records
 
@@ -59,7 +59,7 @@ class OddObjects:
 
     def note(self, odd: Odd) -> None:
         """Report an object that cannot be decoded, when it is new or its error changes."""
-        why = one_line(odd.why)[:LONGEST]
+        why = one_line(odd.why)[:MAX_LENGTH]
         if self._standing.get(odd.full_name) == why:
             return
         self._standing[odd.full_name] = why

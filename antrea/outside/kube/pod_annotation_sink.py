@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from antrea.apis.annotation import PodAnnotation
     from antrea.outside.kube.client import Kube
 
-AT_ONCE = 8
+MAX_CONCURRENT = 8
 """Pods that are written at the same time."""
 
 
@@ -28,7 +28,7 @@ class PodAnnotationSink:
 
     async def apply(self, put: Sequence[PodAnnotation], drop: Sequence[PodAnnotation]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
-        room = asyncio.Semaphore(AT_ONCE)
+        room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def write(entry: PodAnnotation) -> str:
             async with room:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-AT_ONCE = 8
+MAX_CONCURRENT = 8
 """Objects that are written at the same time."""
 TRIES = 4
 """Of one object that others write, too."""
@@ -58,7 +58,7 @@ class StatusSink:
 
     async def apply(self, put: Sequence[Status], drop: Sequence[Status]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
-        room = asyncio.Semaphore(AT_ONCE)
+        room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def write(entry: Status) -> Refused | None:
             async with room:

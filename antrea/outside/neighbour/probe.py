@@ -27,7 +27,7 @@ GAP_SECONDS: Final = 0.1
 """After each question; RFC 5227 waits for 1 to 2 s, which Pods would wait, too."""
 STRANGERS_SECONDS: Final = 0.5
 """For all of them together."""
-MOST_FRAMES: Final = 64
+MAX_FRAMES: Final = 64
 """That are looked at before other work has its turn."""
 
 _ATTACH_FILTER: Final = 26
@@ -125,7 +125,7 @@ async def _readable(link: socket.socket, seconds: float) -> None:
 
 def _waiting(link: socket.socket) -> Iterator[bytes]:
     with contextlib.suppress(BlockingIOError):
-        for _ in range(MOST_FRAMES):
+        for _ in range(MAX_FRAMES):
             yield link.recv(256)
 
 

@@ -28,7 +28,7 @@ log = klog.logger(__name__)
 
 REOPEN_SECONDS: Final = 0.5
 """Between two tries to listen on a device that is down or away."""
-MOST_FRAMES: Final = 64
+MAX_FRAMES: Final = 64
 """That are answered before other work has its turn."""
 FRAME_BYTES: Final = 256
 _ATTACH_FILTER: Final = 26
@@ -160,7 +160,7 @@ class _Listener:
 
     def _read(self, link: socket.socket) -> None:
         mac: bytes = link.getsockname()[4]
-        for _ in range(MOST_FRAMES):
+        for _ in range(MAX_FRAMES):
             try:
                 frame, sender = link.recvfrom(FRAME_BYTES)
             except BlockingIOError:

@@ -35,7 +35,7 @@ _OPEN: Final = {2, 3, 4, 5}
 OPEN_STATES: Final = frozenset(("SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT"))
 """The same by their names."""
 _BUFFER: Final = 1 << 18
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 """Seconds for a part of the answer."""
 
 
@@ -103,7 +103,7 @@ def bodies(request: Request) -> Iterator[bytes]:
 def opened() -> Iterator[socket.socket]:
     """A socket for any number of requests, one after the other; each waits for 5 s at most."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as kernel:
-        kernel.settimeout(_PATIENCE)
+        kernel.settimeout(_TIMEOUT)
         yield kernel
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.host_message import Device
     from antrea.outside.netlink.message import Reply
 
-LONGEST_NAME = 15
+MAX_NAME = 15
 """Octets of an interface's name: IFNAMSIZ less its end."""
 _IFA_LABEL = 3
 _RTA_CACHEINFO = 12

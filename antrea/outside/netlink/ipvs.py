@@ -29,7 +29,7 @@ _DELETE_SERVICE, _SERVICE = 3, 1
 _FAMILY, _PROTOCOL, _ADDRESS, _PORT = 1, 2, 3, 4
 _ADDRESS_OCTETS: Final = 16
 """Of both families."""
-_AT_ONCE: Final = 64
+_MAX_BATCH: Final = 64
 """Deletions whose answers the socket has room for."""
 
 
@@ -76,8 +76,8 @@ def delete_virtual_servers(servers: Iterable[VirtualServer]) -> None:
         head = struct.pack("=BBH", _GET_FAMILY, 1, 0)
         (about,) = kernel.ask(Request(_CONTROL, ASK, head + string(_FAMILY_NAME, "IPVS")))
         number = int.from_bytes(attributes(about.body[4:])[_FAMILY_ID], sys.byteorder)
-        for at in range(0, len(wanted), _AT_ONCE):
-            kernel.ask(*(_deletion(number, server) for server in wanted[at : at + _AT_ONCE]))
+        for at in range(0, len(wanted), _MAX_BATCH):
+            kernel.ask(*(_deletion(number, server) for server in wanted[at : at + _MAX_BATCH]))
 
 
 def _deletion(number: int, server: VirtualServer) -> Request:

@@ -28,8 +28,8 @@ _SOURCE_TRANSLATION, _DESTINATION_TRANSLATION = 6, 13
 _IP, _PROTOCOL = 1, 2
 _SOURCE, _DESTINATION = {4: 1, 6: 3}, {4: 2, 6: 4}
 _NUMBER, _SOURCE_PORT, _PORT = 1, 2, 3
-_LEAST, _MOST, _PORTS = {4: 1, 6: 4}, {4: 2, 6: 5}, 3
-_LEAST_PORT, _MOST_PORT = 1, 2
+_MIN_VALUE, _MAX_VALUE, _PORTS = {4: 1, 6: 4}, {4: 2, 6: 5}, 3
+_MIN_PORT, _MAX_PORT = 1, 2
 _NESTED: Final = 1 << 15
 _TCP, _FLAGS = 1, (4, 5)
 _LIBERAL: Final = b"\x08\x08"
@@ -194,8 +194,8 @@ def _tuple(kind: int, one: IpvsConnection, source: End, destination: End) -> byt
 
 def _translation(kind: int, to: End) -> bytes:
     ip, port = to
-    body = attribute(_LEAST[ip.version], ip.packed) + attribute(_MOST[ip.version], ip.packed)
-    body += attribute(_NESTED | _PORTS, _port(_LEAST_PORT, port) + _port(_MOST_PORT, port))
+    body = attribute(_MIN_VALUE[ip.version], ip.packed) + attribute(_MAX_VALUE[ip.version], ip.packed)
+    body += attribute(_NESTED | _PORTS, _port(_MIN_PORT, port) + _port(_MAX_PORT, port))
     return attribute(_NESTED | kind, body)
 
 

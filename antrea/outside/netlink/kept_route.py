@@ -26,7 +26,7 @@ TABLE: Final = "antrea-kept"
 ROUTES: Final = 122
 """The number of the table of routes."""
 MARK: Final = 0x10000000
-MOST: Final = 10_000
+MAX_CONNECTIONS: Final = 10_000
 """Connections to external addresses that are kept; others end."""
 _BY_MARK: Final = f"priority 0 fwmark {MARK:#x}/{MARK:#x} lookup {ROUTES}"
 _TO: Final = (
@@ -137,7 +137,7 @@ def _routes(gateway: str) -> Iterator[tuple[str, str]]:
 
 def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[str]:
     tracked = tracked_ends()
-    for one in islice(connections, MOST):
+    for one in islice(connections, MAX_CONNECTIONS):
         if one[3] in addresses:
             names = ["ends"] if one in tracked else ["ends", "untracked"]
             for name in names:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ROOM = 1 << 16
 """Octets of the largest datagram: the kernel cuts dumps to 32 KiB."""
 _SOL_NETLINK, _CAP_ACK = 270, 10
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds; the kernel answers before the system call of the request returns, so this only ends what cannot be."""
 
 
@@ -24,7 +24,7 @@ class Rtnl:
     def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(_TIMEOUT)
         self._number = 0
 
     def __enter__(self) -> Rtnl:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds for a part of an answer."""
 TRIES: Final = 3
 """For a dump that another program's change of nftables interrupts."""
@@ -65,7 +65,7 @@ def _answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
     try:
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as kernel:
             kernel.bind((own_port(), 0))
-            kernel.settimeout(PATIENCE)
+            kernel.settimeout(TIMEOUT)
             kernel.send(asked)
             while not ended:
                 octets = kernel.recv(_ROOM)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TABLE: Final = "antrea_flows"
 PRIORITY: Final = -10
 """Before the chains that let no packet of a Pod into the Node's own stack: these drop all."""
-MOST: Final = 65536
+MAX_ENTRIES: Final = 65536
 """Entries of a set: one direction, one family; packets of more are not counted."""
 SHORTEST: Final = 30
 """Seconds of silence before a set forgets."""
@@ -241,7 +241,7 @@ def _table(silence: int) -> str:
     """Without what an agent before this one has counted."""
     sets = "".join(
         f"add set netdev {TABLE} {way}{family} {{ typeof {key} . meta l4proto . th sport . th dport; "
-        f"flags dynamic,timeout; timeout {silence}s; size {MOST}; counter; }}\n"
+        f"flags dynamic,timeout; timeout {silence}s; size {MAX_ENTRIES}; counter; }}\n"
         for way in _HOOKS
         for family, key in _KEYS.items()
     )

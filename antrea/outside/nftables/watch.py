@@ -36,7 +36,7 @@ _RCVBUFFORCE: Final = 33
 _BUFFER: Final = 8 << 20
 """Octets of news that wait: kube-proxy may write thousands of elements of its own at once, and what is lost costs a resync."""
 FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 60.0
 """Others mostly make several changes, which are answered at once; who goes on has longer and longer pauses."""
 
 
@@ -59,7 +59,7 @@ class NftWatch:
         """For ever."""
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        last = -LONGEST_PAUSE_SECONDS
+        last = -MAX_PAUSE_SECONDS
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as news:
             news.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, _BUFFER)
             news.bind((own_port(), _GROUP))
@@ -68,8 +68,8 @@ class NftWatch:
                 if not await self._foreign(loop, news):
                     continue
                 log.warning("Our nftables were changed by another program, putting them again", table=TABLE)
-                recent = loop.time() - last < LONGEST_PAUSE_SECONDS
-                self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS) if recent else FIRST_PAUSE_SECONDS
+                recent = loop.time() - last < MAX_PAUSE_SECONDS
+                self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS) if recent else FIRST_PAUSE_SECONDS
                 await asyncio.sleep(self._pause)
                 self._drain(news)
                 last = loop.time()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.outside.packet_capture.plan import CaptureOrder
 
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 18
+_MAX_LINE = 1 << 18
 
 
 class Gone(Exception):
@@ -41,7 +41,7 @@ class DropFilter:
     def blocks(self) -> list[bytes]:
         """Of what can be read now. Raises Gone."""
         chunk = os.read(self.source, _CHUNK)
-        if not chunk or len(self._rest) > _LONGEST_LINE:
+        if not chunk or len(self._rest) > _MAX_LINE:
             raise Gone
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         packets = [msgspec.json.decode(line, type=DroppedPacket) for line in lines]

@@ -26,9 +26,9 @@ _EVERY_PROTOCOL = 0x0003
 _SO_RCVBUFFORCE, _SO_TIMESTAMPNS, _SOL_PACKET, _PACKET_STATISTICS = 33, 35, 263, 6
 _OUTGOING = 4
 """Type of packets that this machine sends by the interface (PACKET_OUTGOING): they go to the Pod."""
-_AT_ONCE = 256
+_MAX_BATCH = 256
 """Packets that are written together."""
-_LONGEST = 1 << 19
+_MAX_BYTES = 1 << 19
 """Bytes of a packet, as long as they get before they are cut for the wire."""
 _SETTLE_SECONDS = 0.3
 """After the last packet: what the switch has dropped comes later than the packet itself."""
@@ -84,7 +84,7 @@ class Capture:
         self._captured = self._seen = self._dropped = 0
         self._drops = DropFilter(order, sys.stdin.fileno())
         self._reported = -order.report_seconds
-        self._buffer = bytearray(_LONGEST)
+        self._buffer = bytearray(_MAX_BYTES)
 
     def run(self) -> CaptureReport:
         """The last report."""
@@ -162,7 +162,7 @@ class Capture:
 
     def _received(self, sock: socket.socket) -> list[bytes]:
         """Packets that have come, as blocks. Raises _Failed."""
-        most = _AT_ONCE if self._order.number < 1 else min(_AT_ONCE, self._order.number - self._captured)
+        most = _MAX_BATCH if self._order.number < 1 else min(_MAX_BATCH, self._order.number - self._captured)
         blocks: list[bytes] = []
         while len(blocks) < most:
             try:

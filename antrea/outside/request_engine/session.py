@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIGURATION, WANTED, EVENTS = "suricata.yaml", "wanted", "events.sock"
-LONGEST_LINE: Final = 1 << 20
+MAX_LINE: Final = 1 << 20
 """Octets of an event: with a longer one the session ends, and the engine begins another one."""
 SLICE: Final = 100
 """Events that are taken before others have their turn."""
@@ -59,9 +59,7 @@ class EngineSession:
             if not (self._folder / WANTED).exists():
                 os.mkfifo(self._folder / WANTED, 0o600)
             (self._folder / EVENTS).unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(
-                self._serve, self._folder / EVENTS, limit=LONGEST_LINE
-            )
+            self._server = await asyncio.start_unix_server(self._serve, self._folder / EVENTS, limit=MAX_LINE)
             (self._folder / EVENTS).chmod(0o600)
         except OSError as error:
             raise Unavailable(f"the L7 flow engine cannot be asked for: {error}") from error

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NICENESS = 10
-LARGEST = 1 << 30
+MAX_BYTES = 1 << 30
 """Bytes of any file that is written on the way, by a command, too."""
-LONGEST = 256 << 10
+MAX_LINE_BYTES = 256 << 10
 """Bytes of a line; the rest of a longer one is left out."""
 NOTES = "bundleinfo"
 
@@ -116,7 +116,7 @@ class Bundle:
                     Redaction(self._order.known).line(f"{command.path}: {why} {said}".strip()) or why
                 )
             output.seek(0)
-            self._add(command.path, iter(lambda: output.readline(LONGEST), b""))
+            self._add(command.path, iter(lambda: output.readline(MAX_LINE_BYTES), b""))
 
     def _ended(self, words: list[str], command: Command, output: Any, trouble: Any) -> str:
         """Why it failed; empty if it has not."""
@@ -140,7 +140,7 @@ class Bundle:
         redaction = Redaction(self._order.known)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for line in lines:
-                kept = redaction.line(line[:LONGEST].decode(errors="replace").rstrip("\r\n"))
+                kept = redaction.line(line[:MAX_LINE_BYTES].decode(errors="replace").rstrip("\r\n"))
                 if kept is None:
                     continue
                 data = f"{kept}\n".encode()
@@ -207,7 +207,7 @@ def _words(why: BaseException, target: Path) -> str:
 def main() -> None:
     """Entry point."""
     os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_BYTES, MAX_BYTES))
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     sys.stdout.buffer.write(msgspec.json.encode(make(order)))
 

@@ -17,13 +17,13 @@ from antrea.errors import Invalid, Unavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds for one answer: a tenant with 1,000 signatures takes 3.4 s."""
 PING_PATIENCE: Final = 10.0
 """Seconds for the answer to an order that does nothing."""
-MOST_ANSWER: Final = 1 << 20
+MAX_ANSWER: Final = 1 << 20
 """Octets of one answer."""
-LONGEST_WHY: Final = 200
+MAX_WHY: Final = 200
 """Characters of a reason."""
 
 
@@ -42,7 +42,7 @@ class CommandSocket:
     async def connect(cls, path: Path) -> Self:
         """Raises Unavailable if nothing listens there."""
         try:
-            reader, writer = await asyncio.open_unix_connection(str(path), limit=MOST_ANSWER)
+            reader, writer = await asyncio.open_unix_connection(str(path), limit=MAX_ANSWER)
         except OSError as error:
             raise Unavailable(f"the L7 engine at {path}: {error.strerror or error}") from error
         found = cls(reader, writer)
@@ -62,7 +62,7 @@ class CommandSocket:
         answer = await self._ask({"command": command, **({"arguments": arguments} if arguments else {})})
         if answer.get("return") == "OK":
             return ""
-        return f"{command}: {str(answer.get('message', ''))[:LONGEST_WHY]}"
+        return f"{command}: {str(answer.get('message', ''))[:MAX_WHY]}"
 
     def is_open(self) -> bool:
         """Whether the engine has not closed it, as it does when it ends."""
@@ -75,7 +75,7 @@ class CommandSocket:
             await self._writer.wait_closed()
 
     async def _ask(self, question: dict[str, Any], patience: float = 0) -> dict[str, Any]:
-        patience = patience or PATIENCE
+        patience = patience or TIMEOUT
         async with self._turn:
             try:
                 async with asyncio.timeout(patience):

@@ -16,7 +16,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.outside.upload.plan import Uploaded, UploadOrder, expect_known_host, target
 
 NICENESS = 10
-LONGEST = 400
+MAX_LENGTH = 400
 """Characters of one reason."""
 
 
@@ -34,7 +34,7 @@ def attempt(order: UploadOrder) -> str:
 
             https.upload(order, place)
     except Unavailable as error:
-        return str(error)[:LONGEST]
+        return str(error)[:MAX_LENGTH]
     return ""
 
 
@@ -47,7 +47,7 @@ def upload_file(order: UploadOrder) -> Uploaded:
         try:
             why = attempt(order)
         except Invalid as error:
-            return Uploaded(tuple(failures), str(error)[:LONGEST])
+            return Uploaded(tuple(failures), str(error)[:MAX_LENGTH])
         if not why:
             break
         failures.append(why)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds that ovs-vswitchd may take to answer."""
 
 
@@ -34,24 +34,24 @@ class Tracer:
         Raises Refused with the words of OVS if it does not take the packet, Unavailable.
         """
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 text = str(await ovs.call("ofproto/trace", self._bridge, flow))
         except RpcError as error:
             raise Refused([flow], str(error).strip()) from error
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
         return text.removesuffix("\n") + "\n"  # OVS 3.5 leaves it to ovs-appctl to end the last line
 
 
 async def counter(directory: Path, name: str) -> int:
     """One of those that coverage/show prints, since ovs-vswitchd started. Raises Unavailable."""
     try:
-        async with asyncio.timeout(PATIENCE), control(directory) as ovs:
+        async with asyncio.timeout(TIMEOUT), control(directory) as ovs:
             return int(await ovs.call("coverage/read-counter", name))
     except (RpcError, ValueError) as error:
         raise Unavailable(f"counter {name} of ovs-vswitchd: {error}") from error
     except TimeoutError:
-        raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+        raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
 
 @contextlib.asynccontextmanager

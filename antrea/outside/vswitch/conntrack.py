@@ -18,7 +18,7 @@ from antrea.outside.vswitch.appctl import control
 if TYPE_CHECKING:
     from antrea.outside.ovsdb.session import Session
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds for one list of all connections."""
 KERNEL: Final = Path("/proc/sys/net/netfilter")
 _LINE = re.compile(r"(\w+),orig=\(([^)]*)\)(?:,reply=\(([^)]*)\))?")
@@ -77,30 +77,30 @@ class Conntrack:
     async def connections(self, zone: int) -> list[Tracked]:
         """All of a zone, after the datapath has every flow that has changed. Raises Unavailable."""
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 await ovs.call("revalidator/wait")
                 text = str(await ovs.call("dpctl/dump-conntrack", f"zone={zone}"))
         except RpcError as error:
             raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
-            raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
+            raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
         return [one for line in text.splitlines() if (one := tracked(zone, line))]
 
     async def dump(self, zone: int, *, counters: bool = True) -> str:
         """All of a zone as text, with counters and times where the datapath has them. Raises Unavailable."""
         words = ("-s", f"zone={zone}") if counters else (f"zone={zone}",)
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 return str(await ovs.call("dpctl/dump-conntrack", *words))
         except RpcError as error:
             raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
-            raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
+            raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
 
     async def usage(self) -> Usage:
         """Of the datapath's own table, or of the kernel's for the datapath that has none. Raises Unavailable."""
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 return Usage(
                     int(await ovs.call("dpctl/ct-get-nconns")), int(await ovs.call("dpctl/ct-get-maxconns"))
                 )
@@ -109,16 +109,16 @@ class Conntrack:
         except ValueError as error:
             raise Unavailable(f"size of the connection table of ovs-vswitchd: {error}") from error
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
     async def forget(self, found: list[Tracked]) -> None:
         """Their next packets are first ones. Raises Unavailable; one that is gone by itself is no failure."""
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 for one in found:
                     await _forget(ovs, one)
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
 
 def kernel_usage(directory: Path = KERNEL) -> Usage:

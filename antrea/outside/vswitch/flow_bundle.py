@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-MOST = 32
+MAX_FLOWS = 32
 """Flows of a small bundle: OVS reads fifty messages of a connection in one go, and more are worth a program."""
 WITHIN = 2.0
 """Seconds until the outcome is given up."""

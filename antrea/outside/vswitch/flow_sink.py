@@ -20,7 +20,7 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.flow_mod import flow_mod
 from antrea.openflow.group import Group
 from antrea.outside.log import klog
-from antrea.outside.vswitch.flow_bundle import MOST, commit
+from antrea.outside.vswitch.flow_bundle import MAX_FLOWS, commit
 from antrea.outside.vswitch.groups import Groups, bucket_count, unreferred
 from antrea.outside.vswitch.operation_metrics import FlowOperations
 
@@ -184,7 +184,7 @@ class FlowSink:
     def _flow_mods(self, batch: Sequence[SentEntry]) -> list[bytes]:
         """Messages for all of the batch; none if one of it is not of that kind, or there are many."""
         found: list[bytes] = []
-        for sent in batch if len(batch) <= MOST else ():
+        for sent in batch if len(batch) <= MAX_FLOWS else ():
             made = (
                 flow_mod(sent.entry, self._pipeline, self._round, put=sent.put)
                 if isinstance(sent.entry, Flow)

@@ -30,14 +30,14 @@ PASSES: Final = 2
 """Those that end after a change until all packets meet it."""
 ROUND: Final = 0.01
 """Seconds that a pass takes in which little is cached, and the time until the next one may begin."""
-PATIENCE: Final = 1.5
+TIMEOUT: Final = 1.5
 """Seconds until they are given up."""
 
 
 class Revalidation:
     """Counts passes over the cache while anybody waits for them."""
 
-    def __init__(self, socket: Path, patience: float = PATIENCE) -> None:
+    def __init__(self, socket: Path, patience: float = TIMEOUT) -> None:
         """`socket` is the bridge's management socket; the control socket of ovs-vswitchd is beside it."""
         self._socket, self._patience = socket, patience
         self._passes = 0

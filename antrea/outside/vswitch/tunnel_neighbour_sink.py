@@ -19,7 +19,7 @@ from antrea.outside.log import klog
 from antrea.outside.netlink.host_message import any_neighbour_of, get_neighbours, use_neighbour
 from antrea.outside.netlink.socket import Rtnl
 from antrea.outside.ovsdb.session import RpcError
-from antrea.outside.vswitch.appctl import PATIENCE, control
+from antrea.outside.vswitch.appctl import TIMEOUT, control
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -106,7 +106,7 @@ class TunnelNeighbourSink:
 
     async def _tell(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+            async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 if now - self._refreshed >= self._refresh:
                     shown, self._refreshed = {}, now
                 else:

@@ -23,7 +23,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
-from antrea.features.network_policy.agent.fqdn_cache import MOST_PER_WILDCARD
+from antrea.features.network_policy.agent.fqdn_cache import MAX_NAMES_PER_WILDCARD
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.node_policy.fqdn import NodeFqdnAddress, NodeFqdnPattern
 from antrea.outside import name_server
@@ -178,12 +178,12 @@ async def test_names_that_nearly_reach_a_limit_are_told_once_and_have_a_conditio
     async with Node(server, tmp_path / "names", "*.example").running() as node:
         cache = node.names.cache
         await node.until(lambda: cache.patterns)
-        most = MOST_PER_WILDCARD * 4 // 5
+        most = MAX_NAMES_PER_WILDCARD * 4 // 5
         for number in range(most):
             cache.learn(f"n{number}.example", [("192.0.2.1", 60)], time.monotonic())
         assert not nearly_full([node.names])
         cache.learn("one-more.example", [("192.0.2.1", 60)], time.monotonic())
-        told = f"of *.example in rules on pods {most + 1} of {MOST_PER_WILDCARD}"
+        told = f"of *.example in rules on pods {most + 1} of {MAX_NAMES_PER_WILDCARD}"
         assert told in nearly_full([node.names])
         await node.until(lambda: "Names in rules nearly reach their limit" in caplog.text)
         await asyncio.sleep(1.2)

@@ -223,7 +223,7 @@ async def test_an_engine_that_hangs_judges_nothing_and_is_named_until_it_answers
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "PING_PATIENCE", 0.2)
-    monkeypatch.setattr(command, "PATIENCE", 0.2)
+    monkeypatch.setattr(command, "TIMEOUT", 0.2)
     monkeypatch.setattr(engine_control, "PING", 0.1)
     await agent.control.resync([ONE])
     async with FakeSuricata(agent.files) as engine:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.outside.request_engine.session import CONFIGURATION, EVENTS, LONGEST_LINE, WANTED, EngineSession
+from antrea.outside.request_engine.session import CONFIGURATION, EVENTS, MAX_LINE, WANTED, EngineSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,10 +55,10 @@ async def test_events_come_line_by_line_and_an_endless_one_ends_its_connection_a
     got: list[bytes] = []
     session = EngineSession(tmp_path, "", got.append)
     await session.begin()
-    for text in (b"first\n", b"x" * (LONGEST_LINE * 2 + 1), b"second\nthird"):
+    for text in (b"first\n", b"x" * (MAX_LINE * 2 + 1), b"second\nthird"):
         reader, writer = await asyncio.open_unix_connection(tmp_path / EVENTS)
         writer.write(text)
-        if len(text) < LONGEST_LINE:
+        if len(text) < MAX_LINE:
             await until(lambda: not session.trouble)
             writer.write_eof()
         with contextlib.suppress(ConnectionResetError):  # what was not read is thrown away

@@ -106,9 +106,9 @@ async def test_requests_that_come_too_fast_are_counted_and_verdicts_are_logged(
     task = asyncio.create_task(log.run())
     await until((tmp_path / "s").exists)
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")
-    writer.write(b'{"event_type": "http"}\n' * (verdict_log.MOST_SEEN + 5) + b'{"event_type": "alert"}\n')
+    writer.write(b'{"event_type": "http"}\n' * (verdict_log.MAX_SEEN + 5) + b'{"event_type": "alert"}\n')
     await until(lambda: file.exists() and b"alert" in file.read_bytes())
-    assert file.read_bytes().count(b"http") == verdict_log.MOST_SEEN
+    assert file.read_bytes().count(b"http") == verdict_log.MAX_SEEN
     assert "antrea_agent_l7_requests_unlogged_count 5" in log.text()
     writer.close()
     task.cancel()

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.doctor.agent_gates import KINDS, MOST, agent_gates, gates_of, named, unread
+from antrea.antctl.doctor.agent_gates import KINDS, MAX_OBJECTS, agent_gates, gates_of, named, unread
 from antrea.antctl.doctor.node_latency import FIGURES, MONITOR, judged, node_latency
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.gates import blocks
@@ -42,10 +42,10 @@ def test_an_object_is_named_with_its_gate_where_agents_have_it_off(gates: dict[s
 
 
 def test_of_many_objects_the_first_are_named() -> None:
-    names = [f"m{number}" for number in range(MOST + 5)]
+    names = [f"m{number}" for number in range(MAX_OBJECTS + 5)]
     found = [*unread(CONTROL, names, {"a": OFF}, "")]
-    assert len(found) == MOST + 1
-    assert found[-1].finding == f"TrafficControl: there are more than {MOST} of them"
+    assert len(found) == MAX_OBJECTS + 1
+    assert found[-1].finding == f"TrafficControl: there are more than {MAX_OBJECTS} of them"
 
 
 def test_kinds_are_named_that_have_a_line_of_an_object_with_its_gate() -> None:

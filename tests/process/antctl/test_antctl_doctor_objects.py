@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.doctor.objects import GATES, KINDS, MOST, objects
+from antrea.antctl.doctor.objects import GATES, KINDS, MAX_FINDINGS, objects
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.request import Server
 from antrea.apis.service_address import ALLOCATED
@@ -154,9 +154,11 @@ async def test_an_object_of_a_namespace_is_described_there() -> None:
 async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
     (row,) = await found({"captures": 403})
     assert (row.severity, row.check) == ("unknown", "captures")
-    many = await found({"captures": [{"metadata": {"name": f"c{number}"}} for number in range(MOST + 5)]})
-    assert len(many) == MOST + 1
-    assert many[-1].finding == f"there are more than {MOST} of them"
+    many = await found(
+        {"captures": [{"metadata": {"name": f"c{number}"}} for number in range(MAX_FINDINGS + 5)]}
+    )
+    assert len(many) == MAX_FINDINGS + 1
+    assert many[-1].finding == f"there are more than {MAX_FINDINGS} of them"
 
 
 async def test_an_interface_of_an_external_node_that_is_not_connected_is_an_error() -> None:

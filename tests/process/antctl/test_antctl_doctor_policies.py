@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web as http
 from loopback import answering
 
-from antrea.antctl.doctor.policies import MOST, policies
+from antrea.antctl.doctor.policies import MAX_FINDINGS, policies
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.request import Server
 from antrea.outside.kube.access import Access
@@ -136,7 +136,7 @@ async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
     assert (one.severity, one.check) == ("unknown", "policies")
     assert one.finding.startswith("NetworkPolicy: cannot be listed: ")
     many = await found(
-        {f"{NATIVE}/clusternetworkpolicies": [policy(f"p{n}", "why") for n in range(MOST + 5)]}
+        {f"{NATIVE}/clusternetworkpolicies": [policy(f"p{n}", "why") for n in range(MAX_FINDINGS + 5)]}
     )
-    assert len(many) == MOST + 1
-    assert many[-1].finding == f"there are more than {MOST} such policies"
+    assert len(many) == MAX_FINDINGS + 1
+    assert many[-1].finding == f"there are more than {MAX_FINDINGS} such policies"

@@ -148,6 +148,9 @@ def test_kinds_that_may_have_no_feature_behind_them_are_read() -> None:
 async def test_what_is_remembered_is_bounded() -> None:
     async with api_server({}) as (_, kube):
         events = IdleRequestEvents(kube)
-        for number in range(idle_requests.MOST + 10):
+        for number in range(idle_requests.MAX_OBJECTS + 10):
             events.note(PODS, pod(f"s{number}", **{POOL: "p"}))
-        assert (len(events._told), len(events._waiting)) == (idle_requests.MOST, idle_requests.MOST)
+        assert (len(events._told), len(events._waiting)) == (
+            idle_requests.MAX_OBJECTS,
+            idle_requests.MAX_OBJECTS,
+        )

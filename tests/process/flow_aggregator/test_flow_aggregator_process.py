@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Running:
@@ -61,7 +61,7 @@ class Running:
 
 async def until(true: Callable[[], Any], what: str) -> None:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not true():  # noqa: ASYNC110 (files and answers of another process)
                 await asyncio.sleep(0.05)
     except TimeoutError:
@@ -173,7 +173,7 @@ async def test_a_session_that_sends_anything_else_ends_and_others_go_on(tmp_path
         writer.write(
             b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes(40000)
         )  # more than the length that it seems to have
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()
@@ -185,6 +185,6 @@ async def test_a_session_that_sends_anything_else_ends_and_others_go_on(tmp_path
 def test_a_configuration_that_cannot_work_is_named_and_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("aggregatorTransportProtocol: carrier-pigeon\n")
     words = [sys.executable, "-P", "-m", "antrea.flow_aggregator.main", "--config", str(tmp_path / "conf")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 1
     assert "antrea-flow-aggregator: flow-aggregator.conf: aggregatorTransportProtocol" in done.stderr

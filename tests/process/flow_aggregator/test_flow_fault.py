@@ -230,7 +230,7 @@ async def test_a_collector_that_reads_nothing_is_named_and_costs_the_log_nothing
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepts the connection, and the kernel takes what it has room for."""
-    monkeypatch.setattr(exporter, "PATIENCE", 0.3)
+    monkeypatch.setattr(exporter, "TIMEOUT", 0.3)
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.bind(("127.0.0.1", 0))

@@ -169,7 +169,7 @@ async def test_a_client_goes_on_after_its_last_event_when_a_stream_ends(
 ) -> None:
     async with serving(tmp_path) as (url, port):
         with monkeypatch.context() as patch:
-            patch.setattr(live, "LONGEST", 1.0)
+            patch.setattr(live, "MAX_SECONDS", 1.0)
             async with following(url, "root") as first:
                 await first.rows()
                 with pytest.raises(AssertionError, match="has ended"):

@@ -233,7 +233,7 @@ async def test_nodes_are_shown_with_what_their_agents_report(tmp_path: Path) -> 
         ("explain?from=--help/x&to=shop/db&port=80/tcp", None, "from"),
         ("explain?from=shop/web&to=shop/db&port=80/tcp%20--bundle=/etc", None, "port"),
         ("recommend?namespace=../x", None, "namespace"),
-        ("replay?namespace=shop", b"a" * (user_antctl.MOST_POLICIES + 1), "more than 256 KiB"),
+        ("replay?namespace=shop", b"a" * (user_antctl.MAX_POLICIES + 1), "more than 256 KiB"),
         ("replay", b"{not yaml", "no objects of Kubernetes"),
         ("replay", b"kind: Pod", "kind"),
     ],

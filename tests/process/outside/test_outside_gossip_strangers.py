@@ -7,7 +7,7 @@ import contextlib
 
 from strangers import Strangers, attacked, resident_kib
 
-from antrea.outside.gossip.stream import INCOMING, LENGTH, LONGEST, Stream, Streams
+from antrea.outside.gossip.stream import INCOMING, LENGTH, MAX_BYTES, Stream, Streams
 from antrea.outside.listener.listening_socket import listen
 
 MAX_KIB = 48 << 10
@@ -31,7 +31,7 @@ async def test_gossip_a_member_keeps_its_connection_while_strangers_come() -> No
     server = Streams(receive, lambda _: ("", 0), lambda *_: None)
     member = Streams(answered, lambda _: ("127.0.0.1", port), lambda *_: None)
     serving = asyncio.create_task(server.serve_at(listening))
-    flood = Strangers(4 * INCOMING.new, (LONGEST).to_bytes(LENGTH) + bytes(LONGEST - 1))
+    flood = Strangers(4 * INCOMING.new, (MAX_BYTES).to_bytes(LENGTH) + bytes(MAX_BYTES - 1))
     before = resident_kib()
     async with asyncio.timeout(60):
         member.send("server", b"sealed")

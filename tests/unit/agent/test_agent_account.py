@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane_report import NodeStatsSummary
 
 NAMES = ("a", "b", "c")
-MOST = 2
+MAX_SHARES = 2
 """Shares in one report."""
 
 
@@ -62,7 +62,7 @@ class Node:
 
     def report(self, lost: str) -> bool:
         """Whether there is more to tell."""
-        rows = self.account.begin(MOST)
+        rows = self.account.begin(MAX_SHARES)
         notes = {
             STATS_EPOCH: self.account.epoch,
             STATS_ACCOUNT: self.account.name,

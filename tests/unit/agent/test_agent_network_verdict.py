@@ -7,7 +7,7 @@ import pytest
 from antrea.agent.service_external_ip.network_verdict import (
     HOLD_SECONDS,
     LONGEST_HOLD_SECONDS,
-    MOST_KNOWN,
+    MAX_KNOWN,
     NetworkVerdict,
 )
 
@@ -128,7 +128,7 @@ def test_a_gateway_that_never_answers_is_not_missed_when_the_node_that_did_has_g
 
 def test_what_is_kept_of_addresses_that_come_and_go_has_a_bound() -> None:
     verdict = NetworkVerdict(silent=False)
-    for number in range(2 * MOST_KNOWN):
+    for number in range(2 * MAX_KNOWN):
         verdict.saw_as(f"{number}", ASKED, (NODE,), 0.0)
         verdict.keep_only((f"{number}", VIP), 0.0)
-    assert len(verdict._known) <= MOST_KNOWN + 1
+    assert len(verdict._known) <= MAX_KNOWN + 1

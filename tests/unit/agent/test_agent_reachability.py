@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from antrea.agent.node_route.reachability import AT_ONCE, SERVED_ROUNDS, Reachability
+from antrea.agent.node_route.reachability import MAX_BATCH, SERVED_ROUNDS, Reachability
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
@@ -112,14 +112,14 @@ def test_of_many_nodes_all_have_their_turn_and_the_silent_ones_each_time() -> No
     peers = [peer(number) for number in range(2, 52)]
     world = World(*peers)
     world.silent = {f"10.10.{number}.1" for number in range(2, 9)}
-    world.look(-(-len(peers) // AT_ONCE) + 1)
+    world.look(-(-len(peers) // MAX_BATCH) + 1)
     assert {f"10.10.{number}.1" for number in range(2, 52)} <= {*world.asked}
     world.asked.clear()
     (why,) = world.look().values()
     assert world.silent <= {*world.asked}
     assert why.startswith("Pods of Node n2, n3, n4, n5, n6 and 2 more cannot be reached: gateway 10.10.2.1")
     gateways = [ip for ip in world.asked if ip.startswith("10.10.")]
-    assert len(gateways) == 7 + AT_ONCE
+    assert len(gateways) == 7 + MAX_BATCH
 
 
 def test_services_that_nobody_serves_are_told_of_and_asked_for_seldom_once_they_are() -> None:

@@ -26,9 +26,9 @@ def test_all_go_on_up_to_the_limit_beyond_it_udp_ends_first_and_then_what_was_qu
 ) -> None:
     there = [connection(*row) for row in ((TCP, 100), (UDP, 170), (SCTP, 200), (TCP, 400_000), (UDP, 120))]
     assert handover.lasting(iter(there)) == (sorted(there, key=handover._lasts, reverse=True), 0)
-    monkeypatch.setattr(handover, "MOST", 4)
+    monkeypatch.setattr(handover, "MAX_CONNECTIONS", 4)
     found, ended = handover.lasting(iter(there))
     assert ({*there} - {*found}, ended) == ({there[4]}, 1)
-    monkeypatch.setattr(handover, "MOST", 2)
+    monkeypatch.setattr(handover, "MAX_CONNECTIONS", 2)
     found, ended = handover.lasting(iter(there))
     assert ({*found}, ended) == ({there[2], there[3]}, 3)

@@ -9,7 +9,7 @@ import pytest
 from replay_world import changed, pod, source_of
 
 from antrea.antctl.policy.recommendation import Link
-from antrea.antctl.policy.whatif import MOST_PODS, replay, with_objects
+from antrea.antctl.policy.whatif import MAX_PODS, replay, with_objects
 from antrea.explain.objects import objects
 
 CLOSED = {
@@ -63,7 +63,7 @@ def test_connections_whose_direction_is_unknown_are_not_judged() -> None:
 
 def test_pods_beyond_those_that_are_judged_are_named() -> None:
     pods = [
-        pod("shop", f"web-{n}", {"app": "web", "n": str(n)}, f"10.0.0.{n}") for n in range(1, MOST_PODS + 3)
+        pod("shop", f"web-{n}", {"app": "web", "n": str(n)}, f"10.0.0.{n}") for n in range(1, MAX_PODS + 3)
     ]
     source = source_of([*pods, pod("shop", "db-0", {"app": "db"}, "10.0.1.1")])
     found = replay(source, source.objects, [PAIR])

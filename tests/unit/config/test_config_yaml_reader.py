@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from antrea.config.yaml_reader import MOST_DEPTH, own_document, strangers_document
+from antrea.config.yaml_reader import MAX_DEPTH, own_document, strangers_document
 
 SECONDS = 3.0
 """Thousands of times what any of these documents should take."""
@@ -73,9 +73,9 @@ def test_yaml_reader_takes_aliases_and_merges_from_their_owner_alone() -> None:
 
 
 def test_yaml_reader_strangers_nest_as_deep_as_objects_of_the_api() -> None:
-    deep = "[" * MOST_DEPTH + "]" * MOST_DEPTH
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
     assert strangers_document(deep)
-    with pytest.raises(yaml.YAMLError, match=f"more than {MOST_DEPTH} collections"):
+    with pytest.raises(yaml.YAMLError, match=f"more than {MAX_DEPTH} collections"):
         strangers_document(f"[{deep}]")
 
 

@@ -58,7 +58,7 @@ class Held(Written):
 async def test_more_is_offered_when_a_quarter_is_free_and_one_that_is_slow_is_waited_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(destination, "PATIENCE", 0.1)
+    monkeypatch.setattr(destination, "TIMEOUT", 0.1)
     output = Held()
     to = Destination("store", output, 8, interval=60, most=4)
     running = asyncio.create_task(to.run())
@@ -75,7 +75,7 @@ async def test_more_is_offered_when_a_quarter_is_free_and_one_that_is_slow_is_wa
     output.may.set()
     while to.waiting:  # noqa: ASYNC110 (another task writes)
         await asyncio.sleep(0.01)
-    monkeypatch.setattr(destination, "PATIENCE", 10.0)
+    monkeypatch.setattr(destination, "TIMEOUT", 10.0)
     output.may.clear()
     for _ in range(8):
         to.offer(FlowRecord())

@@ -8,7 +8,7 @@ import pytest
 
 from antrea.apis.flow import FlowRecord
 from antrea.errors import Invalid
-from antrea.flow_aggregator.live import KEPT, MOST_ROWS, LiveRecords, matcher
+from antrea.flow_aggregator.live import KEPT, MAX_ROWS, LiveRecords, matcher
 
 EVERY = matcher({}, None)
 
@@ -43,18 +43,18 @@ def test_who_is_too_far_behind_is_told_how_many_are_missing() -> None:
     for number in range(KEPT + 7):
         live.add(record(number))
     rows, missed = live.after(0, EVERY, halves=True)
-    assert numbers(rows) == list(range(KEPT + 7 - MOST_ROWS, KEPT + 7))
-    assert missed == KEPT + 7 - MOST_ROWS
+    assert numbers(rows) == list(range(KEPT + 7 - MAX_ROWS, KEPT + 7))
+    assert missed == KEPT + 7 - MAX_ROWS
 
 
 def test_an_event_of_another_run_or_no_event_begins_with_the_newest() -> None:
     live, other = LiveRecords(), LiveRecords()
     assert live.place_of("") == 0
-    for number in range(MOST_ROWS + 7):
+    for number in range(MAX_ROWS + 7):
         live.add(record(number))
     run = live._event([], 0).split(b"id: ")[1].split(b"-")[0].decode()
     assert live.place_of(f"{run}-0") == 0
-    assert live.place_of(f"{run}-99999") == MOST_ROWS + 7
+    assert live.place_of(f"{run}-99999") == MAX_ROWS + 7
     for event in ("", "x", f"{run}-", f"{run}-{'9' * 40}", f"{run}-١", f"{other._run}-0"):
         assert live.place_of(event) == 7, event
 

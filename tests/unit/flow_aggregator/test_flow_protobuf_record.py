@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from google.protobuf.message import DecodeError
 
-from antrea.apis.flow import LONGEST_TEXT, NANOS, FlowRecord
-from antrea.flow_protobuf.record import LONGEST_SHARED, read, write
+from antrea.apis.flow import MAX_TEXT, NANOS, FlowRecord
+from antrea.flow_protobuf.record import MAX_SHARED, read, write
 from antrea.flow_protobuf.schema import ExportRequest, Flow
 
 SENT = FlowRecord(
@@ -34,7 +34,7 @@ def test_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept() -> N
     one, other = read_again(SENT), read_again(SENT)
     assert one.source_pod_name is other.source_pod_name
     assert one.source_ip is other.source_ip
-    long = FlowRecord(source_pod_name="n" * (LONGEST_SHARED + 1))
+    long = FlowRecord(source_pod_name="n" * (MAX_SHARED + 1))
     assert read_again(long).source_pod_name is not read_again(long).source_pod_name
 
 
@@ -109,7 +109,7 @@ def check(record: FlowRecord) -> None:
         if kind == "int":
             assert 0 <= value < 2**64, name
         else:
-            assert len(value) <= (4096 if name == "http_vals" else LONGEST_TEXT), name
+            assert len(value) <= (4096 if name == "http_vals" else MAX_TEXT), name
     assert record.source_transport_port <= 0xFFFF
     assert record.protocol_identifier <= 0xFF
     assert record.flow_start_nanos < NANOS

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from antrea.apis.flow import LONGEST_TEXT, FlowRecord
+from antrea.apis.flow import MAX_TEXT, FlowRecord
 from antrea.errors import Invalid
-from antrea.ipfix.decode import MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
+from antrea.ipfix.decode import MAX_SESSION_FIELDS, MAX_TEMPLATES, Decoder
 from antrea.ipfix.element import ELEMENTS
 from antrea.ipfix.message import HEADER, MessageWriter, domain_of
-from antrea.ipfix.record_reader import LONGEST_PART
+from antrea.ipfix.record_reader import MAX_PART
 from antrea.ipfix.template import Contents, agent_elements, aggregated_elements
 
 HERE = Path(__file__).parent
@@ -215,7 +215,7 @@ def test_ipfix_malformed_messages_are_refused(message: bytes, why: str) -> None:
 
 def test_ipfix_a_session_has_a_bounded_number_of_templates() -> None:
     decoder = Decoder()
-    for number in range(MOST_TEMPLATES):
+    for number in range(MAX_TEMPLATES):
         decoder.read(framed(2, struct.pack("!HHHH", 256 + number, 1, 8, 4)))
     with pytest.raises(Invalid, match="more than 64"):
         decoder.read(framed(2, struct.pack("!HHHH", 999, 1, 8, 4)))
@@ -224,7 +224,7 @@ def test_ipfix_a_session_has_a_bounded_number_of_templates() -> None:
 
 
 def test_ipfix_a_session_has_a_bounded_number_of_fields_and_withdrawn_templates_make_room() -> None:
-    decoder, most = Decoder(), MOST_SESSION_FIELDS // 256
+    decoder, most = Decoder(), MAX_SESSION_FIELDS // 256
     fields = struct.pack("!HH", 4, 1) * 256
 
     def learn(number: int, count: int = 256) -> None:
@@ -235,7 +235,7 @@ def test_ipfix_a_session_has_a_bounded_number_of_fields_and_withdrawn_templates_
     for number in range(256, 256 + most):
         learn(number)
     learn(256)
-    with pytest.raises(Invalid, match=f"more than {MOST_SESSION_FIELDS} fields"):
+    with pytest.raises(Invalid, match=f"more than {MAX_SESSION_FIELDS} fields"):
         learn(256 + most)
     learn(256, 0)
     learn(256 + most)
@@ -247,7 +247,7 @@ def test_ipfix_texts_are_cut_so_that_no_sender_fills_the_memory() -> None:
     decoder.read(writer.templates(0)[0])
     [(message, _)] = writer.data([record], 0, 65535)
     [read] = decoder.read(message)[1]
-    assert read.source_pod_name == "n" * LONGEST_TEXT
+    assert read.source_pod_name == "n" * MAX_TEXT
 
 
 def test_ipfix_unknown_elements_are_skipped_and_a_changed_template_is_used_at_once() -> None:
@@ -272,7 +272,7 @@ def test_ipfix_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept(
     one, other = read("web-0"), read("web-0")
     assert one.source_pod_name is other.source_pod_name
     assert one.source_ip is other.source_ip
-    long = "n" * LONGEST_PART  # with what else its part has, the part is longer
+    long = "n" * MAX_PART  # with what else its part has, the part is longer
     assert read(long).source_pod_name is not read(long).source_pod_name
 
 

@@ -103,7 +103,7 @@ def test_requests_and_long_parts_of_a_sender_are_not_kept(monkeypatch: pytest.Mo
 
     read(source_pod_name=lambda _: "the first")
     assert read(source_pod_name=lambda _: "the first", http_vals=lambda at: f"requests-{at}") == 0
-    assert read(source_pod_name=lambda at: "n" * record_reader.LONGEST_PART + f"{at}") == 0
+    assert read(source_pod_name=lambda at: "n" * record_reader.MAX_PART + f"{at}") == 0
     assert read(source_pod_name=lambda at: f"another-{at}") == 20
 
 

@@ -17,7 +17,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.features.egress.admission.destination import check_destinations
 from antrea.features.egress.admission.requested_address import RequestedAddress, check_lists, places
 from antrea.features.egress.preference import doubts
-from antrea.features.egress.spec import KILO, MOST_KILOBITS
+from antrea.features.egress.spec import KILO, MAX_KILOBITS
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.address import read
 from antrea.features.framework.admission import Find, Patch, Warn, Webhook
@@ -80,8 +80,8 @@ def _check_bandwidth(name: str, bandwidth: Bandwidth, *, is_new: bool) -> Steps:
         what = f"{field.capitalize()} {text} in Egress {name} is invalid"
         if why := fault(text):
             raise Invalid(f"spec.bandwidth.{field}", f"{what}: {why}")
-        if is_new and not KILO <= whole(text) < (MOST_KILOBITS + 1) * KILO:
-            raise Invalid(f"spec.bandwidth.{field}", f"{what}: it must be 1k to {MOST_KILOBITS}k")
+        if is_new and not KILO <= whole(text) < (MAX_KILOBITS + 1) * KILO:
+            raise Invalid(f"spec.bandwidth.{field}", f"{what}: it must be 1k to {MAX_KILOBITS}k")
     if is_new and whole(bandwidth.burst) < 8 * FRAME:
         yield Warn(
             f"spec.bandwidth.burst: frames of more than {whole(bandwidth.burst) // 8} bytes never pass,"

@@ -9,14 +9,16 @@ from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.address import HELD_ADDRESSES
 from antrea.features.egress.agent.handover_state import USABLE, assigned_here, state_of
 from antrea.features.egress.agent.missing import reported_missing, reporting_node
-from antrea.features.egress.agent.snat_mark import MOST
+from antrea.features.egress.agent.snat_mark import MAX_AS
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.node import ThisNode
 
-FULL: Final = f"translates {MOST} Egress IPs already, as many as there are marks: its Pods get no packet out"
+FULL: Final = (
+    f"translates {MAX_AS} Egress IPs already, as many as there are marks: its Pods get no packet out"
+)
 
 
 class AddressReport(NamedTuple):

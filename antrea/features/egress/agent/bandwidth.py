@@ -15,7 +15,7 @@ from antrea.facts.egress import Egress, EgressLimit, EgressMark
 from antrea.facts.node import ThisNode
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.snat_mark import POOL
-from antrea.features.egress.spec import KILO, MOST_KILOBITS
+from antrea.features.egress.spec import KILO, MAX_KILOBITS
 from antrea.features.framework import packet_mark
 from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
@@ -51,7 +51,7 @@ def limit_of(bandwidth: Bandwidth | None) -> EgressLimit | None:
         rate, burst = whole(bandwidth.rate) // KILO, whole(bandwidth.burst) // KILO
     except ValueError:
         return None
-    return EgressLimit(max(0, min(rate, MOST_KILOBITS)), max(0, min(burst, MOST_KILOBITS)))
+    return EgressLimit(max(0, min(rate, MAX_KILOBITS)), max(0, min(burst, MAX_KILOBITS)))
 
 
 def limited(facts: Facts) -> tuple[Action, ...]:

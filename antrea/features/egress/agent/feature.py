@@ -37,7 +37,7 @@ from antrea.features.egress.agent.flow import (
 )
 from antrea.features.egress.agent.gateway_reachability import silent_subnets
 from antrea.features.egress.agent.handover import unassigned_address
-from antrea.features.egress.agent.hash_ring import MOST_SUBNETS
+from antrea.features.egress.agent.hash_ring import MAX_SUBNETS
 from antrea.features.egress.agent.lost_connection import lost_elements, lost_rule, resets
 from antrea.features.egress.agent.missing import report_missing
 from antrea.features.egress.agent.multi_address import listed
@@ -49,7 +49,7 @@ from antrea.features.egress.agent.reply_relay import (
     unknown_answers,
 )
 from antrea.features.egress.agent.snat_mark import (
-    MOST,
+    MAX_AS,
     NUMBERS,
     POOL,
     address_mark,
@@ -138,7 +138,7 @@ FEATURE = AgentFeature(
     name="Egress",
     tables=(EGRESS_MARK,),
     gate="Egress",
-    limits=((POOL, MOST), (TABLE_POOL, MOST_SUBNETS)),
+    limits=((POOL, MAX_AS), (TABLE_POOL, MAX_SUBNETS)),
     watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_rows),),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REPLICAS = 50
 RINGS = 64
 """Rings that are kept made: they cost about 2 ms per 100 Nodes."""
-MOST_SUBNETS = 20
+MAX_SUBNETS = 20
 """Of one Node, each with a routing table of its own. # parity: pkg/agent/types/net.go"""
 
 
@@ -111,7 +111,7 @@ def place(
 
     An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
     left out. What stays where it is comes before what is to be placed. `homes` are those of Wishes that are to be apart.
-    Room is for addresses and for MOST_SUBNETS.
+    Room is for addresses and for MAX_SUBNETS.
     """
     held: dict[str, set[str]] = defaultdict(set)
     subnets: dict[str, set[str]] = defaultdict(set)
@@ -121,7 +121,7 @@ def place(
 
     def has_room(wish: RingRequest, node: str) -> bool:
         known = subnets[node]
-        fits = not wish.subnet or wish.subnet in known or len(known) < MOST_SUBNETS
+        fits = not wish.subnet or wish.subnet in known or len(known) < MAX_SUBNETS
         return fits and len(held[node]) < most(node)
 
     def put(wish: RingRequest, node: str) -> None:

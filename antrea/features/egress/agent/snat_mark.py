@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antrea.facts.node import LocalAddress, ThisNode
 
 POOL: Final = "egress-mark"
-MOST: Final = carrier.MOST_MARKS
+MAX_AS: Final = carrier.MAX_MARKS
 """As many marks as the field has, 0 being none."""
 MAPS: Final = {False: "egress-snat", True: "egress-snat6"}
 _MAC = re.escape(carrier.mark_mac(0)[:-2])
@@ -31,7 +31,7 @@ NUMBERS: Final = (
         POOL,
         re.compile(r"(0x[0-9a-f]+)(?:/0x[0-9a-f]+)?->(?:pkt_mark|NXM_NX_PKT_MARK)\b"),
         base=16,
-        mask=MOST,
+        mask=MAX_AS,
     ),
     NumberPattern(
         POOL, re.compile(rf"\b{_MAC}([0-9a-f]{{2}})->eth_src|\bmod_dl_src:{_MAC}([0-9a-f]{{2}})\b"), base=16

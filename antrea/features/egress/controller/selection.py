@@ -32,7 +32,7 @@ HOST_NETWORK: Final = "HostNetworkPods"
 TYPES: Final = (OVERLAPPED, HOST_NETWORK)
 """Types of conditions of ours; earlier versions wrote that of Pods with `hostNetwork`, and it is taken back."""
 MANAGER: Final = "antrea-controller-selection"
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 
 
 def egress_selection(facts: Facts, labels: str) -> Iterator[SelectionConflict]:
@@ -93,8 +93,8 @@ def _host_network(egress: EgressRow, spaces: set[str]) -> RecordEvent:
 
 def _named(names: set[str]) -> str:
     told = sorted(names)
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return ", ".join(told[:MOST_NAMED]) + more
+    more = f" and {len(told) - MAX_NAMED} more" if len(told) > MAX_NAMED else ""
+    return ", ".join(told[:MAX_NAMED]) + more
 
 
 UNITS = (

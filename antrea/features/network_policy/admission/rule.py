@@ -123,7 +123,7 @@ def check_ports(ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
             _check_port(port, f"{path}.ports[{index}]")
 
 
-MOST_PORT = 65535
+MAX_PORT = 65535
 NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
@@ -142,8 +142,8 @@ def port_doubts(ingress: Sequence[Rule], egress: Sequence[Rule]) -> Iterator[War
 
 def _check_number(number: object, path: str) -> None:
     """Beyond upstream, which stores it, and whose agents fail with it."""
-    if isinstance(number, int) and not 0 <= number <= MOST_PORT:
-        raise Invalid(path, f"{number} is no port: it must be 1 to {MOST_PORT}")
+    if isinstance(number, int) and not 0 <= number <= MAX_PORT:
+        raise Invalid(path, f"{number} is no port: it must be 1 to {MAX_PORT}")
 
 
 def _check_port(port: RulePort, path: str) -> None:

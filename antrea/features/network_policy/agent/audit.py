@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from antrea.openflow.packet_in import PacketIn
 
 NOTHING = "<nil>"
-LONGEST = 253
+MAX_LENGTH = 253
 """Characters of a rule's name that are logged."""
 KUBERNETES = "K8sNetworkPolicy"
 VERDICTS = ("Allow", "Drop", "Reject", "Pass")
@@ -155,5 +155,5 @@ def _isolates(facts: Facts, found: PacketIn) -> bool:
 
 def _stated(stated: RuleOfPolicy) -> DecidingRule:
     rule = stated.rule
-    name, label = one_word(rule.name[:LONGEST]) or NOTHING, one_word(rule.log_label) or NOTHING
+    name, label = one_word(rule.name[:MAX_LENGTH]) or NOTHING, one_word(rule.log_label) or NOTHING
     return DecidingRule(stated.policy or NOTHING, name, str(stated.priority), label, patterns(rule.to))

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from antrea.errors import Invalid
 
-MOST_ALIASES = 16
+MAX_ALIASES = 16
 """Of a chain; resolvers give up before."""
-MOST_ADDRESSES = 256
+MAX_ADDRESSES = 256
 """Of one answer that count."""
 MAX_OCTETS = 8192
 """Read of one message: room for 256 addresses of IPv6."""
@@ -72,7 +72,7 @@ def dns_answer(message: bytes) -> DnsAnswer | None:
         return None
     shortest = min(found.values())
     seconds = shortest if seconds is None else min(seconds, shortest)
-    addresses = tuple((one, seconds) for one, _ in zip(found, range(MOST_ADDRESSES), strict=False))
+    addresses = tuple((one, seconds) for one, _ in zip(found, range(MAX_ADDRESSES), strict=False))
     return DnsAnswer(name_text(name), addresses)
 
 
@@ -156,9 +156,9 @@ def _name(message: bytes, at: int, known: dict[int, Name] | None = None) -> tupl
 def _canonical(name: Name, aliases: dict[Name, tuple[Name, int]]) -> tuple[Name, int | None]:
     """The name at the end of the chain of aliases, and the shortest time to live of its links. Raises Invalid."""
     seconds: int | None = None
-    for _ in range(MOST_ALIASES):
+    for _ in range(MAX_ALIASES):
         if name not in aliases:
             return name, seconds
         name, more = aliases[name]
         seconds = more if seconds is None else min(seconds, more)
-    raise Invalid("DNS message", f"more than {MOST_ALIASES} aliases")
+    raise Invalid("DNS message", f"more than {MAX_ALIASES} aliases")

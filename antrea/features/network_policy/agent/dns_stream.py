@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str, int, int]
 
-MOST_STREAMS = 256
+MAX_STREAMS = 256
 """Of the client with the most, those that were used least recently are forgotten."""
 MAX_MESSAGES = 16
 """Messages of which one segment may have a part: servers send one answer at a time."""
 MIN_MESSAGE = 12
 """Bytes of the header of a DNS message."""
-MOST_OCTETS = (1 << 16) + 2
+MAX_BYTES = (1 << 16) + 2
 """Kept of a stream: one message with its length at most, and as many before it as there is room for."""
 _SYN, _HEADER, _LENGTH, _SEQUENCES = 0x02, 20, 2, 1 << 32
 
@@ -71,9 +71,9 @@ class DnsStreams:
         return found
 
     def _keep(self, key: Key, stream: _Stream) -> None:
-        if len(stream.data) <= MOST_OCTETS:
+        if len(stream.data) <= MAX_BYTES:
             self._streams[key] = stream
-            if len(self._streams) > MOST_STREAMS:
+            if len(self._streams) > MAX_STREAMS:
                 counts = Counter(client for _, client, *_ in self._streams)
                 client = max(counts, key=counts.__getitem__)
                 del self._streams[next(key for key in self._streams if key[1] == client)]
@@ -88,10 +88,10 @@ def _extended(before: _Stream | None, sequence: int, data: bytes) -> _Stream:
 
 def _shortened(stream: _Stream, spans: list[tuple[int, int]]) -> _Stream:
     """Without the first messages, as far as it is too long."""
-    cut = next((end for _, end in spans if len(stream.data) - end <= MOST_OCTETS), 0)
+    cut = next((end for _, end in spans if len(stream.data) - end <= MAX_BYTES), 0)
     return (
         stream
-        if len(stream.data) <= MOST_OCTETS
+        if len(stream.data) <= MAX_BYTES
         else _Stream((stream.start + cut) % _SEQUENCES, stream.data[cut:])
     )
 

@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 GATE = "AntreaPolicy"
-LONGEST = 63
+MAX_LENGTH = 63
 """Characters of a rule's name in a report."""
 local = flows_of(Category.POD_CONNECTIVITY)
 
@@ -174,10 +174,10 @@ def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
         meta = policy.found.metadata
         failure = taken_back(facts, policy.found) or _failure(facts, policy)
         flush_on_deny = prevented_cuts(facts, policy.key)
-        told = "; ".join(f"{one_line(name[:LONGEST])} would cut {what}" for name, what in flush_on_deny)
+        told = "; ".join(f"{one_line(name[:MAX_LENGTH])} would cut {what}" for name, what in flush_on_deny)
         kept = told or (ON_NODE if not failure and is_for_node(facts, policy.found) else "")
         parts = untranslated_rules(facts, policy.key)
-        translated = "; ".join(f"{one_line(name[:LONGEST])} at {ports}" for name, ports in parts)
+        translated = "; ".join(f"{one_line(name[:MAX_LENGTH])} at {ports}" for name, ports in parts)
         yield PolicyReport(meta.name, node.name, meta.generation, failure, kept, translated)
 
 
@@ -189,9 +189,9 @@ def _failure(facts: Facts, policy: SentPolicy) -> str:
     reasons: dict[str, str] = {}
     for row in rows:
         if isinstance(row, StatedRule) and (why := why_not(facts, lacks, own[row.rule])):
-            reasons[one_line(policy.found.rules[row.number].name[:LONGEST])] = why
+            reasons[one_line(policy.found.rules[row.number].name[:MAX_LENGTH])] = why
     for name, why in node_failures(facts, policy):
-        reasons.setdefault(one_line(name[:LONGEST]), why)
+        reasons.setdefault(one_line(name[:MAX_LENGTH]), why)
     return "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
 
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from antrea.features.network_policy.agent.dns_answer import DnsAnswer
 
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 """Of all patterns together."""
-MOST_PER_WILDCARD = 1024
+MAX_NAMES_PER_WILDCARD = 1024
 """Names that one wildcard matches."""
-MOST_ADDRESSES = 256
+MAX_PER_NAME = 256
 """Of one name; those that expire first go first."""
 MAX_ADDRESSES = 20_000
 """Of all names together; an address counts once for each pattern that its name matches."""
@@ -92,8 +92,8 @@ class FqdnCache:
         self,
         *,
         min_ttl: float = 0,
-        names: int = MOST_NAMES,
-        per_wildcard: int = MOST_PER_WILDCARD,
+        names: int = MAX_NAMES,
+        per_wildcard: int = MAX_NAMES_PER_WILDCARD,
         addresses: tuple[int, int, int] = (MAX_ADDRESSES, MAX_PER_WILDCARD, MAX_PER_POD),
         row: type[FqdnAddress] = FqdnAddress,
     ) -> None:
@@ -239,7 +239,7 @@ class FqdnCache:
         merged = dict(before)
         for address, seconds in addresses:
             merged[address] = max(now + max(min(seconds, MAX_TTL), self.min_ttl), merged.get(address, 0))
-        latest = sorted(merged, key=merged.__getitem__)[-MOST_ADDRESSES:]
+        latest = sorted(merged, key=merged.__getitem__)[-MAX_PER_NAME:]
         return {address: merged[address] for address in latest}
 
     def _place(self, name: str, known: _Name, expires: dict[str, float]) -> None:

@@ -39,7 +39,7 @@ HELD, COPIED = "held", "copied"
 """Values of the index of rules on names: what becomes of the DNS answers that they wait for."""
 L7 = "l7"
 """Value of the index of rules with application protocols."""
-LONGEST = 36
+MAX_LENGTH = 36
 """Characters of a UID."""
 
 
@@ -57,7 +57,7 @@ class RuleOrder(NamedTuple):
     def rank(self) -> tuple[float, ...]:
         """Greater where it wins."""
         created, uid = (
-            -int.from_bytes(text.encode().ljust(LONGEST, b"\0")) for text in (self.created, self.uid)
+            -int.from_bytes(text.encode().ljust(MAX_LENGTH, b"\0")) for text in (self.created, self.uid)
         )
         return (-self.tier, -self.policy, -self.rule, created, uid)
 

@@ -33,7 +33,7 @@ from antrea.features.network_policy.controller.antrea_peer import (
 )
 from antrea.features.network_policy.controller.named_port import names_ports, port_rows
 from antrea.features.network_policy.controller.namespace_peer import related
-from antrea.features.network_policy.controller.realization import MOST_PARTS
+from antrea.features.network_policy.controller.realization import MAX_PARTS
 from antrea.features.network_policy.controller.unbuilt import unheld_parts, unjudged_parts
 from antrea.features.network_policy.internal_policy import (
     InternalPolicyFields,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 CLUSTER, NAMESPACED = "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
 PRIORITIES = {tier.metadata.name: tier.spec.priority for tier in DEFAULT_TIERS}
-LONGEST_NAME = 63
+MAX_NAME = 63
 """Characters of a rule's name in a condition."""
 NOBODY = cp.NetworkPolicyPeer()
 
@@ -155,7 +155,7 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
     for part in unheld_parts(facts, policy.namespace, spec):
         if part is None:
             yield None
-        elif len(unheld) <= MOST_PARTS:
+        elif len(unheld) <= MAX_PARTS:
             unheld.append(part)
     told = audited_text(spec, audit)
     yield InternalPolicy(found, source, _names(aims), _names(peers), tuple(unheld), told, audit)
@@ -172,10 +172,10 @@ def audited_sentence(audit: AuditMode, rules: Iterable[str], unjudged: Iterable[
     names = [name for name in rules if audit.has(name)]
     if not audit.whole and not names:
         return ""
-    listed = ", ".join(one_line(name[:LONGEST_NAME]) for name in names[:MOST_PARTS])
-    more = f" and {len(names) - MOST_PARTS} more" if len(names) > MOST_PARTS else ""
+    listed = ", ".join(one_line(name[:MAX_NAME]) for name in names[:MAX_PARTS])
+    more = f" and {len(names) - MAX_PARTS} more" if len(names) > MAX_PARTS else ""
     what = "all of its rules are" if audit.whole else f"{listed}{more} {'are' if len(names) > 1 else 'is'}"
-    lacks = islice(unjudged, MOST_PARTS)
+    lacks = islice(unjudged, MAX_PARTS)
     return "; ".join([f"{what} audited: nothing is dropped by that", *lacks])
 
 

@@ -34,7 +34,7 @@ from antrea.features.network_policy.controller.antrea_internal_policy import (
 )
 from antrea.features.network_policy.controller.group import GroupUse
 from antrea.features.network_policy.controller.named_port import unknown_ports
-from antrea.features.network_policy.controller.realization import MOST_PARTS, PolicySpan
+from antrea.features.network_policy.controller.realization import MAX_PARTS, PolicySpan
 from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 from antrea.features.network_policy.tier import TIERS
 
@@ -77,7 +77,7 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
 def _unenforced(facts: Facts, policy: InternalPolicy) -> Iterator[str]:
     """A sentence for each ExternalEntity that the policy is for and that no agent serves, as many as a condition names."""
     found = {row.entity for name in policy.targets for row in facts.by(UnenforcedMember, "group", name)}
-    for entity in sorted(found)[: MOST_PARTS + 1]:
+    for entity in sorted(found)[: MAX_PARTS + 1]:
         yield f"ExternalEntity {entity} {NO_MACHINE}"
 
 

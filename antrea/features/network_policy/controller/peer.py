@@ -32,12 +32,12 @@ UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115").bytes
 VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """The 17th digit of a UUID, whose two highest bits are 10 (RFC 9562), from that of a digest."""
 RECENT = 1024
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 """Characters of a text that stands in place of a CIDR."""
 MAPPED = packed("::ffff:0:0")[:12]
 """What IPv4 addresses begin with in 16 bytes, and in IPv6."""
 BEFORE_IPV4 = 8 * len(MAPPED)
-MOST_DIGITS = 3
+MAX_DIGITS = 3
 """Of the length of a prefix."""
 ALL = NetworkPolicyPeer(
     ip_blocks=(IPBlock(cidr=IPNet(ip=packed("::ffff:0:0"))), IPBlock(cidr=IPNet(ip=packed("::"))))
@@ -65,7 +65,7 @@ def network(cidr: str) -> IPNet:
     addresses, too, and is IPv6.
     """
     text, _, length = cidr.partition("/")
-    if not (length.isascii() and length.isdigit() and len(length) <= MOST_DIGITS) or "%" in text:
+    if not (length.isascii() and length.isdigit() and len(length) <= MAX_DIGITS) or "%" in text:
         raise ValueError(cidr)
     bits = int(length)
     if ":" not in text:
@@ -114,7 +114,7 @@ def unreadable(found: networking.IPBlock | CrdBlock) -> str:
         try:
             network(cidr)
         except ValueError:
-            return f"{path}: {cidr[:MOST_SHOWN]!r} is no CIDR such as 10.0.0.0/8 or fd00::/64"
+            return f"{path}: {cidr[:MAX_SHOWN]!r} is no CIDR such as 10.0.0.0/8 or fd00::/64"
     return ""
 
 

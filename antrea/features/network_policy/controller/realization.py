@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from antrea.features.framework.event import RecordEvent
 
 MANAGER = "antrea-controller"
-LONGEST = 256
+MAX_LENGTH = 256
 """Characters of a message about failures."""
-MOST_PARTS = 3
+MAX_PARTS = 3
 """Parts of a policy that are not enforced, which its condition names."""
 PREVENTED = "LockoutPrevented"
 """Type of the condition of a policy that would cut Nodes from what they cannot do without."""
@@ -186,8 +186,8 @@ def _realizable(span: PolicySpan) -> Condition:
         why = f"Group {span.stranger} with Pods in other Namespaces can not be used as AppliedTo"
         return Condition("Realizable", "False", reason="NetworkPolicyAppliedToUnsupportedGroup", message=why)
     if span.unheld:
-        parts = list(span.unheld[:MOST_PARTS])
-        more = ["and more"] if len(span.unheld) > MOST_PARTS else []
+        parts = list(span.unheld[:MAX_PARTS])
+        more = ["and more"] if len(span.unheld) > MAX_PARTS else []
         why = "; ".join([*parts, *more])
         return Condition("Realizable", "False", reason="NetworkPolicyPartNotEnforced", message=why)
     return Condition("Realizable", "True")
@@ -198,7 +198,7 @@ def _failure(failed: list[str]) -> Condition:
     if not failed:
         return Condition("RealizationFailure")
     text = f"Failed Nodes count {len(failed)}: {', '.join(failed)}"
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
     return Condition(
         "RealizationFailure", "True", reason="NetworkPolicyRealizationFailedOnNode", message=text
     )
@@ -210,7 +210,7 @@ def _prevented(told: list[NodeReport]) -> Condition:
     if not kept:
         return Condition(PREVENTED)
     text = f"Nodes count {len(kept)}: {', '.join(kept)}"
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
     return Condition(PREVENTED, "True", reason="NodePolicyWouldCutNode", message=text)
 
 
@@ -220,7 +220,7 @@ def _translated(told: list[NodeReport]) -> Condition:
     if not rows:
         return Condition(TRANSLATED)
     text = f"Nodes count {len(rows)}: {', '.join(rows)}"
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
     return Condition(TRANSLATED, "True", reason="ServicesTranslatedBefore", message=text)
 
 

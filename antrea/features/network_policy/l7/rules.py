@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from antrea.apis.controlplane import HTTPProtocol, L7Protocol, TLSProtocol
 
-LONGEST = 8000
+MAX_LENGTH = 8000
 """Characters of a signature: Suricata reads lines of less than 8192."""
-MOST_HEAD = 16384
+MAX_HEAD = 16384
 """Bytes of the request line and headers of one request."""
 UNKNOWN_BYTES = 4096
 """What a client may send until the protocol is known."""
@@ -51,9 +51,10 @@ def signatures(protocols: Iterable[L7Protocol], *, logs: bool) -> str:
     bodies += _tls([row.tls for row in rows if row.tls], logs=logs)
     bodies += _neither(begins)
     found = [f"{body} sid:{number};)" for number, body in enumerate(bodies, start=1)]
-    if any(len(line) > LONGEST for line in found):
+    if any(len(line) > MAX_LENGTH for line in found):
         raise Invalid(
-            "l7Protocols", f"they need a signature of more than {LONGEST} characters: state fewer in one rule"
+            "l7Protocols",
+            f"they need a signature of more than {MAX_LENGTH} characters: state fewer in one rule",
         )
     return "\n".join(found) + "\n"
 
@@ -78,8 +79,8 @@ def _http(allowed: list[HTTPProtocol], *, logs: bool) -> Iterator[str]:
         yield _signature(
             "reject", "http1", "Reject malformed request", CLIENT, buffer, _matching(form, negated=True)
         )
-    yield _signature("reject", "http1", "Reject long request", CLIENT, "http.start", f"bsize:>{MOST_HEAD}")
-    yield _signature("reject", "http2", "Reject long request", CLIENT, "http.header", f"bsize:>{MOST_HEAD}")
+    yield _signature("reject", "http1", "Reject long request", CLIENT, "http.start", f"bsize:>{MAX_HEAD}")
+    yield _signature("reject", "http2", "Reject long request", CLIENT, "http.header", f"bsize:>{MAX_HEAD}")
     for protocol, buffer, expression in (
         ("http1", "http.start", version1),
         ("http2", "http.header", version2),

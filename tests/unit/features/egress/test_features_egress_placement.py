@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.features.egress.agent.hash_ring import MOST_SUBNETS, Ring, RingRequest, place
+from antrea.features.egress.agent.hash_ring import MAX_SUBNETS, Ring, RingRequest, place
 
 NODES = [f"w{number}" for number in range(100)]
 ADDRESSES = [f"10.{number // 250}.7.{number % 250}" for number in range(1000)]
@@ -81,7 +81,7 @@ def test_placement_fills_a_node_with_twenty_subnets_and_looks_for_another_one_fo
     assert place(full, {"pool": [["a"]]}, plenty)["late"] == "a"
     both = place(wishes, {"pool": [["a", "b"]]}, plenty)
     subnets = {node: {wish.subnet for wish in wishes if both[wish.name] == node} for node in both.values()}
-    assert {node: len(found) <= MOST_SUBNETS for node, found in subnets.items()} == {"a": True, "b": True}
+    assert {node: len(found) <= MAX_SUBNETS for node, found in subnets.items()} == {"a": True, "b": True}
     # what stays has a table already, and the Nodes' own subnet needs none
     stays = [wish._replace(stays="a") for wish in wishes[-2:]]
     plain = RingRequest("99", "plain", "10.99.0.1", "pool")

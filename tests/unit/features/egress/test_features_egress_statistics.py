@@ -13,7 +13,7 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.feature import FEATURE
-from antrea.features.egress.agent.snat_mark import MOST, POOL
+from antrea.features.egress.agent.snat_mark import MAX_AS, POOL
 from antrea.features.egress.agent.statistics import COUNTED
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ V4, V6, CART4 = "ip,in_port=7$", "ipv6,in_port=7$", "ip,in_port=8$"
 SELECTED = EgressPod("out", "shop/web")
 
 
-def world_of(keep: Path, *rows: Fact, marks: int = MOST) -> World:
+def world_of(keep: Path, *rows: Fact, marks: int = MAX_AS) -> World:
     facts = Facts()
     facts.ids.limit(POOL, marks)
     here = (LocalAddress(ip, "eth0") for ip in (HERE, HERE6))

@@ -197,7 +197,7 @@ def test_text_of_strangers_stays_text_is_bounded_and_has_room_in_a_record(text: 
         written, numbers = json_text({0: found.text})
         assert numbers == [0]
         assert not any(ord(one) < 32 or one in "<>&\u2028\x9b" for one in written)
-        assert len(written.encode()) <= requests.LONGEST
+        assert len(written.encode()) <= requests.MAX_BYTES
     back = json.loads(answered(text)[0].text)
     assert (back["status"], back["length"], len(back["url"]) <= 1024) == ((1 << 31) - 1, 0, True)
     assert len(back["url"]) >= min(len(text), 1024 // 6)
@@ -236,7 +236,7 @@ def test_what_a_record_has_no_room_for_waits_for_the_next_one() -> None:
         store.add(of_http(number, request("/" + "x" * 1000)), 0)
     rounds = []
     while texts := store.texts():
-        assert len(texts[ENDS].text) <= requests.LONGEST
+        assert len(texts[ENDS].text) <= requests.MAX_BYTES
         rounds.append(list(json.loads(texts[ENDS].text)))
         store.taken([ENDS], 1)
     assert sorted((one for numbers in rounds for one in numbers), key=int) == [
@@ -256,15 +256,15 @@ def test_a_record_has_requests_of_one_protocol_and_the_next_one_those_of_the_oth
 
 def test_requests_that_wait_are_bounded_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     store = RequestStore()
-    for number in range(requests.MOST_REQUESTS + 5):
+    for number in range(requests.MAX_REQUESTS + 5):
         store.add(of_http(number), 0)
-    for port in range(requests.MOST_CONNECTIONS + 5):
+    for port in range(requests.MAX_CONNECTIONS + 5):
         store.add(of_http(0, ends=ENDS._replace(source_port=port)), 0)
     assert store.lost == 5 + 6
-    store.taken([], requests.PATIENCE + 1)
+    store.taken([], requests.TIMEOUT + 1)
     assert len(store) == 0
     assert store.lost == store.received
-    monkeypatch.setattr(requests, "MOST_OCTETS", 1200)
+    monkeypatch.setattr(requests, "MAX_BYTES", 1200)
     for number in range(10):
         store.add(of_http(number), 0)
     assert len(store) == 3

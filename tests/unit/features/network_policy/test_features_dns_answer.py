@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from antrea.errors import Invalid
 from antrea.features.network_policy.agent.dns_answer import (
-    MOST_ADDRESSES,
-    MOST_ALIASES,
+    MAX_ADDRESSES,
+    MAX_ALIASES,
     DnsAnswer,
     dns_answer,
 )
-from antrea.features.network_policy.agent.dns_stream import MOST_STREAMS, DnsStreams
+from antrea.features.network_policy.agent.dns_stream import MAX_STREAMS, DnsStreams
 from antrea.openflow.packet import TCP, Packet
 
 
@@ -72,11 +72,11 @@ def test_a_truncated_answer_counts_as_far_as_it_goes() -> None:
 
 def test_an_answer_has_a_limited_number_of_addresses() -> None:
     records = [
-        f"api.example. 30 A 10.0.{number // 256}.{number % 256}" for number in range(MOST_ADDRESSES + 50)
+        f"api.example. 30 A 10.0.{number // 256}.{number % 256}" for number in range(MAX_ADDRESSES + 50)
     ]
     found = dns_answer(message("api.example.", *records))
     assert found is not None
-    assert len(found.addresses) == MOST_ADDRESSES
+    assert len(found.addresses) == MAX_ADDRESSES
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_answer_has_a_limited_number_of_addresses() -> None:
         b"",
         b"\x00" * 12,
         dns.message.make_query("api.example.", "A").to_wire(),
-        message("api.example.", *(f"{'api' if n == 0 else f'n{n}'}.example. 30 CNAME n{n + 1}.example." for n in range(MOST_ALIASES + 2))),
+        message("api.example.", *(f"{'api' if n == 0 else f'n{n}'}.example. 30 CNAME n{n + 1}.example." for n in range(MAX_ALIASES + 2))),
         message("api.example.", "api.example. 30 CNAME api.example."),
         b"\x00\x00\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01",
     ],
@@ -108,7 +108,7 @@ def test_any_octets_are_an_answer_or_refused(noise: bytes, at: int) -> None:
             # no address but one that the message has
             assert ip_address(address).packed in said
             assert 0 <= seconds < 1 << 31
-        assert found is None or 0 < len(found.addresses) <= MOST_ADDRESSES
+        assert found is None or 0 < len(found.addresses) <= MAX_ADDRESSES
         if good.startswith(said) or not noise:
             assert found in (None, DnsAnswer("www.example", (("192.0.2.1", 20),)))
 
@@ -171,15 +171,15 @@ def test_a_segment_out_of_order_begins_anew() -> None:
 
 def test_streams_that_stop_within_a_message_are_few() -> None:
     streams = DnsStreams()
-    for port in range(2 * MOST_STREAMS):
+    for port in range(2 * MAX_STREAMS):
         streams.messages(segment(b"\xff\xffx", 1, port=port))
-    assert len(streams) == MOST_STREAMS
+    assert len(streams) == MAX_STREAMS
 
 
 def test_a_client_with_many_streams_makes_none_of_another_go() -> None:
     streams, whole = DnsStreams(), framed(FIRST)
     streams.messages(segment(whole[:9], 1, client="10.10.0.8"))
-    for port in range(2 * MOST_STREAMS):
+    for port in range(2 * MAX_STREAMS):
         streams.messages(segment(b"\xff\xffx", 1, port=port))
     assert streams.messages(segment(whole[9:], 10, client="10.10.0.8")) == [FIRST]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.fqdn_cache import (
-    MOST_ADDRESSES,
+    MAX_PER_NAME,
     POD_LIMIT,
     SELECTOR_LIMIT,
     SPARE,
@@ -168,10 +168,10 @@ def test_how_much_of_the_limits_is_used_is_said_by_the_fullest_wildcard() -> Non
 
 def test_one_name_has_a_limited_number_of_addresses() -> None:
     found = cache("a.example")
-    for number in range(3 * MOST_ADDRESSES):
+    for number in range(3 * MAX_PER_NAME):
         found.learn("a.example", [(f"10.0.{number // 256}.{number % 256}", 300)], number)
-    assert len(found.names()["a.example"]) == MOST_ADDRESSES
-    assert f"10.0.{(3 * MOST_ADDRESSES - 1) // 256}.255" in found.names()["a.example"]
+    assert len(found.names()["a.example"]) == MAX_PER_NAME
+    assert f"10.0.{(3 * MAX_PER_NAME - 1) // 256}.255" in found.names()["a.example"]
 
 
 def addresses(count: int, network: int = 0) -> list[tuple[str, int]]:

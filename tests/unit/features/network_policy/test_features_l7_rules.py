@@ -15,7 +15,7 @@ from antrea.apis.controlplane import HTTPProtocol, L7Protocol, TLSProtocol
 from antrea.errors import Invalid
 from antrea.features.network_policy.l7 import pattern
 from antrea.features.network_policy.l7.configuration import HEADER, engine_file, tenant_file
-from antrea.features.network_policy.l7.rules import LONGEST, MOST_HEAD, signatures
+from antrea.features.network_policy.l7.rules import MAX_HEAD, MAX_LENGTH, signatures
 
 PUBLIC = HTTPProtocol(method="GET", path="/public*")
 SHOP = HTTPProtocol(host="*.shop.example")
@@ -225,7 +225,7 @@ def test_l7_rules_judge_each_request_and_close_what_is_neither() -> None:
     assert all('pcre:!"/' in line and "flowbits" not in line for line in judged)
     assert not any(line.startswith(("pass", "config")) for line in lines)
     assert {f"sid:{number};)" for number in range(1, len(lines) + 1)} == {line.split()[-1] for line in lines}
-    assert sum(f"bsize:>{MOST_HEAD}" in line for line in lines) == 2
+    assert sum(f"bsize:>{MAX_HEAD}" in line for line in lines) == 2
     assert {line.split()[1] for line in lines if line.startswith("drop")} == {"udp", "icmp"}
 
 
@@ -244,7 +244,7 @@ def test_l7_rules_without_a_server_name_accept_each_handshake() -> None:
 
 def test_l7_rules_that_do_not_fit_are_refused() -> None:
     rows = tuple(L7Protocol(http=HTTPProtocol(path=f"/{'_' * 90}{number}")) for number in range(40))
-    with pytest.raises(Invalid, match=f"l7Protocols.*more than {LONGEST} characters"):
+    with pytest.raises(Invalid, match=f"l7Protocols.*more than {MAX_LENGTH} characters"):
         signatures(rows, logs=False)
 
 

@@ -173,7 +173,7 @@ async def test_cutting_asks_of_a_client_here_which_service_it_has_asked_too(keep
 
 
 async def test_cutting_keeps_the_latest_only(keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_flush, "MOST", 2)
+    monkeypatch.setattr(connection_flush, "MAX_CONNECTIONS", 2)
     async with cut(switch := Switch(), keep) as engine:
         assert switch.forgotten == FORGOTTEN
         kept = [row.connection.source for row in engine.facts.all(FlushedConnection)]
@@ -183,7 +183,7 @@ async def test_cutting_keeps_the_latest_only(keep: Path, monkeypatch: pytest.Mon
 async def test_cutting_counts_a_connection_that_is_cut_again_as_a_late_one(
     keep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_flush, "MOST", 2)
+    monkeypatch.setattr(connection_flush, "MAX_CONNECTIONS", 2)
     switch = Switch()
     switch.lines = DENIED[:2]
     async with cut(switch, keep) as engine:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 MANY = 3000
-MOST_CALLS = 100 * PORTION
+MAX_CALLS = 100 * PORTION
 """Of functions, between two looks at the clock; a peer takes about 30."""
 Peer = dict[str, Any]
 CIDRS = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(MANY)]
@@ -64,4 +64,4 @@ def test_no_step_takes_in_more_than_a_portion(
             calls, most = 0, max(most, calls)
     finally:
         sys.setprofile(before)
-    assert max(most, calls) < MOST_CALLS
+    assert max(most, calls) < MAX_CALLS

@@ -23,7 +23,7 @@ from policy_world import (
     rule,
 )
 
-from antrea.agent.switch.traffic_statistics import MOST
+from antrea.agent.switch.traffic_statistics import MAX_SHARES
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.statistics import COUNTED
 
@@ -170,12 +170,12 @@ def test_counters_that_fall_back_are_a_new_start(tmp_path: Path) -> None:
 
 def test_many_policies_are_told_in_several_reports(tmp_path: Path) -> None:
     same = rule("In", ANY)
-    policies = [policy(f"p{number}", "web", same) for number in range(MOST + 10)]
+    policies = [policy(f"p{number}", "web", same) for number in range(MAX_SHARES + 10)]
     world = world_of(tmp_path / "kept", *WEB, *policies)
     world.turn()
     world.switch.count(NEW, 1)
     assert world.turn() == {(one.key, ""): counted(1, 100, 1) for one in policies}
-    assert [len(one.network_policies) for one in world.controller.told] == [MOST, 10]
+    assert [len(one.network_policies) for one in world.controller.told] == [MAX_SHARES, 10]
 
 
 def test_what_is_owed_for_policies_that_are_gone_does_not_pile_up(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from antrea.agent.node.cluster_feed import kept_addresses
 from antrea.apis.annotation import NodeAnnotation
 from antrea.facts.egress import UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner
-from antrea.facts.member import HIGHEST_NUMBER, MOST_KEPT, AgentNode, GossipMember, KeptAddress
+from antrea.facts.member import HIGHEST_NUMBER, MAX_KEPT, AgentNode, GossipMember, KeptAddress
 from antrea.facts.service import Service
 from antrea.features.egress.agent.hash_ring import ring
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
@@ -170,7 +170,7 @@ def test_of_services_that_share_an_address_the_oldest_with_a_wish_decides() -> N
         ("", ()),
         (f"{IP}=1,2001:DB8::1=2:idle,2001:db8::1=2:idle", (KeptAddress(IP, 1), KeptAddress("2001:db8::1", 2, idle=True))),
         (f"{IP}=1:lazy,{IP},{IP}=-1,{IP}=9999999999,x=1, ,192.0.2.400=1,=,::=", ()),
-        (",".join([f"{IP}=1"] * (MOST_KEPT + 5)), (KeptAddress(IP, 1),) * MOST_KEPT),
+        (",".join([f"{IP}=1"] * (MAX_KEPT + 5)), (KeptAddress(IP, 1),) * MAX_KEPT),
     ],
 )  # fmt: skip
 def test_what_a_node_writes_into_its_annotation_is_read_as_far_as_it_is_one(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.outside.apiserver.failure_limit import BURST, MOST_ADDRESSES, PER_SECOND, FailureLimit
+from antrea.outside.apiserver.failure_limit import BURST, MAX_ADDRESSES, PER_SECOND, FailureLimit
 
 
 class Clock:
@@ -37,6 +37,6 @@ def test_failure_limit_a_subnet_of_ipv6_is_one_address_and_a_mapped_one_is_ipv4(
 
 def test_failure_limit_keeps_a_bounded_number_of_addresses() -> None:
     limit = FailureLimit(Clock())
-    for number in range(2 * MOST_ADDRESSES):
+    for number in range(2 * MAX_ADDRESSES):
         limit.take(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(limit._spent) == MOST_ADDRESSES
+    assert len(limit._spent) == MAX_ADDRESSES

@@ -13,7 +13,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.outside.apiserver.attributes import Attributes, attributes
 from antrea.outside.apiserver.form import Json, Metadata, Table
-from antrea.outside.apiserver.negotiation import MOST_YAML, negotiate, plain, read
+from antrea.outside.apiserver.negotiation import MAX_YAML, negotiate, plain, read
 from antrea.outside.apiserver.options import Options, options
 from antrea.outside.apiserver.selector import field_terms, label_terms
 from antrea.outside.apiserver.status import ApiError
@@ -293,7 +293,7 @@ def test_request_what_a_table_includes_must_be_known() -> None:
         (b"metadata: {generation: -%s}" % (b"9" * 4301), "application/yaml", 400),
         (b"metadata: 2026-13-45", "application/yaml", 400),
         (b"metadata: {generation: %s1}" % (b"1:" * 30_000), "application/yaml", 400),
-        (b"[" * MOST_YAML, "application/yaml", 400),
+        (b"[" * MAX_YAML, "application/yaml", 400),
         (b"metadata: {<<: {name: a}}", "application/yaml", 400),
         (b"metadata: {name: a, name: b}", "application/yaml", 400),
         (b'{"metadata": {"name": "a", "name": "b"}}', "application/json", 400),
@@ -301,7 +301,7 @@ def test_request_what_a_table_includes_must_be_known() -> None:
         (b'{"metadata": {"name": "a"}, "met\\u0061data": {"name": "b"}}', "application/json", 400),
         (b'{"metadata": {"generation": %s}}' % (b"9" * 100_000), "application/json", 400),
         (b'{"metadata": {"generation": 1e%s}}' % (b"9" * 4301), "application/json", 400),
-        (b" " * (MOST_YAML + 1), "application/yaml", 413),
+        (b" " * (MAX_YAML + 1), "application/yaml", 413),
     ],
 )
 def test_request_a_body_that_is_no_object_is_refused(body: bytes, media: str, code: int) -> None:

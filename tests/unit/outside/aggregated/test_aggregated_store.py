@@ -20,7 +20,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.outside.apiserver.form import Json, Metadata, Table
 from antrea.outside.apiserver.store import Store
-from antrea.outside.apiserver.watcher import EVENTS, MOST_EVENTS, PATIENCE_SECONDS, Selection, Watcher
+from antrea.outside.apiserver.watcher import EVENTS, MAX_EVENTS, TIMEOUT_SECONDS, Selection, Watcher
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource
@@ -255,13 +255,13 @@ def test_store_a_watcher_that_does_not_keep_up_is_cut_off_and_holds_nothing() ->
     for number in range(EVENTS + 10):
         store.put("a", policy("a", number), span)
         read(quick)
-    clock.now += PATIENCE_SECONDS + 1
+    clock.now += TIMEOUT_SECONDS + 1
     before = len(woken)
     store.put("a", policy("a", -1), span)
     assert slow.cut == "it does not keep up"
     assert len(woken) == before + 1
     assert read(slow) == b""
-    for number in range(MOST_EVENTS + 1):
+    for number in range(MAX_EVENTS + 1):
         store.put("a", policy("a", number), span)
     assert quick.cut == "too much waits for it"
     store.forget(slow)

@@ -112,7 +112,7 @@ def test_a_word_that_is_too_long_is_not_kept_and_neither_is_the_one_before(
 ) -> None:
     path = tmp_path / "word"
     write(path)
-    monkeypatch.setattr(state_cache, "MOST", path.stat().st_size - 1)
+    monkeypatch.setattr(state_cache, "MAX_BYTES", path.stat().st_size - 1)
     assert StateCacheFile(path, KINDS).read() == CachedState([], ())
     caplog.clear()
     write(path)

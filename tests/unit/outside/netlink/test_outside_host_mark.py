@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from antrea.features.egress.agent import subnet as egress
-from antrea.features.egress.agent.hash_ring import MOST_SUBNETS
+from antrea.features.egress.agent.hash_ring import MAX_SUBNETS
 from antrea.features.proxy import dsr_no_tunnel
 from antrea.features.service_external_ip.subnet import MASK
 from antrea.openflow.fields import EGRESS_RETURN, HOST_LOCAL_SOURCE, PEER_PASSED, SNAT_PKT_MARK
@@ -26,4 +26,4 @@ def test_each_rule_by_a_mark_has_its_priority_and_its_table() -> None:
     assert len(set(priorities)) == len(priorities)
     tables = [held_address.ROUTES, kept_route.ROUTES, dsr_no_tunnel.TABLE]
     assert len(set(tables)) == len(tables)
-    assert not set(tables) & set(range(egress.FIRST_TABLE, egress.FIRST_TABLE + MOST_SUBNETS))
+    assert not set(tables) & set(range(egress.FIRST_TABLE, egress.FIRST_TABLE + MAX_SUBNETS))
