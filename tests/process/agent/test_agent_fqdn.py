@@ -21,6 +21,7 @@ from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.agent.node_policy.answer import node_scope
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
+from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.fqdn_cache import MAX_NAMES_PER_WILDCARD
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from antrea.facts.fact import Fact
+    from antrea.features.network_policy.agent.fqdn_cache import Fill
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))
 
@@ -172,11 +174,11 @@ async def test_an_answer_with_another_transaction_id_neither_counts_nor_ends_the
 
 
 async def test_names_that_nearly_reach_a_limit_are_told_once_and_have_a_condition(
-    server: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At four fifths of it, by the log, the condition and the metric."""
     async with Node(server, tmp_path / "names", "*.example").running() as node:
-        cache = node.names.cache
+        cache, full = node.names.cache, node.names.nearly_full
         await node.until(lambda: cache.patterns)
         most = MAX_NAMES_PER_WILDCARD * 4 // 5
         for number in range(most):
@@ -186,7 +188,14 @@ async def test_names_that_nearly_reach_a_limit_are_told_once_and_have_a_conditio
         told = f"of *.example in rules on pods {most + 1} of {MAX_NAMES_PER_WILDCARD}"
         assert told in nearly_full([node.names])
         await node.until(lambda: "Names in rules nearly reach their limit" in caplog.text)
-        await asyncio.sleep(1.2)
+        looks: list[list[Fill]] = []
+
+        def counted() -> list[Fill]:
+            looks.append(full())
+            return looks[-1]
+
+        monkeypatch.setattr(node.names, "nearly_full", counted)
+        await node.until(lambda: len(looks) >= 2)
         assert caplog.text.count("Names in rules nearly reach their limit") == 1
         assert 'fqdn_cache_fill_ratio{limit="selector_limit"} 0.801' in name_metrics([node.names])
 
@@ -242,7 +251,16 @@ async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
     server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And follow it once it is back, though a question to the one that went is never answered."""
-    monkeypatch.setattr(name_server, "ask", functools.partial(name_server.ask, seconds=0.5))
+    ask, failed = functools.partial(name_server.ask, seconds=0.5), []
+
+    async def counted(name: str, *, v6: bool, server: tuple[str, int]) -> bytes:
+        try:
+            return await ask(name, v6=v6, server=server)
+        except Unavailable as error:
+            failed.append(error)
+            raise
+
+    monkeypatch.setattr(name_server, "ask", counted)
     server.records["api.example"] = ["192.0.2.1"]
     facts = Facts()
     for row in (NODE, NodeFqdnPattern("api.example")):
@@ -260,7 +278,9 @@ async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
     async with node.running():
         await node.until(addresses)
         server.close()
-        await asyncio.sleep(2.5)
+        failed.clear()
+        # more than the time to live of the answer and the time of one question
+        await node.until(lambda: len(failed) >= 3)
         assert addresses() == {"192.0.2.1"}
         server.records["api.example"] = ["192.0.2.2"]
         await server.open()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 KEY = os.urandom(32)
 MAX_LENGTH = Timing().suspicion_most
 """A suspicion lasts no longer."""
+DEATH_SECONDS = LONGEST + 2 * Timing().period
+"""It takes no longer to find a death."""
 
 
 class Agents:
@@ -171,8 +173,10 @@ async def test_gossip_feed_goes_on_while_the_agents_loop_is_held() -> None:
     for node in agents.nodes:
         agents.start(node.name)
     await until(lambda: agents.living("node-1") == {"node-2"})
-    time.sleep(5)  # noqa: ASYNC251 (what the test is about: longer than it takes to find a death)
-    await asyncio.sleep(0.1)
+    time.sleep(DEATH_SECONDS)  # noqa: ASYNC251 (what the test is about)
+    # what came while the loop was held is in the facts after one run of it
+    await asyncio.sleep(0)
+    await until(lambda: agents.living("node-2") == {"node-1"})
     assert [agents.feeds[node.name].deaths for node in agents.nodes] == [0, 0]
     for name in list(agents.tasks):
         await agents.stop(name)
@@ -186,13 +190,15 @@ async def test_gossip_feed_alone_is_its_own_majority(*, ipv6: bool) -> None:
     await agents.stop("node-1")
 
 
-async def test_gossip_feed_waits_for_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gossip_feed_waits_for_a_port_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(feed, "RETRY_SECONDS", 0.05)
     agents = Agents(1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.77.1", agents.port))
         agents.start("node-1")
-        await asyncio.sleep(1.5)
+        await until(lambda: caplog.text.count("Gossip cannot start") >= 5)
         assert agents.facts["node-1"].get(Quorum) is None
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=1, of=1))
     await agents.stop("node-1")
@@ -215,7 +221,9 @@ async def test_gossip_feed_stands_garbage_and_silence_on_both_sockets() -> None:
         assert gossip
         streams = gossip._streams
         await until(lambda: streams.rejected >= INCOMING.new)
-        await asyncio.sleep(3)
+        # as many as come in 3 s, which is longer than it takes to find a death
+        before = gossip.received
+        await until(lambda: gossip.received >= before + 20)
         assert agents.living("node-1") == {"node-2"}
         assert agents.feeds["node-1"].deaths == 0
         dropped = gossip.machine.channels.dropped
