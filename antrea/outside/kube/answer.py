@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Generic, TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from antrea.apis.core import ListMeta, ObjectMeta, Status
 from antrea.decoding import decode_json
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.kube.backoff import TooManyRequests
+from antrea.outside.kube.nesting import MAX_LEVELS, cut
 
 T = TypeVar("T")
 
@@ -100,12 +102,13 @@ class Forbidden(Refused):
 
 def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] | Odd | None, str]:
     """One line of a watch, and its resourceVersion; None is a bookmark. Raises Unavailable, Refused."""
-    event = decoded(line, _WatchLine, path)
+    event, mark = _cut_to_fit(line, _WatchLine, path)
     if event.type == "ERROR":
         status = decoded(event.object, Status, path)
         raise_for(status.code, bytes(event.object), path)
         raise Unavailable(f"{path}: {status.message}")
     try:
+        _check_whole(event.object, mark, path)
         version = decode_json(event.object, _OnlyMeta, path).metadata.resource_version
         if event.type == "BOOKMARK":
             return None, version
@@ -126,17 +129,38 @@ def page_of(answer: bytes, kind: type[T], path: str) -> tuple[ListMeta, tuple[T,
         pass
     else:
         return page.metadata, page.items or (), ()
-    raw = decoded(answer, _RawPage, path)
+    raw, mark = _cut_to_fit(answer, _RawPage, path)
+    if mark and not any(mark in bytes(item) for item in raw.items or ()):
+        raise Unavailable(f"{path}: a value beside the items nests more than {MAX_LEVELS} levels deep")
     objects: list[T] = []
     odd: list[Odd] = []
     for item in raw.items or ():
         try:
+            _check_whole(item, mark, path)
             objects.append(decode_json(item, kind, path))
         except Invalid as error:
             odd.append(odd_object(item, error.why, raw.kind.removesuffix("List"), raw.api_version))
             if not odd[-1].name:
                 raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
     return raw.metadata, tuple(objects), tuple(odd)
+
+
+def _cut_to_fit(text: bytes, kind: type[T], path: str) -> tuple[T, bytes]:
+    """Decode; if the text nests too deeply, without what does, in whose place is the mark that is returned. Raises Unavailable."""
+    try:
+        return decode_json(text, kind, path), b""
+    except Invalid as error:
+        if not isinstance(error.__cause__, RecursionError):
+            raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
+    # chosen now, so that no object can have it
+    mark = secrets.token_hex(16).encode()
+    return decoded(cut(text, b'"%b"' % mark), kind, path), mark
+
+
+def _check_whole(item: msgspec.Raw, mark: bytes, path: str) -> None:
+    """Raises Invalid for an object of which something was cut."""
+    if mark and mark in bytes(item):
+        raise Invalid(path, f"a value nests more than {MAX_LEVELS} levels deep")
 
 
 def odd_object(
