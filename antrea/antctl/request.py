@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _QUOTED = re.compile(r'^299 \S+ "((?:[^"\\]|\\.)*)"')
 """Text of a header `Warning`: RFC 7234, 5.5."""
 _ESCAPED = re.compile(r"\\(.)")
+JSON = "application/json"
 
 
 class Loopback(NamedTuple):
@@ -88,7 +89,8 @@ def ask(
     body: Any = None,
     *,
     method: str = "",
-    content: str = "application/json",
+    content: str = JSON,
+    accept: str = JSON,
 ) -> Any:
     """The JSON answer, None for an empty one; a `body` is POSTed, unless another `method` is given.
 
@@ -99,7 +101,7 @@ def ask(
     target = path + ("?" + urlencode(query) if query else "")
     sent = None if body is None else json.dumps(body)
     method = method or ("GET" if sent is None else "POST")
-    status, _, answer = _exchange(server, method, target, sent, content)
+    status, _, answer = _exchange(server, method, target, sent, content, accept)
     return _read(path, status, answer)
 
 
@@ -152,7 +154,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
 
 
 def _exchange(
-    server: Server, method: str, target: str, body: str | None, content: str
+    server: Server, method: str, target: str, body: str | None, content: str, accept: str = JSON
 ) -> tuple[int, Message, bytes]:
     import http.client  # noqa: PLC0415 (start-up time)
 
@@ -163,7 +165,7 @@ def _exchange(
         print(f"{method} {url}", file=sys.stderr)
     try:
         headers = server.access.authorization()
-        headers["Accept"] = "application/json"
+        headers["Accept"] = accept
         if body is not None:
             headers["Content-Type"] = content
         with contextlib.closing(_connection(server)) as connection:

@@ -20,6 +20,8 @@ from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
 from antrea.antctl.doctor.state import Finding
+from antrea.antctl.doctor.workloads import CHECK as WORKLOADS
+from antrea.antctl.doctor.workloads import workloads
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.mode import AGENT
@@ -47,7 +49,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-OF_CLUSTER = (POLICIES, *KINDS, AGENT_GATES, NODE_LATENCY, FLOW_AGGREGATOR)
+OF_CLUSTER = (POLICIES, *KINDS, AGENT_GATES, WORKLOADS, NODE_LATENCY, FLOW_AGGREGATOR)
 """Checks without a Node."""
 TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
@@ -131,6 +133,7 @@ def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
     gated = named(off)  # what waits for a gate has its line there
     yield from objects(kubernetes, gated)
     yield from off
+    yield from workloads(kubernetes)
     yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated else sorted(pods))
     yield from flow_aggregator(kubernetes)
 

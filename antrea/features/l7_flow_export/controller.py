@@ -91,12 +91,17 @@ def annotated(kind: type[AnnotatedWorkload], found: OnlyMetadata) -> AnnotatedWo
     return kind(meta.namespace, meta.name, meta.uid, value[:MAX_LENGTH])
 
 
+def no_effect(kind: type[AnnotatedWorkload]) -> str:
+    """What the annotation does there, and where it has an effect."""
+    return (
+        f"annotation {L7_EXPORT} has no effect on a {kind.kind}: write it into the template of its Pods, "
+        f"{kind.template}.metadata.annotations"
+    )
+
+
 def useless_annotation(_: Facts, found: AnnotatedWorkload) -> Iterator[RecordEvent]:
     """An Event with the place where it has an effect."""
-    message = (
-        f"annotation {L7_EXPORT} has no effect on a {found.kind}: write it into the template of its Pods, "
-        f"{found.template}.metadata.annotations"
-    )
+    message = no_effect(type(found))
     yield RecordEvent(
         f"{found.kind}/{found.key}", (found.uid, found.value), found.api_version, found.kind, found.name, found.uid,
         "L7ExportInvalid", message, warning=True, namespace=found.namespace,
