@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antrea.features.l7_flow_export.controller import AnnotatedWorkload
 
 CHECK: Final = "l7-export"
-MOST: Final = 20
+MAX_FINDINGS: Final = 20
 """Findings; the last one counts the rest."""
 PAGE: Final = 500
 MAX_PAGES: Final = 20
@@ -32,9 +32,11 @@ METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v
 
 def workloads(kubernetes: Server) -> list[Finding]:
     """Findings of all kinds. Raises Failure."""
-    found = list(islice((one for kind in WORKLOADS for one in _of_kind(kubernetes, kind)), MOST + 1))
-    if len(found) > MOST:
-        found[MOST:] = [Finding("", "warning", CHECK, f"there are more than {MOST} of them", "")]
+    found = list(islice((one for kind in WORKLOADS for one in _of_kind(kubernetes, kind)), MAX_FINDINGS + 1))
+    if len(found) > MAX_FINDINGS:
+        found[MAX_FINDINGS:] = [
+            Finding("", "warning", CHECK, f"there are more than {MAX_FINDINGS} of them", "")
+        ]
     return found
 
 

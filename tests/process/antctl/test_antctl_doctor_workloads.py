@@ -9,7 +9,7 @@ from aiohttp import web
 from loopback import answering
 
 from antrea.antctl.doctor.state import Finding
-from antrea.antctl.doctor.workloads import MAX_PAGES, METADATA, MOST, workloads
+from antrea.antctl.doctor.workloads import MAX_FINDINGS, MAX_PAGES, METADATA, workloads
 from antrea.antctl.request import Server
 from antrea.outside.kube.access import Access
 
@@ -66,9 +66,11 @@ async def test_annotations_on_workloads_are_named_with_the_place_where_they_have
 async def test_what_is_looked_at_is_bounded() -> None:
     (many,) = await found({DEPLOYMENTS: [[one("a")]] * (MAX_PAGES + 1)})
     assert (many.severity, "more than 10000" in many.finding) == ("unknown", True)
-    annotated = await found({DEPLOYMENTS: [[one(f"web-{number}", "both") for number in range(MOST + 5)]]})
-    assert len(annotated) == MOST + 1
-    assert annotated[-1].finding == f"there are more than {MOST} of them"
+    annotated = await found(
+        {DEPLOYMENTS: [[one(f"web-{number}", "both") for number in range(MAX_FINDINGS + 5)]]}
+    )
+    assert len(annotated) == MAX_FINDINGS + 1
+    assert annotated[-1].finding == f"there are more than {MAX_FINDINGS} of them"
 
 
 async def test_an_answer_that_is_no_list_is_a_finding() -> None:

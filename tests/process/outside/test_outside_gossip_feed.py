@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY = os.urandom(32)
-MAX_LENGTH = Timing().suspicion_most
+MAX_SUSPICION_SECONDS = Timing().suspicion_most
 """A suspicion lasts no longer."""
-DEATH_SECONDS = LONGEST + 2 * Timing().period
+DEATH_SECONDS = MAX_SUSPICION_SECONDS + 2 * Timing().period
 """It takes no longer to find a death."""
 
 
@@ -86,7 +86,7 @@ async def test_gossip_feed_waits_for_a_member_that_is_back_in_a_moment_while_its
 
     def is_silent_for_long() -> bool:
         rows = [one.machine.swim.rows["node-3"] for one in gossips if one]
-        return all(row.suspicion and now() > row.suspicion.since + 2 * MAX_LENGTH for row in rows)
+        return all(row.suspicion and now() > row.suspicion.since + 2 * MAX_SUSPICION_SECONDS for row in rows)
 
     await until(is_silent_for_long)
     assert all("node-3" in agents.living(name) for name in names[:2])
