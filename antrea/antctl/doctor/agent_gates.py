@@ -18,6 +18,7 @@ CHECK = "agent-gates"
 MAX_OBJECTS = 20
 """Objects of a kind that are named."""
 MAX_NAMED = 5
+ALL_AGENTS = "all agents"
 MAX_CONCURRENT = 8
 """Agents that are asked at the same time."""
 ASKED = ("antctl", "get", "featuregates")
@@ -32,6 +33,16 @@ class GatedKind(NamedTuple):
     name: str
     gate: str
     ended: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    waits: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Whether an object has a status, and no agent may have acted on it all the same: it waits where the gate is off in all agents."""
+
+
+def _has_not_begun(capture: Mapping[str, Any]) -> bool:
+    """Return True if the only condition is that the capture has not begun, which the controller writes, too."""
+    conditions = capture.get("status", {}).get("conditions", ())
+    return bool(conditions) and all(
+        (one.get("type"), one.get("status")) == ("PacketCaptureStarted", "False") for one in conditions
+    )
 
 
 KINDS = (
@@ -39,6 +50,7 @@ KINDS = (
         f"{CRD}/v1alpha1/packetcaptures",
         *("PacketCapture", "PacketCapture"),
         lambda item: bool(item.get("status", {}).get("conditions")),
+        _has_not_begun,
     ),
     GatedKind(f"{CRD}/v1alpha2/trafficcontrols", "TrafficControl", "TrafficControl"),
     GatedKind(f"{CRD}/v1alpha1/nodelatencymonitors", "NodeLatencyMonitor", "NodeLatencyMonitor"),
@@ -48,7 +60,7 @@ KINDS = (
 
 def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings of all kinds; `pods` are agents by Node, which are asked if there are such objects. Raises Failure."""
-    waiting: list[tuple[GatedKind, list[str]]] = []
+    waiting: list[tuple[GatedKind, list[str], list[str]]] = []
     for kind in KINDS:
         try:
             items = ask(kubernetes, kind.path, {})["items"]
@@ -58,8 +70,10 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
                     "", "unknown", CHECK, f"{kind.name}: cannot be listed: {error.format_message()}", ""
                 )
             continue
-        if names := [item["metadata"]["name"] for item in items if not kind.ended(item)]:
-            waiting.append((kind, names))
+        names = [item["metadata"]["name"] for item in items if not kind.ended(item)]
+        late = [item["metadata"]["name"] for item in items if kind.waits(item)]
+        if names or late:
+            waiting.append((kind, names, late))
     if not waiting:
         return
     gates: dict[str, Mapping[str, bool]] = {}
@@ -72,8 +86,14 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
             else:
                 gates[node] = told
     namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")
-    for kind, names in waiting:
-        yield from unread(kind, names, gates, namespace)
+    for kind, names, late in waiting:
+        nowhere = bool(gates) and not any(told.get(kind.gate, False) for told in gates.values())
+        yield from unread(kind, [*names, *late] if nowhere else names, gates, namespace)
+
+
+def named_everywhere(found: Iterable[Finding]) -> set[str]:
+    """Kinds of objects on which no agent acts, by findings of this check."""
+    return named(one for one in found if f"is off in {ALL_AGENTS}" in one.finding)
 
 
 def named(found: Iterable[Finding]) -> set[str]:
@@ -110,7 +130,7 @@ def unread(
     if not off:
         return
     repair = f"{edit(namespace)}  # set featureGates.{kind.gate} in antrea-agent.conf"
-    where, outcome = "all agents", "nothing acts on it"
+    where, outcome = ALL_AGENTS, "nothing acts on it"
     if len(off) < len(gates):
         more = f" and {len(off) - MAX_NAMED} more" if len(off) > MAX_NAMED else ""
         where, outcome = f"the agents of Node {', '.join(off[:MAX_NAMED])}{more}", "it has no effect there"

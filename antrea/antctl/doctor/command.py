@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.doctor.agent_gates import CHECK as AGENT_GATES
-from antrea.antctl.doctor.agent_gates import agent_gates, named
+from antrea.antctl.doctor.agent_gates import agent_gates, named, named_everywhere
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
@@ -131,7 +131,7 @@ def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
     yield from policies(kubernetes)
     off = list(agent_gates(kubernetes, pods))
     gated = named(off)  # what waits for a gate has its line there
-    yield from objects(kubernetes, gated)
+    yield from objects(kubernetes, gated, named_everywhere(off))
     yield from off
     yield from workloads(kubernetes)
     yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated else sorted(pods))

@@ -29,10 +29,11 @@ class ObjectKind(NamedTuple):
     query: Mapping[str, str] = {}
 
 
-def objects(kubernetes: Server, gated: Collection[str]) -> Iterator[Finding]:
-    """Findings of all kinds; of the kinds `gated` without those that nothing acts on, which have a line with their gate. Raises Failure."""
+def objects(kubernetes: Server, gated: Collection[str], idle: Collection[str] = ()) -> Iterator[Finding]:
+    """Findings of all kinds; of the kinds `gated` without those that nothing acts on, of the kinds `idle`, which no agent acts on,
+    without those of objects that wait: these have a line with their gate. Raises Failure."""
     for check, kind in KINDS.items():
-        rows = _of_kind(kubernetes, check, kind, gated=kind.name in gated)
+        rows = _of_kind(kubernetes, check, kind, gated=kind.name in gated, idle=kind.name in idle)
         found = list(islice(rows, MAX_FINDINGS + 1))
         if len(found) > MAX_FINDINGS:
             text = f"there are more than {MAX_FINDINGS} of them"
@@ -40,7 +41,9 @@ def objects(kubernetes: Server, gated: Collection[str]) -> Iterator[Finding]:
         yield from found
 
 
-def _of_kind(kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool) -> Iterator[Finding]:
+def _of_kind(
+    kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool, idle: bool
+) -> Iterator[Finding]:
     """That objects cannot be listed is a finding, that there is no such kind is none."""
     try:
         items: list[Any] = ask(kubernetes, kind.path, kind.query)["items"]
@@ -56,7 +59,7 @@ def _of_kind(kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool) -
         where = f"-n {space} " if space else ""
         describe = f"kubectl {where}describe {kind.plural} {meta['name']}"
         for row in kind.judge(item):
-            if gated and row.repair == GATES:
+            if (gated and row.repair == GATES) or (idle and row.waits):
                 continue
             text = f"{kind.name} {name}: {one_line(row.finding)}"
             yield Finding("", row.severity, check, text, row.repair or describe)
@@ -115,7 +118,7 @@ def packet_capture(item: Mapping[str, Any]) -> Iterator[FindingText]:
         text = "nothing acts on it: no Node with the feature gate PacketCapture has its Pod"
         yield FindingText("warning", text, GATES)
     if waits := _has(conditions, "PacketCaptureStarted", "False"):
-        yield FindingText("warning", f"has not begun: {_message(waits)}", "")
+        yield FindingText("warning", f"has not begun: {_message(waits)}", "", waits=True)
     ended = _has(conditions, "PacketCaptureComplete", "True")
     if ended.get("reason") == "Failed":
         yield FindingText("warning", f"ended early: {_message(ended)}", "")

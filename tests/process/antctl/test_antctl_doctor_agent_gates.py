@@ -11,6 +11,7 @@ from loopback import answering
 
 from antrea.antctl.doctor.agent_gates import KINDS, MAX_OBJECTS, agent_gates, gates_of, named, unread
 from antrea.antctl.doctor.node_latency import FIGURES, MONITOR, judged, node_latency
+from antrea.antctl.doctor.objects import objects
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.gates import blocks
 from antrea.antctl.request import Server
@@ -74,8 +75,19 @@ async def asked(listed: dict[str, Any], call: Any) -> list[Finding]:
         return await asyncio.to_thread(lambda: [*call(Server(Access(url=url), 60.0))])
 
 
+async def test_a_capture_that_has_not_begun_waits_for_its_gate_whatever_the_controller_says() -> None:
+    condition = {"type": "PacketCaptureStarted", "status": "False", "message": "Pod a/b does not exist"}
+    capture = {"metadata": {"name": "c"}, "status": {"conditions": [condition]}}
+    assert CAPTURE.waits(capture)
+    listed: dict[str, Any] = {CAPTURE.path: {"items": [capture]}}
+    (row,) = await asked(listed, lambda server: objects(server, ()))
+    assert row.finding == "PacketCapture c: has not begun: Pod a/b does not exist"
+    assert await asked(listed, lambda server: objects(server, (), {"PacketCapture"})) == []
+
+
 async def test_agents_are_not_asked_where_nothing_waits_for_them() -> None:
-    begun = {"metadata": {"name": "c"}, "status": {"conditions": [{"type": "PacketCaptureStarted"}]}}
+    condition = {"type": "PacketCaptureStarted", "status": "True"}
+    begun = {"metadata": {"name": "c"}, "status": {"conditions": [condition]}}
     pods = {"a": {"metadata": {"namespace": "kube-system", "name": "agent-a"}}}
     listed: dict[str, Any] = {CAPTURE.path: {"items": [begun]}, CONTROL.path: {"items": []}}
     assert await asked(listed, lambda server: agent_gates(server, pods)) == []
