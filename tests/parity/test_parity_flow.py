@@ -43,6 +43,7 @@ ADDED_MARKS = {
     "droptoldregmark": "a PacketCapture has dropped packets again, each once and with the reason; upstream's shows no drops",
     "dropnottoldregmark": "the same",
     "packetincaptureregmark": "the same",
+    "packetindnsmeteredregmark": "answers to one Pod have a meter of their own before that of all, which upstream lacks",
     "packetindnscopyregmark": "audited rules on domain names read answers that go on without a wait",
     "l7npegressctlabel": "which of an egress and an ingress L7 rule inspect a connection; upstream has one VLAN for both",
     "notl7npegressctlabel": "the same",
@@ -57,7 +58,8 @@ ADDED_MARKS = {
 }
 """Marks that upstream has not, and why."""
 ADDED_PRIORITIES = {
-    "dnscopy": "audited rules on domain names copy answers above what holds those of enforced ones"
+    "dnscopy": "audited rules on domain names copy answers above what holds those of enforced ones",
+    "dnsmetered": "answers that have passed their Pod's meter come to that of all",
 }
 """Priorities that upstream has not, and why."""
 
