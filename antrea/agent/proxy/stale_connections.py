@@ -7,12 +7,10 @@ parity: pkg/agent/proxy/proxier.go, gate CleanupStaleUDPSvcConntrack
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING
 
-from antrea.errors import Unavailable
+from antrea.agent.switch.connection_cleaner import PAUSE, ConnectionCleaner, Connections
 from antrea.host.udp_binding import server
-from antrea.openflow.fields import Zone
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.outside.log import klog
@@ -20,86 +18,45 @@ from antrea.outside.log import klog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from antrea.engine import Engine
     from antrea.host.udp_binding import UdpBinding
     from antrea.outside.vswitch.conntrack import Tracked
 
 log = klog.logger(__name__)
 
-PAUSE: Final = 1.0
-"""Seconds between tries, while ovs-vswitchd is away."""
 
+class StaleConnections(ConnectionCleaner[tuple[str, int]]):
+    """Sink of UdpBinding."""
 
-class Connections(Protocol):
-    """What outside.vswitch.conntrack.Conntrack does for us."""
-
-    async def connections(self, zone: int) -> list[Tracked]:
-        """All of a zone. Raises Unavailable."""
-
-    async def forget(self, found: list[Tracked]) -> None:
-        """Have their next packets be first ones. Raises Unavailable."""
-
-
-class StaleConnections:
-    """Sink of UdpBinding, with a task of its own (`run`): flows and groups stand before connections are looked at."""
+    stands = (Group, Flow)
 
     def __init__(self, conntrack: Connections, *, pause: float = PAUSE) -> None:
         """`pause` is in seconds, between tries."""
-        self._conntrack = conntrack
-        self._pause = pause
+        super().__init__(conntrack, pause=pause)
         self._bound: dict[tuple[str, int], frozenset[str]] = {}
-        self._changed: set[tuple[str, int]] = set()
-        """Addresses whose connections are to be looked at."""
-        self._news = asyncio.Event()
 
     async def apply(self, put: Sequence[UdpBinding], drop: Sequence[UdpBinding]) -> None:
         """Look at the connections to these addresses soon."""
         for one in drop:
             self._bound.pop(one.key, None)
         self._bound |= {one.key: frozenset(one.parts) for one in put}
-        self._changed |= {one.key for one in (*put, *drop)}
-        self._news.set()
+        self.look_at(one.key for one in (*put, *drop))
 
     async def resync(self, entries: Sequence[UdpBinding]) -> None:
         """The same of all."""
         gone = self._bound.keys() - {one.key for one in entries}
         self._bound = {one.key: frozenset(one.parts) for one in entries}
-        self._changed |= self._bound.keys() | gone
-        self._news.set()
+        self.look_at(self._bound.keys() | gone)
 
     async def sweep(self, category: int) -> None:
         """Nothing stays of an earlier agent but connections, which `resync` looks at."""
 
-    async def run(self, engine: Engine) -> None:
-        """Until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            changed, self._changed = self._changed, set()
-            try:
-                await self._clean(engine, changed)
-            except Unavailable as error:
-                log.v(2).info("Connections through Services cannot be looked at now", err=str(error))
-                self._changed |= changed
-                self._news.set()
-                await asyncio.sleep(self._pause)
+    def is_stale(self, one: Tracked, changed: set[tuple[str, int]]) -> bool:
+        """Whether it is UDP to one of these addresses, and its Endpoint is gone."""
+        return one.protocol == "udp" and (one.destination, one.port) in changed and not self._is_current(one)
 
-    async def _clean(self, engine: Engine, changed: set[tuple[str, int]]) -> None:
-        for kind in (Group, Flow):
-            await engine.stand(kind)
-        for zone in sorted({Zone.CT_ZONE_V6 if ":" in ip else Zone.CT_ZONE for ip, _ in changed}):
-            stale = [
-                one
-                for one in await self._conntrack.connections(int(zone))
-                if one.protocol == "udp"
-                and (one.destination, one.port) in changed
-                and not self._is_current(one)
-            ]
-            await self._conntrack.forget(stale)
-            if stale:
-                log.info(
-                    "Forgot UDP connections to Endpoints that are gone", zone=int(zone), count=len(stale)
-                )
+    def report(self, zone: int, count: int) -> None:
+        """As the base class."""
+        log.info("Forgot UDP connections to Endpoints that are gone", zone=zone, count=count)
 
     def _is_current(self, one: Tracked) -> bool:
         """Whether it leads to an Endpoint of now.
