@@ -195,33 +195,30 @@ def _realizable(span: PolicySpan) -> Condition:
 
 def _failure(failed: list[str]) -> Condition:
     """Without a status if there is none."""
-    if not failed:
-        return Condition("RealizationFailure")
-    text = f"Failed Nodes count {len(failed)}: {', '.join(failed)}"
-    text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
-    return Condition(
-        "RealizationFailure", "True", reason="NetworkPolicyRealizationFailedOnNode", message=text
+    return _of_nodes(
+        "RealizationFailure", "NetworkPolicyRealizationFailedOnNode", failed, "Failed Nodes count"
     )
 
 
 def _prevented(told: list[NodeReport]) -> Condition:
     """Without a status if the policy would cut no Node."""
     kept = sorted(f'"{one.node}":"{one.kept}"' for one in told if one.kept)
-    if not kept:
-        return Condition(PREVENTED)
-    text = f"Nodes count {len(kept)}: {', '.join(kept)}"
-    text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
-    return Condition(PREVENTED, "True", reason="NodePolicyWouldCutNode", message=text)
+    return _of_nodes(PREVENTED, "NodePolicyWouldCutNode", kept)
 
 
 def _translated(told: list[NodeReport]) -> Condition:
     """Without a status if the policy holds at all addresses of Services, or is for no Node."""
     rows = sorted(f'"{one.node}":"{one.translated}"' for one in told if one.translated)
+    return _of_nodes(TRANSLATED, "ServicesTranslatedBefore", rows)
+
+
+def _of_nodes(kind: str, reason: str, rows: list[str], count: str = "Nodes count") -> Condition:
+    """A condition with a row for each Node, cut to MAX_LENGTH; without a status if there is none."""
     if not rows:
-        return Condition(TRANSLATED)
-    text = f"Nodes count {len(rows)}: {', '.join(rows)}"
+        return Condition(kind)
+    text = f"{count} {len(rows)}: {', '.join(rows)}"
     text = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
-    return Condition(TRANSLATED, "True", reason="ServicesTranslatedBefore", message=text)
+    return Condition(kind, "True", reason=reason, message=text)
 
 
 def _audited(span: PolicySpan) -> Condition:
