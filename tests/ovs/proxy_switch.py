@@ -212,3 +212,10 @@ def verdict(
 def asked(six: bool) -> list[tuple[str, int]]:
     """The addresses at which hosts outside ask for the Service."""
     return [(VIRTUAL[six], NODE_PORT), (EXTERNAL[six], 80), (BALANCED[six], 80)]
+
+
+def learned(bridge: OvsBridge) -> list[str]:
+    """Flows that the switch has added itself."""
+    found = (line for line in bridge.dump() if "_timeout=" in line and "learn(" not in line)
+    # for UDP, too, OVS shows what it does not take back
+    return [line.replace("fin_timeout(idle_timeout=5),", "") for line in found]

@@ -23,6 +23,7 @@ from proxy_switch import (
     ServedNode,
     Verdict,
     endpoint,
+    learned,
     six,
     trace,
 )
@@ -65,12 +66,6 @@ def ready(ovs: OvsBridge) -> OvsBridge:
 def bridge(ready: OvsBridge) -> Iterator[OvsBridge]:
     yield ready
     ready.clear()
-
-
-def learned(bridge: OvsBridge) -> list[str]:
-    """Flows that the switch has added itself."""
-    found = (line for line in bridge.dump() if "_timeout=" in line and "learn(" not in line)
-    return [line.replace("fin_timeout(idle_timeout=5),", "") for line in found]
 
 
 def of_other(row: ServiceEndpoint) -> ServiceEndpoint:

@@ -18,6 +18,7 @@ from proxy_switch import (
     Verdict,
     endpoint,
     install,
+    learned,
     six,
     trace,
     verdict,
@@ -50,13 +51,6 @@ def ready(ovs: OvsBridge) -> OvsBridge:
 def bridge(ready: OvsBridge) -> Iterator[OvsBridge]:
     yield ready
     ready.clear()
-
-
-def learned(bridge: OvsBridge) -> list[str]:
-    """Flows that the switch has added itself."""
-    found = (line for line in bridge.dump() if "_timeout=" in line and "learn(" not in line)
-    # for UDP, too, OVS shows what it does not take back
-    return [line.replace("fin_timeout(idle_timeout=5),", "") for line in found]
 
 
 @six

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from antctl_api import run_antctl, serving
 
 from antrea.antctl import mode
 from antrea.antctl.failure import Failure
-from antrea.antctl.main import antctl
 from antrea.antctl.packet_capture import command as module
 from antrea.antctl.packet_capture.flow import packet
 
@@ -65,23 +63,12 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with Api() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with serving(Api()) as server:
         yield server
-        server.shutdown()
 
 
 def run(api: Api, folder: Path, *words: str) -> Result:
-    url = f"http://127.0.0.1:{api.server_address[1]}"
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
-        "current-context": "c",
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    arguments = ["packetcapture", "-k", str(folder / "kubeconfig"), *words]
-    return CliRunner().invoke(antctl(mode.REMOTE), arguments, prog_name="antctl")
+    return run_antctl(mode.REMOTE, api, folder, "packetcapture", *words)
 
 
 def completed(reason: str, message: str = "", path: str = "") -> dict[str, Any]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from antctl_api import run_antctl, serving
 
 from antrea.antctl import mode, traceflow
-from antrea.antctl.main import antctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,23 +61,12 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setattr(traceflow, "POLL", 0.0)
-    with Api() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with serving(Api()) as server:
         yield server
-        server.shutdown()
 
 
 def run(api: Api, folder: Path, *words: str) -> Result:
-    url = f"http://127.0.0.1:{api.server_address[1]}"
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
-        "current-context": "c",
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    arguments = ["traceflow", "-k", str(folder / "kubeconfig"), *words]
-    return CliRunner().invoke(antctl(mode.CONTROLLER), arguments, prog_name="antctl")
+    return run_antctl(mode.CONTROLLER, api, folder, "traceflow", *words)
 
 
 def test_traceflow_that_failed_is_printed_and_is_a_failure(api: Api, tmp_path: Path) -> None:
