@@ -2,12 +2,14 @@
 
 A run that was interrupted, or in which tests failed, is resumed: each result is kept in a journal as soon as a test ends, and the
 next run of the same commit leaves out what has passed. The journal goes when nothing is left to repeat. With $WIDE_SINCE, a commit, what
-passed at that one or later is left out, too, and shown with the commit it passed at.
+passed at that one or later is left out, too. A run of some files changes their rows only: the page keeps the others, each with
+the commit it was written at, until their tests run again or are gone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,13 +21,18 @@ import msgspec
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs/generated/wide-report.md"
 JOURNAL = ROOT / "build/out/wide-results.jsonl"
 ORDER = ("failed", "error", "passed", "skipped")
 DONE = ("passed", "skipped")
+COMMIT = re.compile(r"^- Commit: (\w+(?: with changes)?)$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (tests/.+|test_.+) \| (failed|error|passed|skipped) \| (\d+) \| (?:at (\w+(?: with changes)?) ?)?(.*) \|$",
+    re.MULTILINE,
+)
 WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 """The second: a run that was killed after its last test left none."""
 
@@ -46,28 +53,40 @@ class WideReport:
     def __init__(self, journal: Path, page: Path, commit: str, since: frozenset[str] = frozenset()) -> None:
         """`commit`: what is tested; results of others are not resumed, but for those in `since`."""
         self._journal, self._page, self._commit = journal, page, commit
-        self._accepted = since | {commit}
-        self.results = self._resumed()
+        kept = {one.test: one for one in (shown(page.read_text()) if page.exists() else ())}
+        resumed = self._resumed(since | {commit})
+        self._done = {
+            one.test
+            for one in (
+                *(one for one in kept.values() if one.commit in set(map(short, since))),
+                *resumed.values(),
+            )
+            if one.outcome in DONE
+        }
+        self.results = kept | resumed
         self._now: dict[str, Result] = {}
 
-    def _resumed(self) -> dict[str, Result]:
+    def _resumed(self, accepted: frozenset[str]) -> dict[str, Result]:
         lines = self._journal.read_bytes().splitlines() if self._journal.exists() else []
         # the last line of a run that was killed may be cut short
         found = [msgspec.json.decode(line, type=Result) for line in lines if line.endswith(b"}")]
-        kept = [one for one in found if one.commit in self._accepted]
+        kept = [one for one in found if one.commit in accepted]
         self._journal.parent.mkdir(parents=True, exist_ok=True)
         self._journal.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in kept))
         return {one.test: one for one in kept}
 
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what has passed; after the markers have selected."""
-        left = [item for item in items if not self._is_done(item.nodeid)]
-        if dropped := [item for item in items if self._is_done(item.nodeid)]:
+        """Leave out what has passed; after the markers have selected. Rows of tests that are gone go with them."""
+        if not config.option.keyword and not any("::" in path for path in config.args):
+            there, files = {item.nodeid for item in items}, {file_of(item.nodeid) for item in items}
+            for test in [
+                test for test in self.results if test not in there and is_gone(test, files, config.rootpath)
+            ]:
+                del self.results[test]
+        if dropped := [item for item in items if item.nodeid in self._done]:
             config.hook.pytest_deselected(items=dropped)
-            items[:] = left
-
-    def _is_done(self, test: str) -> bool:
-        return test in self.results and self.results[test].outcome in DONE
+            items[:] = [item for item in items if item.nodeid not in self._done]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Each test has up to three reports; the worst of them counts."""
@@ -103,6 +122,30 @@ def pytest_configure(config: pytest.Config) -> None:
         since = os.environ.get("WIDE_SINCE", "")
         report = WideReport(JOURNAL, FILE, tested(), commits(since) if since else frozenset())
         config.pluginmanager.register(report, "wide-report")
+
+
+def file_of(test: str) -> str:
+    return test.split("::", 1)[0]
+
+
+def is_gone(test: str, collected: set[str], root: Path) -> bool:
+    """True if a test that was not collected is in one of the collected files, or in one that does not exist."""
+    return file_of(test) in collected or not (root / file_of(test)).exists()
+
+
+def shown(text: str) -> Iterator[Result]:
+    """Rows of a page, each with its commit as `short` has it."""
+    commit = COMMIT.search(text)
+    for test, outcome, seconds, at, why in ROW.findall(text):
+        yield Result(
+            test, outcome, float(seconds), why.replace("\\|", "|"), at or short(commit[1] if commit else "")
+        )
+
+
+def short(commit: str) -> str:
+    """A commit as a row shows it: ten digits, and whether there were changes."""
+    number, space, changes = commit.partition(" ")
+    return f"{number[:10]}{space}{changes}"
 
 
 def reason(report: pytest.TestReport) -> str:
@@ -147,7 +190,7 @@ def page(results: Iterable[Result], commit: str, arguments: str) -> str:
 
 
 def _row(one: Result, commit: str) -> str:
-    earlier = f"at {one.commit[:10]}" if one.commit != commit else ""
+    earlier = f"at {short(one.commit)}" if short(one.commit) != short(commit) else ""
     why = " ".join(filter(None, (earlier, one.why.replace("|", "\\|")[:200])))
     return f"| {one.test} | {one.outcome} | {one.seconds:.0f} | {why} |"
 

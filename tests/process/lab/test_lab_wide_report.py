@@ -56,7 +56,7 @@ class Checkout:
         (self.place / "commit").write_text(commit)
         (self.place / "since").write_text(since)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, file: str = "test_three.py") -> subprocess.Popen[bytes]:
         (self.place / "runs").write_text("")
         words = (
             sys.executable,
@@ -67,14 +67,14 @@ class Checkout:
             "plugin",
             "-p",
             "no:cacheprovider",
-            "test_three.py",
+            file,
         )
         environment = os.environ | {"PYTHONPATH": str(self.place), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return subprocess.Popen(words, cwd=self.place, env=environment, stdout=subprocess.DEVNULL)
 
-    def run(self) -> tuple[int, str]:
+    def run(self, file: str = "test_three.py") -> tuple[int, str]:
         """Its exit status, and the tests that ran."""
-        with self.start() as process:
+        with self.start(file) as process:
             status = process.wait(60)
         return status, self.ran()
 
@@ -133,3 +133,28 @@ def test_results_of_earlier_commits_are_kept_if_asked_for_and_shown_with_their_c
     assert "- Commit: decaf\n" in shown
     rows = re.findall(r"test_(\w+) \| passed \| 0 \| (.*) \|", shown)
     assert rows == [("first", "at c0ffee"), ("hangs", "at c0ffee"), ("wrong", "")]
+
+
+def test_a_run_of_one_file_keeps_the_rows_of_others_with_their_commit_until_they_are_gone(
+    checkout: Checkout,
+) -> None:
+    place = checkout.place
+    (place / "test_other.py").write_text("def test_same(): pass\ndef test_old(): pass\n")
+    assert checkout.run("test_other.py")[0] == 0
+    checkout.at("decaf")
+    assert checkout.run() == (0, "first hangs wrong")
+    rows = re.findall(r"^\| (\S+) \| passed \| 0 \| (.*) \|$", (place / "page.md").read_text(), re.MULTILINE)
+    of_three = [(f"test_three.py::test_{name}", "") for name in ("first", "hangs", "wrong")]
+    assert rows == [
+        ("test_other.py::test_old", "at c0ffee"),
+        ("test_other.py::test_same", "at c0ffee"),
+        *of_three,
+    ]
+
+    (place / "test_other.py").write_text("def test_same(): pass\n")
+    checkout.at("beef")
+    assert checkout.run("test_other.py")[0] == 0
+    (place / "test_three.py").unlink()
+    assert checkout.run("test_other.py")[0] == 0
+    rows = re.findall(r"^\| (\S+) \| passed \| 0 \| (.*) \|$", (place / "page.md").read_text(), re.MULTILINE)
+    assert rows == [("test_other.py::test_same", "")]
