@@ -17,6 +17,8 @@ from antrea.lab.record import Cgroup, Record
 
 ROOT = Path("/sys/fs/cgroup")
 LEAF = "init.scope"
+CPU_PERIOD = 100_000
+"""Microseconds after which a group that has used its share of processor time may run again."""
 _GENERIC_OPTIONS = {
     "rw",
     "ro",
@@ -65,13 +67,30 @@ def top_name(record: Record) -> str:
     return f"antrea-lab-{record.name}"
 
 
+def _quota(record: Record) -> Path:
+    return record.directory / "cpu-percent"
+
+
+def limit(record: Record, percent: int) -> None:
+    """Give each group that is made from now on this part of one processor; 0: no limit."""
+    _quota(record).write_text(str(percent))
+
+
+def is_limited(record: Record) -> bool:
+    return _percent(record) > 0
+
+
+def _percent(record: Record) -> int:
+    return int(_quota(record).read_text()) if _quota(record).exists() else 0
+
+
 def _top(record: Record, hierarchy: Hierarchy) -> Path:
     return hierarchy.mount / top_name(record)
 
 
 def create(record: Record, node: str) -> list[Path]:
     """Make the node's cgroups; answers those that its init joins before it unshares its cgroup namespace."""
-    joined = []
+    joined, percent = [], _percent(record)
     for hierarchy in mounted():
         top = _top(record, hierarchy)
         for directory in (top, top / node):
@@ -83,8 +102,19 @@ def create(record: Record, node: str) -> list[Path]:
         if hierarchy.version == 2:
             _delegate(hierarchy.mount)
             _delegate(top)
+        if percent:
+            _limit(hierarchy, top / node, percent)
         joined.append(top / node)
     return joined
+
+
+def _limit(hierarchy: Hierarchy, directory: Path, percent: int) -> None:
+    quota = percent * CPU_PERIOD // 100
+    if hierarchy.version == 2:
+        (directory / "cpu.max").write_text(f"{quota} {CPU_PERIOD}")
+    elif "cpu" in hierarchy.options.split(","):
+        (directory / "cpu.cfs_period_us").write_text(str(CPU_PERIOD))
+        (directory / "cpu.cfs_quota_us").write_text(str(quota))
 
 
 def settle(record: Record, node: str, parent: int) -> None:

@@ -103,6 +103,7 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
     with record.locked():
         (record.directory / SETTINGS).write_bytes(msgspec.json.encode(settings))
         (record.directory / COMMIT).write_text(checkout.commit())
+        cgroup.limit(record, settings.cpu)
         tell = Stopwatch(progress)
         supplies = _supplies(settings, progress)
         tell("programs and images are there")

@@ -6,7 +6,7 @@ import json
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING
 
-from antrea.lab import certificates, namespace
+from antrea.lab import certificates, cgroup, namespace
 from antrea.lab.process import launch, tail, wait_for
 from antrea.lab.topology import PODS, SERVICES, Network, Topology
 
@@ -115,8 +115,10 @@ def start_server(record: Record, topology: Topology, binaries: Binaries, api: Ap
 
 
 def _daemon(record: Record, topology: Topology, binary: Path, arguments: list[str]) -> None:
-    machine = namespace.path(record, topology.control_plane.name)
-    launch(record, binary.name, namespace.inside(machine, [binary, *arguments]))
+    name = topology.control_plane.name
+    cgroups = cgroup.create(record, name) if cgroup.is_limited(record) else ()
+    machine = namespace.path(record, name)
+    launch(record, binary.name, namespace.inside(machine, [binary, *arguments]), cgroups=cgroups)
 
 
 def _etcd(record: Record) -> list[str]:

@@ -8,6 +8,7 @@ hosts:                       # more external hosts; `routers` has the same form
   nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.18.100.9/24]}]
   routes: [{dst: default, via: 172.18.100.1}]
 loss: {node-1/eth1: 5}       # percent, each direction
+cpu: 50                      # percent of one processor for each node, and for the control plane
 agent: {defaultMTU: 1400}    # keys of antrea-agent.conf that differ
 controller: {}               # keys of antrea-controller.conf that differ
 """
@@ -15,7 +16,7 @@ controller: {}               # keys of antrea-controller.conf that differ
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -41,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     routers: tuple[Machine, ...] = ()
     hosts: tuple[Machine, ...] = ()
     loss: dict[str, float] = {}
+    cpu: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Percent of one processor that each node has, and the control plane; 0: all that the machine has."""
     agent: dict[str, Any] = {}
     controller: dict[str, Any] = {}
 

@@ -6,6 +6,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.lab import cluster
 from antrea.lab.record import Record
 
@@ -15,11 +17,16 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
     from antrea.lab.settings import Settings
 
+CPU = "LAB_CPU"
+"""Where the environment has this variable, each node of labs that say nothing else has this percentage of one processor, and the control plane too."""
+
 
 @contextlib.contextmanager
 def own_lab(name: str, settings: Settings, say: Callable[[str], None] = print) -> Iterator[Lab]:
     """Up, under this name and the number of this process; then taken down by its own record, however the block ends."""
     record = Record(f"{name}{os.getpid()}")
+    percent = settings.cpu or int(os.environ.get(CPU, "0"))
+    settings = msgspec.structs.replace(settings, cpu=percent)
     try:
         yield cluster.up(record, settings, say)
     finally:
