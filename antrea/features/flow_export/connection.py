@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,8 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     """The monotonic time at which it was exported last, or found."""
     seen: float
     """When there was something of it last, in seconds of the epoch."""
+    seen_at: float
+    """The monotonic time of `seen`."""
     port: int = 0
     """Of the source, with the one that the other end sees, if that is another one."""
     snat_port: int = 0
@@ -66,6 +68,14 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     """Since it was exported."""
     ends: Ends | None = None
     """By which requests find it."""
+
+    def see(self, now: float, wall: float) -> None:
+        """Note that there is something of it at these times. While the clock is set back, its own time continues.
+
+        A record that ends before the last one, or before it starts, is dropped by collectors, with what it counts.
+        """
+        self.seen = wall if wall >= self.seen else self.seen + max(now - self.seen_at, 0.0)
+        self.seen_at = max(now, self.seen_at)
 
     def written(self) -> FlowRecord:
         """The record that is due now; what it counts from now on is of the next one."""
@@ -99,13 +109,13 @@ class Connection(msgspec.Struct, gc=False, eq=False):
 
 
 def _tracked(
-    record: FlowRecord, entry: TrackedConnection, now: float, polls: tuple[float, float], ends: Ends | None
+    record: FlowRecord, entry: TrackedConnection, poll: _Poll, before: _Poll | None, ends: Ends | None
 ) -> Connection:
-    """Found at the second of these polls, where it was not there at the first one; 0: there was none."""
-    before, wall = polls
-    start = start_time(entry.start) or int((before + wall) / 2 if before else wall)
+    """Found at a poll, where it was not there at the one before; None: there was none."""
+    start = start_time(entry.start) or int(poll.wall - (poll.now - before.now) / 2 if before else poll.wall)
     snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
-    return Connection(record, now, wall, entry.client[1], snat_port, start, ends=ends)
+    seen = max(poll.wall, start)
+    return Connection(record, poll.now, seen, poll.now, entry.client[1], snat_port, start, ends=ends)
 
 
 def is_unanswered(entry: TrackedConnection) -> bool:
@@ -113,6 +123,15 @@ def is_unanswered(entry: TrackedConnection) -> bool:
     if entry.state:
         return entry.state == "SYN_SENT"
     return entry.packets > 0 and not entry.reply_packets
+
+
+class _Poll(NamedTuple):
+    """When all connections were looked at."""
+
+    now: float
+    """By the monotonic clock."""
+    wall: float
+    """In seconds of the epoch."""
 
 
 class _Queue:
@@ -187,7 +206,7 @@ class ConnectionStore:
         """Since when those are tracked no more whose last record was not exported, the oldest first."""
         self.lost = 0
         """Connections whose last record was not exported in time: it waited too long, or too many did."""
-        self._seen = 0.0
+        self._poll: _Poll | None = None
         """When all were looked at last, in seconds of the epoch."""
         self.begun = False
         """Whether there was an update: the first one takes all connections."""
@@ -206,7 +225,8 @@ class ConnectionStore:
         record_of: Callable[[TrackedConnection], FlowRecord | None],
     ) -> Iterator[None]:
         """Take in what has changed, in slices; what is gone has ended."""
-        self.begun, before, self._seen = True, self._seen, wall
+        before, poll = self._poll, _Poll(now, wall)
+        self.begun, self._poll = True, poll
         for number, entry in enumerate(changed, 1):
             if number % SLICE == 0:
                 yield
@@ -215,7 +235,7 @@ class ConnectionStore:
             one = self._found.get(key)
             begins_anew = one is not None and one.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
-                one = self._found[key] = self._begun(entry, record_of(entry), now, (before, wall))
+                one = self._found[key] = self._begun(entry, record_of(entry), poll, before)
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
         for ended in gone:
@@ -229,12 +249,12 @@ class ConnectionStore:
             self._forget(key)
 
     def _begun(
-        self, entry: TrackedConnection, record: FlowRecord | None, now: float, polls: tuple[float, float]
+        self, entry: TrackedConnection, record: FlowRecord | None, poll: _Poll, before: _Poll | None
     ) -> Connection | None:
         if record is None:
             return None
         ends = Ends(*entry.key[:3], entry.destination, entry.port) if self._requests else None
-        one = _tracked(record, entry, now, polls, ends)
+        one = _tracked(record, entry, poll, before, ends)
         if ends:
             self._by_ends[ends] = one
         return one
@@ -248,7 +268,7 @@ class ConnectionStore:
 
     def _take(self, one: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
-        one.seen = wall
+        one.see(now, wall)
         if counts == one.counts and entry.state == one.state and not one.is_new:
             return
         one.counts, one.state, one.changed = counts, entry.state, True
@@ -264,13 +284,15 @@ class ConnectionStore:
         # requests that come after the last record, or find no room in the next one, have a record of their own
         self._queue.put(one, now, at_once=one.ended or both is None)
 
-    def _end(self, key: Hashable, now: float, seen: float) -> None:
-        """It was there when all were looked at before, at `seen`."""
+    def _end(self, key: Hashable, now: float, before: _Poll | None) -> None:
+        """It was there at the poll `before`."""
         one = self._found[key]
         if one is None or (one.ended and not one.queued) or now - self._gone[key] >= self._stale:
             self._forget(key)
         elif not one.ended:
-            one.ended, one.seen = True, max(one.seen, seen)
+            one.ended = True
+            if before:
+                one.see(*before)
             self._queue.put(one, now, at_once=True)
 
     def _forget(self, key: Hashable) -> None:
@@ -288,8 +310,8 @@ class ConnectionStore:
         """Records that are to be exported now."""
         records = []
         for one in self._queue.due(now, most):
-            if not one.ended:
-                one.seen = self._seen
+            if self._poll and not one.ended:
+                one.see(*self._poll)
             records.append(one.written())
             one.exported = now
             active, one.changed = one.changed and not one.ended, False
@@ -324,9 +346,10 @@ class DeniedStore:
             if made is None:
                 return
             port, snat_port = made.source_transport_port, made.proxy_snat_port
-            one = self._found[key] = Connection(made, now, wall, port, snat_port, start=wall)
+            one = self._found[key] = Connection(made, now, wall, now, port, snat_port, start=wall)
         packets, before, *_ = one.counts
-        one.counts, one.seen, one.changed = (packets + 1, before + octets, 0, 0), wall, True
+        one.see(now, wall)
+        one.counts, one.changed = (packets + 1, before + octets, 0, 0), True
         self._queue.put(one, now, at_once=one.is_new and not one.queued)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:

@@ -55,6 +55,8 @@ class World:
     def __init__(self) -> None:
         self.store = ConnectionStore(ACTIVE, IDLE, STALE)
         self._before: tuple[TrackedConnection, ...] = ()
+        self.clock = 1000.0
+        """What the Node's clock shows at the monotonic time 0."""
 
     def poll(self, now: float, *entries: TrackedConnection) -> None:
         """Show it what is another than at the poll before."""
@@ -63,7 +65,7 @@ class World:
         gone = [one for one in self._before if one.identity not in stay]
         self._before = entries
         for _ in self.store.update(
-            changed, gone, now, 1000 + now, lambda _: FlowRecord(source_ip="10.1.0.5")
+            changed, gone, now, self.clock + now, lambda _: FlowRecord(source_ip="10.1.0.5")
         ):
             pass
 
@@ -125,12 +127,13 @@ def test_a_record_ends_when_its_connection_was_there_last() -> None:
 def test_times_of_a_record_are_exact_and_that_of_its_start_only_where_it_is_known(
     start: str, nanos: int
 ) -> None:
-    world = World()
+    world, began = World(), int(start_time(start) or 1000)
+    world.clock = began
     world.poll(0.5, entry(3, start=start))
     world.poll(4.75, entry(3, start=start))
     [found] = world.store.due(5.5, 10)
-    assert (found.flow_end_seconds, found.flow_end_nanos) == (1004, 3 * NANOS // 4)
-    assert (found.flow_start_seconds, found.flow_start_nanos) == (int(start_time(start) or 1000), nanos)
+    assert (found.flow_end_seconds, found.flow_end_nanos) == (began + 4, 3 * NANOS // 4)
+    assert (found.flow_start_seconds, found.flow_start_nanos) == (began, nanos)
 
 
 def test_a_connection_that_is_found_at_a_poll_began_halfway_since_the_one_before() -> None:
@@ -139,6 +142,40 @@ def test_a_connection_that_is_found_at_a_poll_began_halfway_since_the_one_before
     world.poll(9, entry(3))
     [found] = world.store.due(14, 10)
     assert (found.flow_start_seconds, found.flow_start_nanos) == (1004, 0)
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_no_record_ends_before_the_one_before_it_when_the_clock_of_the_node_jumps(jump: int) -> None:
+    world, ends, begins = World(), list[float](), list[float]()
+    world.poll(0)
+    world.poll(1, entry(1))
+    for now, clock in ((6, 1000), (11, 1000 + jump), (16, 1000 + jump), (21, 1000)):
+        world.clock = clock
+        world.poll(now, entry(now), entry(now, port=2000))
+        for found in world.store.due(now, 10):
+            if found.source_transport_port == 1000:
+                ends.append(found.flow_end_seconds)
+                begins.append(found.flow_start_seconds)
+    assert ends == sorted(set(ends))
+    assert set(begins) == {1000}
+    assert ends == ([1006, 4611, 4616, 4621] if jump > 0 else [1006, 1011, 1016, 1021])
+
+
+def test_a_connection_that_is_found_after_the_clock_was_set_began_between_the_polls_by_the_new_time() -> None:
+    world = World()
+    world.poll(0)
+    world.clock -= 500
+    world.poll(8, entry(3))
+    [found] = world.store.due(14, 10)
+    assert (found.flow_start_seconds, found.flow_end_seconds) == (504, 508)
+
+
+def test_a_denied_connection_does_not_end_before_it_begins_when_the_clock_is_set_back() -> None:
+    store = DeniedStore(ACTIVE, IDLE)
+    for now, wall in ((0.25, 1000.25), (1.5, 401.5)):
+        store.add("a", 60, now, wall, FlowRecord)
+    [found] = store.due(6, 10)
+    assert (found.start, found.end) == (1000.25, 1001.5)
 
 
 def test_a_denied_connection_begins_with_its_first_packet() -> None:
