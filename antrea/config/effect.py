@@ -1,6 +1,6 @@
 """Which configuration is in effect: the newest that can work, its keys that wait for a restart, and what was refused.
 
-Pure; outside/configuration.py reads the file and the ConfigMap, and keeps the last good text on disk.
+Pure; antrea/outside/reload/configuration.py reads the file and the ConfigMap, and keeps the last good text on disk.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class EgressOwner(Fact, frozen=True):
 
 
 class UnusedAddress(Fact, frozen=True):
-    """No connection has used this Egress IP of this Node for a while; the feed of antrea/agent/egress/idle_detector.py writes it."""
+    """Egress IP of this Node that no connection has used for a while, as the agent's idle detector reports."""
 
     ip: str
 

@@ -52,8 +52,10 @@ EGRESS_AUDITED = Field(
 EGRESS_AUDITED_REG_MARK, NOT_EGRESS_AUDITED_REG_MARK = EGRESS_AUDITED(1), EGRESS_AUDITED(0)
 INGRESS_AUDITED = Field("IngressAudited", "reg0", 17, 17, "The same on what its Pod receives.")
 INGRESS_AUDITED_REG_MARK, NOT_INGRESS_AUDITED_REG_MARK = INGRESS_AUDITED(1), INGRESS_AUDITED(0)
-DROP_TOLD = Field("DropTold", "reg0", 18, 18, "The agent has a copy of this packet for captures of its Pod.")
-DROP_TOLD_REG_MARK, DROP_NOT_TOLD_REG_MARK = DROP_TOLD(1), DROP_TOLD(0)
+DROP_REPORTED = Field(
+    "DropReported", "reg0", 18, 18, "The agent has a copy of this packet for captures of its Pod."
+)
+DROP_REPORTED_REG_MARK, DROP_NOT_TOLD_REG_MARK = DROP_REPORTED(1), DROP_REPORTED(0)
 REMOTE_SNAT = Field("RemoteSNAT", "reg0", 19, 19, "The Egress IP of this packet is on another Node.")
 REMOTE_SNAT_REG_MARK = REMOTE_SNAT(1)
 L7_NP_REG = Field("L7NPReg", "reg0", 20, 20, "The log must say that the packet went to the L7 engine.")

@@ -175,7 +175,7 @@ class ApiServer:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._server.run(self._listening, self._tls), name="server")
                 tasks.create_task(self._receive(), name="publications")
-                tasks.create_task(self._liveness.run(), name="knock")
+                tasks.create_task(self._liveness.run(), name="liveness probe")
                 tasks.create_task(
                     follow_agents(self._channel, self._objects, self._connected_agents, self._forward),
                     name="agents",

@@ -21,7 +21,7 @@ from antrea.openflow.fields import (
     AP_DENY_REG_MARK,
     AUDIT_PASS,
     DROP_NOT_TOLD_REG_MARK,
-    DROP_TOLD_REG_MARK,
+    DROP_REPORTED_REG_MARK,
     OUTPUT_TO_CONTROLLER_REG_MARK,
     PACKET_IN_CAPTURE_REG_MARK,
     PACKET_IN_TABLE,
@@ -77,7 +77,7 @@ def dropped_packet_flows(facts: Facts, request: CaptureRequest) -> Iterator[Flow
                 marks = (PACKET_IN_CAPTURE_REG_MARK, OUTPUT_TO_CONTROLLER_REG_MARK, number)
                 copy = clone(*(mark.load for mark in marks), resubmit(OUTPUT))
                 # then what would be done without this flow, by the same table
-                then = [copy, DROP_TOLD_REG_MARK.load, resubmit(table)]
+                then = [copy, DROP_REPORTED_REG_MARK.load, resubmit(table)]
                 yield flow(table, priority, *match, DROP_NOT_TOLD_REG_MARK.match, then=then)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from antrea.outside.gossip.suspicion import Timing
 
 OBSERVERS = 16
-"""Of one member, at most: each is seen by its neighbours on a ring (antrea/features/egress/bfd.py)."""
+"""Maximum number of BFD neighbours of a member (antrea/features/egress/agent/bfd.py arranges them in a ring)."""
 
 
 class AbsentMember:

@@ -70,8 +70,8 @@ class LeaseKeeper:
         """Until cancelled; then the lease is released, so that another replica leads at once."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch(), name="what the Lease says")
-                tasks.create_task(self._keep(), name="Lease")
+                tasks.create_task(self._watch(), name="Lease watch")
+                tasks.create_task(self._keep(), name="Lease renewal")
         finally:
             led = self.lead.leads()
             self._election.resign()

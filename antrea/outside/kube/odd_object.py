@@ -23,7 +23,7 @@ log = klog.logger(__name__)
 MAX_EVENTS = 100
 """That wait to be made; more are left out, the log has them all."""
 MAX_LENGTH = 300
-REASON = "ObjectNotUnderstood"
+REASON = "DecodeFailed"
 UNREADABLE_OBJECTS = Metric(
     "antrea_unreadable_object_count",
     "gauge",

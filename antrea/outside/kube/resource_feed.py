@@ -172,7 +172,7 @@ class ResourceFeed(Generic[T]):
         for one in self._sets:
             facts.feeds.sources[one.fact] = resource_name(self.path)
             one.begin(facts)
-        telling = asyncio.create_task(self.odd.run(self._kube), name=f"odd objects of {self.path}")
+        reporting = asyncio.create_task(self.odd.run(self._kube), name=f"decode failures of {self.path}")
         try:
             changes = self._kube.watch_pages(
                 self.path, self._kind, self._query, trouble=troubled, optional=self._optional,
@@ -186,7 +186,7 @@ class ResourceFeed(Generic[T]):
                 else:
                     self._apply(facts, change)
         finally:
-            telling.cancel()
+            reporting.cancel()
 
     @property
     def size(self) -> int:

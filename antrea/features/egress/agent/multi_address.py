@@ -49,7 +49,7 @@ def listed(one: Egress, found: EgressObject) -> tuple[Egress, ...]:
 def egresses_of(facts: Facts, pod: str) -> Iterator[tuple[bool, Egress]]:
     """With which address a Pod leaves, in each family (is it IPv6?): of the oldest Egress for it, then the first by name.
 
-    That may have no address to use (antrea/features/egress/allocated.py): then nothing leaves.
+    That may have no address to use (antrea/features/egress/agent/allocated.py): then nothing leaves.
     """
     names = {row.egress for row in facts.by(EgressPod, "pod", pod)}
     found = [

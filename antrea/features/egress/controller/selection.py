@@ -1,6 +1,6 @@
 """Pods that an Egress selects in vain: those that follow an older Egress, and those in their Node's own network.
 
-Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/flow.py).
+Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/agent/flow.py).
 Beyond upstream, which reports neither. Pods with `hostNetwork` are no fault of the Egress, and come and go with its selector: an
 Event reports them, since a status that is written whenever they do meets clients that update the Egress without a retry.
 """
