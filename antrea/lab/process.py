@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from antrea.lab.record import Process, Record
 
 T = TypeVar("T")
+TIME_FACTOR = float(os.environ.get("ANTREA_LAB_TIME_FACTOR", "1"))
+"""Factor on all time limits of labs and of virtual machines, for a machine that is so much slower."""
 
 # Runs as `bash -c LAUNCH NAME COMMAND...`: notes its own pid, joins the cgroups, lets go of the lab's lock and becomes
 # the command. So a daemon that runs is in the record, whatever happens to the program that started it.
@@ -47,12 +49,12 @@ def run(
             input=stdin,
             text=True,
             capture_output=True,
-            timeout=seconds,
+            timeout=seconds * TIME_FACTOR,
             pass_fds=record.held if record else (),
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"`{' '.join(words)}` did not end within {seconds:.0f} s") from error
+        raise Unavailable(f"`{' '.join(words)}` did not end within {seconds * TIME_FACTOR:.0f} s") from error
     except FileNotFoundError as error:
         raise Unavailable(f"{words[0]} is not installed") from error
     if done.returncode:
@@ -94,6 +96,7 @@ def launch(
 
 def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float, step: float = 0.1) -> T:
     """The first true answer of `condition`, asked every `step` seconds. Raises Unavailable when the time is over."""
+    seconds *= TIME_FACTOR
     deadline = time.monotonic() + seconds
     while True:
         if answer := condition():

@@ -22,6 +22,7 @@ import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import namespace
+from antrea.lab.process import TIME_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,7 +191,7 @@ def run(
 ) -> tuple[int, str]:
     """Boot, run `argv` as root in the current directory, power off. Returns its exit status and the console's text.
 
-    `timeout` is in seconds; past it the machine is ended and Unavailable raised. With `netns`, the file of a network
+    `timeout` is in seconds, and multiplied by TIME_FACTOR; past it the machine is ended and Unavailable raised. With `netns`, the file of a network
     namespace, the machine has one virtio network card, behind which `HOST` is the loopback of that namespace; with `tap`, the
     other end of its cable is the interface of that name there. `disk` is a file that the machine has as /dev/vda; `options` go to QEMU.
     """
@@ -215,13 +216,13 @@ def run(
                 namespace.inside(netns, machine) if netns else machine,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=timeout,
+                timeout=timeout * TIME_FACTOR,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             console = (error.stdout or b"").decode(errors="replace")
             raise Unavailable(
-                f"the virtual machine was not done after {timeout:.0f} s:\n{readable(console)}"
+                f"the virtual machine was not done after {timeout * TIME_FACTOR:.0f} s:\n{readable(console)}"
             ) from error
         console = done.stdout.decode(errors="replace")
         if not status.exists():

@@ -15,7 +15,7 @@ from vm_shape import DIRECTORY, INSTRUCTIONS
 
 import antrea
 from antrea.lab import artifacts, cluster, image_recipe, images, vm
-from antrea.lab.process import tail
+from antrea.lab.process import TIME_FACTOR, tail
 from antrea.lab.record import Record
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ COMMAND = f'modprobe -a {" ".join(MODULES)}; echo loaded $?; "$@"; echo cells $?
 PYTEST = (
     *("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", ".venv/bin/python", "-m", "pytest"),
     *("-p", "pytest_timeout", "-p", "pytest_asyncio.plugin", "--confcutdir=tests/vm"),
-    *("-q", "--color=no", "--durations=12", "--timeout=900"),
+    *("-q", "--color=no", "--durations=12", f"--timeout={900 * TIME_FACTOR:.0f}"),
 )
 """Without what these tests do not use: each import takes 30 times as long in there."""
 
@@ -90,7 +90,12 @@ def test_all_other_cells_pass_on_the_stock_kernel(stock: vm.Kernel, served: tupl
 def test_the_cell_passes_in_a_boot_of_its_own(stock: vm.Kernel, served: tuple[Path, Path], cell: str) -> None:
     artifacts.binaries(print)
     # the boot is in the time of the first test, and may take ten minutes of it
-    words = [*PYTEST, f"--timeout={OWN_BOOT[cell]}", "-rP", str(Path(__file__).with_name(cell))]
+    words = [
+        *PYTEST,
+        f"--timeout={OWN_BOOT[cell] * TIME_FACTOR:.0f}",
+        "-rP",
+        str(Path(__file__).with_name(cell)),
+    ]
     more: dict[str, Any] = {"options": counting(served[0]), "memory": MEMORY} if cell == COUNTED else {}
     status, _ = booted(stock, served, words, timeout=OWN_BOOT[cell], **more)
     assert status == 0
