@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from antrea.agent.api.trace_packet import PacketTracer
-from antrea.agent.api.view import AgentView, NotFound
+from antrea.agent.api.view import AgentView
 from antrea.antctl.explain.switch import chosen, compared, question
 from antrea.antctl.failure import Failure
 from antrea.config.effect import InEffect
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.explain.answer import Through
 from antrea.explain.packet import pod_name
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
 from benchmarks.policy_switch import CONFIG, NODE
 

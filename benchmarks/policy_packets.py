@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
@@ -28,6 +27,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group

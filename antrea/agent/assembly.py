@@ -28,8 +28,6 @@ from antrea.agent.feature_set import (
     pipeline_of,
     sweeps,
 )
-from antrea.agent.node.events import node_recorder
-from antrea.agent.part import AgentContext, Connected, idle_metrics, make_parts
 from antrea.agent.role import role_of
 from antrea.agent.switch.capabilities import supported_features
 from antrea.agent.switch.id_recovery import reserve_used_ids
@@ -46,6 +44,7 @@ from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.framework.agent_part import AgentContext, Connected, idle_metrics, make_parts
 from antrea.features.framework.plug import merged
 from antrea.features.framework.watch_plan import watch_plan
 from antrea.host.ovs_port import Port
@@ -60,6 +59,7 @@ from antrea.outside.isolation import CONDITION, Isolation
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.event_recorder import TRIES
 from antrea.outside.kube.node_annotation_sink import AnnotationSink
+from antrea.outside.kube.node_recorder import node_recorder
 from antrea.outside.kube.odd_object import OddObjects
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
@@ -89,11 +89,11 @@ if TYPE_CHECKING:
 
     from antrea.agent.api.certificate import ApiCertificate
     from antrea.agent.node.bootstrap import Prepared
-    from antrea.agent.part import Part
     from antrea.agent.rebuild import Rebuild
     from antrea.config.agent import AgentConfig
     from antrea.engine import Feed, Sink
     from antrea.facts.fact import Fact
+    from antrea.features.framework.agent_part import Part
     from antrea.features.framework.gate import EnabledGates
     from antrea.features.framework.watch_plan import Watch
     from antrea.openflow.pipeline import Pipeline

@@ -16,13 +16,13 @@ from antrea import VERSION
 from antrea.agent.api.certificate import ApiCertificate
 from antrea.agent.assembly import Agent
 from antrea.agent.instance_lock import instance_lock
-from antrea.agent.node.events import node_recorder
 from antrea.agent.rebuild import Rebuild
 from antrea.agent.role import full_name
 from antrea.config.agent import AgentConfig
 from antrea.engine.core import IMPLEMENTATION
 from antrea.features.framework.config_validation import accept_agent
 from antrea.outside.kube.client import Kube
+from antrea.outside.kube.node_recorder import node_recorder
 from antrea.outside.log import klog
 from antrea.outside.reload.configuration import Configuration
 from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
@@ -59,7 +59,7 @@ def _accept(config: AgentConfig) -> EnabledGates:
 async def run(configuration: AgentConfiguration, signing: SelfSigning) -> None:
     """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
 
-    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.egress.graceful_handover).
+    What this Node held for others goes to another one if it is to do without an agent (antrea.features.egress.agent_part.graceful_handover).
 
     A configuration that changes ends one agent and starts the next in this process, for which the same holds.
     """

@@ -25,12 +25,12 @@ from antrea.controller.managed.agent_infos import AgentInfos
 from antrea.controller.managed.certificates import PROVIDED, PROVIDED_SECONDS, provided
 from antrea.controller.managed.controller_info import ControllerInfo
 from antrea.controller.managed.runtime import keep_managed_objects, served_files
-from antrea.controller.part import ControllerContext, make_parts
 from antrea.engine import Facts
 from antrea.engine.core import IMPLEMENTATION
 from antrea.errors import AntreaError
 from antrea.features.framework.admission import wanted_gates
 from antrea.features.framework.config_validation import accept_controller
+from antrea.features.framework.controller_part import ControllerContext, make_parts
 from antrea.features.framework.gate import statuses
 from antrea.outside.http.loopback_token import TOKEN_FILE
 from antrea.outside.isolation import Isolation

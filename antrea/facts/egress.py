@@ -218,7 +218,7 @@ class UnusedAddress(Fact, frozen=True):
 
 
 class ProbedAddress(Fact, frozen=True):
-    """Neighbours were asked who has an address that this Node is to hold; antrea/agent/external_ip_pool/duplicate_prober.py writes it."""
+    """Neighbours were asked who has an address that this Node is to hold; antrea/features/external_ip_pool/agent_part/duplicate_prober.py writes it."""
 
     holder: str
     """Key of the Egress row, or of ExternalIPOwner."""
@@ -232,7 +232,7 @@ class ProbedAddress(Fact, frozen=True):
 
 
 class EgressGateway(Fact, frozen=True):
-    """The router of a subnet in which this Node has addresses of a pool; the feed of antrea/agent/egress/gateway_prober.py writes it."""
+    """The router of a subnet in which this Node has addresses of a pool; the feed of antrea/features/egress/agent_part/gateway_prober.py writes it."""
 
     dev: str
     ip: str
@@ -244,7 +244,7 @@ class EgressGateway(Fact, frozen=True):
 
 
 class AssignedAddress(Fact, frozen=True):
-    """An address of an Egress for whose assignment to this Node there is an Event; antrea/agent/egress/part.py writes it."""
+    """An address of an Egress for whose assignment to this Node there is an Event; antrea/features/egress/agent_part/part.py writes it."""
 
     egress: str
     """Key of the Egress row."""
@@ -287,7 +287,7 @@ class AnnouncedAddress(Fact, frozen=True):
 
 
 class MissingAddress(Fact, frozen=True):
-    """For a moment already no Node has this address of an Egress, or may use it; antrea/agent/egress/missing_address.py writes it."""
+    """For a moment already no Node has this address of an Egress, or may use it; antrea/features/egress/agent_part/missing_address.py writes it."""
 
     egress: str
     """Key of the Egress row."""

@@ -11,7 +11,14 @@ module `feature` is loaded then:
 | `x/admission.py` | `WEBHOOKS`, each a `Webhook`, and `WATCHED`, the collections that they read | the controller, where it serves |
 | `x/conversion.py` | `CONVERSIONS`, each a `Conversion` | the controller, where it serves |
 
-Effects are in a part of the program: `antrea/agent/x/part.py`, `antrea/controller/x/part.py` (docs/architecture.md, "Add a feature").
+Effects are in its parts, which alone may import `antrea.outside` and the like (docs/architecture.md, "Add a feature"); in a folder the
+module `part` is loaded:
+
+| Module | Defines | Loaded by |
+|---|---|---|
+| `x/agent_part.py` | `PART`, which makes a `Part` | the agent |
+| `x/controller_part.py` | `PART`, which makes a `ControllerPart` | the controller, where it computes |
+| `x/idle_metrics_part.py` | `METRICS`, each a `Metric` that is 0 while the feature is off | the agent |
 """
 
 FEATURES: tuple[str, ...] = (

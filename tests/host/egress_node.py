@@ -14,9 +14,6 @@ from switch_node import SwitchEngine, SwitchNode
 from wide_pool import wide_pool
 
 from antrea.agent import unrealized_feed
-from antrea.agent.egress.graceful_handover import GracefulHandover
-from antrea.agent.egress.missing_address import MissingAddresses
-from antrea.agent.external_ip_pool.duplicate_prober import DuplicateProber
 from antrea.agent.feature_set import active, own_ports, pipeline_of
 from antrea.agent.switch.capabilities import most_meters
 from antrea.apis.annotation import NodeAnnotation
@@ -34,6 +31,9 @@ from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
+from antrea.features.egress.agent_part.graceful_handover import GracefulHandover
+from antrea.features.egress.agent_part.missing_address import MissingAddresses
+from antrea.features.external_ip_pool.agent_part.duplicate_prober import DuplicateProber
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.silence import ReportSilence, found_silent
 from antrea.features.framework.agent_feature import RealizedPipeline

@@ -10,9 +10,9 @@ import msgspec
 from agent_context import agent_context
 from proxy_node import GATEWAYS, SERVER, Node
 
-from antrea.agent.flow_export.part import FlowExportPart
-from antrea.agent.network_policy.part import PolicyPart
 from antrea.config.agent_sections import FlowExporter
+from antrea.features.flow_export.agent_part.part import FlowExportPart
+from antrea.features.network_policy.agent_part.part import PolicyPart
 from antrea.outside.ipfix.collector import Collector
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from l7_client import CLIENT, SERVER
 from netdev_switch import TIMEOUT
 from policy_node import CONFIG, PolicyNode
 
-from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
-from antrea.agent.l7_network_policy.engine import L7EngineControl
-from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.apis import controlplane as cp
 from antrea.facts.ovs import OvsPort
 from antrea.features.l7_network_policy.agent import PORT_TYPE
+from antrea.features.l7_network_policy.agent_part.connections import forget_connections, has_connections
+from antrea.features.l7_network_policy.agent_part.engine import L7EngineControl
+from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
 from antrea.features.network_policy.l7.configuration import TAPS

@@ -14,9 +14,6 @@ from netdev_switch import DATAPATH
 from switch_node import SwitchEngine, SwitchNode
 
 from antrea.agent.feature_set import active, pipeline_of
-from antrea.agent.network_policy.connection_flush import ConnectionFlusher
-from antrea.agent.network_policy.packet_in import PolicyPackets
-from antrea.agent.proxy.packet_in import ServicePackets
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.config.agent import AgentConfig
 from antrea.facts.node import LocalAddress, ThisNode, Transport
@@ -24,6 +21,9 @@ from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
 from antrea.features.network_policy.agent.service import SaveState
+from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
+from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
+from antrea.features.proxy.agent_part.packet_in import ServicePackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.node_route.reachability import Reachability
-from antrea.agent.proxy.invalid_drop import InvalidDropReport
 from antrea.antctl.doctor.checks import findings
 from antrea.antctl.doctor.gather import Host, gateways, peers
 from antrea.antctl.doctor.packet_filter import chains
@@ -23,6 +21,8 @@ from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.service import ServicePort
+from antrea.features.node_route.agent_part.reachability import Reachability
+from antrea.features.proxy.agent_part.invalid_drop import InvalidDropReport
 from antrea.host.invalid_drop import CONDITION
 from antrea.outside.netlink.reach import device_to
 

@@ -15,12 +15,12 @@ from egress_node import EGRESS, FAR, GATEWAYS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
 from wide_pool import wide_pool
 
-from antrea.agent.external_ip_pool.idle_detector import IdleFeed
 from antrea.apis.status import Status
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.facts.egress import Egress, EgressLimit, EgressOwner, EgressPod, ProbedAddress, UnusedAddress
 from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
+from antrea.features.external_ip_pool.agent_part.idle_detector import IdleFeed
 from antrea.host.carrier import mark_mac, own_mac
 from antrea.outside.netlink.conntrack import connected
 

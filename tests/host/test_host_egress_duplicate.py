@@ -17,12 +17,12 @@ from egress_node import EGRESS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
 from wide_pool import wide_pool
 
-from antrea.agent.egress import gateway_prober
-from antrea.agent.egress.gateway_prober import GatewayFeed
-from antrea.agent.external_ip_pool import duplicate_prober
 from antrea.apis.status import Status
 from antrea.facts.egress import Egress, EgressGateway, EgressOwner, EgressPod, ProbedAddress
 from antrea.facts.node import LocalAddress
+from antrea.features.egress.agent_part import gateway_prober
+from antrea.features.egress.agent_part.gateway_prober import GatewayFeed
+from antrea.features.external_ip_pool.agent_part import duplicate_prober
 from antrea.outside.neighbour import probe as address_probe
 from antrea.outside.neighbour.announcement import unsolicited_na
 from antrea.outside.netlink.netns import NetnsWorker

@@ -12,10 +12,10 @@ import pytest
 import tunnel_frame
 from egress_node import EGRESS, FAMILIES, NODES, OUTSIDE, PODS, SERVER, Node, link
 
-from antrea.agent.egress import graceful_handover
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, LocalLink
+from antrea.features.egress.agent_part import graceful_handover
 from antrea.host.carrier import RELAYED_MACS, ip_mac
 from antrea.openflow.packet import packet
 from antrea.outside.netlink.netns import NetnsWorker

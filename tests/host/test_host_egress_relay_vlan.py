@@ -11,10 +11,10 @@ import tunnel_frame
 from egress_node import FAMILIES, FAR, GATEWAYS, PODS, Node, link
 from wide_pool import wide_pool
 
-from antrea.agent.egress import graceful_handover
 from antrea.facts.egress import Egress, EgressOwner, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress
+from antrea.features.egress.agent_part import graceful_handover
 from antrea.host.carrier import RELAYED_MACS, ip_mac
 from antrea.outside.netlink.netns import NetnsWorker
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import NODE, agent_process
 
-from antrea.agent.service_external_ip.strict_arp import strict_arp_missing
 from antrea.engine import Facts
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.node import LocalAddress, Transport
+from antrea.features.service_external_ip.agent_part.strict_arp import strict_arp_missing
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.neighbour import probe
 from antrea.outside.neighbour import responder as module

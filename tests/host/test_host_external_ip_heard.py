@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.agent.service_external_ip import network_feed
-from antrea.agent.service_external_ip.network_feed import NetworkFeed
 from antrea.engine import Facts
 from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
+from antrea.features.service_external_ip.agent_part import network_feed
+from antrea.features.service_external_ip.agent_part.network_feed import NetworkFeed
 from antrea.features.service_external_ip.network import AskedNetwork
 from antrea.outside.neighbour.probe_failure import failed_probe_metrics
 from antrea.outside.netlink.transport_interface import cards

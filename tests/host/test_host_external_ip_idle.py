@@ -11,10 +11,10 @@ import pytest
 from policy_node import WEB
 from proxy_node import BALANCED, PROXY_ALL, SERVICE, Node, endpoints
 
-from antrea.agent.external_ip_pool.idle_detector import IdleFeed
 from antrea.engine import Facts
 from antrea.facts.egress import UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner
+from antrea.features.external_ip_pool.agent_part.idle_detector import IdleFeed
 from antrea.outside.netlink.conntrack import connected
 from antrea.outside.vswitch.conntrack import Conntrack
 

@@ -11,13 +11,13 @@ import pytest
 from egress_node import CLIENT, FAR, GATEWAYS, NODES, PODS, SERVER, Node
 from wide_pool import wide_pool
 
-from antrea.agent.egress import gateway_prober
-from antrea.agent.egress.gateway_prober import GatewayFeed
 from antrea.apis.annotation import SILENT_SUBNETS
 from antrea.facts.egress import EgressGateway
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.service import Service
+from antrea.features.egress.agent_part import gateway_prober
+from antrea.features.egress.agent_part.gateway_prober import GatewayFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from machine_process import (
     policy,
 )
 
-from antrea.agent.external_node.boot_guard import FILE
+from antrea.features.external_node.agent_part.boot_guard import FILE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,15 +12,15 @@ import pytest
 from agent_context import agent_context
 from policy_node import CONFIG, OUTSIDE, SERVER, WEB, PolicyNode
 
-from antrea.agent.flow_export import export
-from antrea.agent.flow_export.part import CONDITION, FlowExportPart
-from antrea.agent.network_policy.part import PolicyPart
 from antrea.apis import controlplane as cp
 from antrea.apis.flow import FlowType, RuleAction
 from antrea.config.agent_sections import FlowExporter
 from antrea.facts.flow_destination import FlowDestination
 from antrea.facts.ovs import PodInterface
+from antrea.features.flow_export.agent_part import export
+from antrea.features.flow_export.agent_part.part import CONDITION, FlowExportPart
 from antrea.features.network_policy.agent.received import SentAppliedMember
+from antrea.features.network_policy.agent_part.part import PolicyPart
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.nftables.pod_counters import TABLE
 from tests.unit.features.policy_world import ANY, native, rule

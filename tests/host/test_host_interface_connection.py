@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from netdev_switch import NetdevSwitch
 
-from antrea.agent.external_node.connection import InterfaceConnector
-from antrea.agent.external_node.journal import InterfaceJournal
 from antrea.errors import Refused
+from antrea.features.external_node.agent_part.connection import InterfaceConnector
+from antrea.features.external_node.agent_part.journal import InterfaceJournal
 from antrea.host.ovs_port import MachinePort
 from antrea.outside.netlink.interface_settings import MAX_NAME
 from antrea.outside.ovsdb.client import Ovsdb

@@ -16,7 +16,7 @@ from l7_container import EngineContainer
 from l7_node import PUBLIC, PUBLIC_GET, SECRET, SECRET_GET, L7Node, node, running, stated, why
 from netdev_switch import until
 
-from antrea.agent.l7_network_policy.files import EngineFiles
+from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 from antrea.features.network_policy.l7.tenant import LoadedTenant
 from antrea.lab import cgroup
 

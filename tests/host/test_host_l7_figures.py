@@ -14,9 +14,9 @@ from l7_container import EngineContainer
 from l7_node import GATES, PUBLIC, WEB, L7Node, NoPorts, control_of, files, node, stated
 from policy_node import CONFIG
 
-from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.apis import controlplane as cp
 from antrea.engine import Facts
+from antrea.features.l7_network_policy.agent_part.engine import L7EngineControl
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.l7.rules import signatures
 from antrea.features.network_policy.l7.tenant import LoadedTenant, Tenant
@@ -24,7 +24,7 @@ from antrea.host.ovs_port import Port
 from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
-    from antrea.agent.l7_network_policy.files import EngineFiles
+    from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 
 __all__ = ["files", "node"]
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900), pytest.mark.usefixtures("suricata_root")]

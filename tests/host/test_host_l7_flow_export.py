@@ -18,9 +18,9 @@ from l7_flow_container import FlowEngineContainer
 from pods_api import PodsApi
 from test_host_traffic_control import ADDRESSES, connected, flows, ports
 
-from antrea.agent.l7_flow_export.part import FOLDER
 from antrea.apis.annotation import L7_EXPORT
 from antrea.features.l7_flow_export.agent import TAP
+from antrea.features.l7_flow_export.agent_part import FOLDER
 from antrea.outside.ipfix.collector import Collector
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from l7_node import (
 from netdev_switch import until
 from policy_node import NODE, NODES
 
-from antrea.agent.l7_network_policy import engine as engine_control
 from antrea.apis import controlplane as cp
 from antrea.facts.member import AgentNode
 from antrea.facts.service import Service, ServiceEndpoint
+from antrea.features.l7_network_policy.agent_part import engine as engine_control
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
 from antrea.features.network_policy.l7.tenant import LoadedTenant
@@ -39,7 +39,7 @@ from antrea.features.network_policy.l7.tenant import LoadedTenant
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.agent.l7_network_policy.files import EngineFiles
+    from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 
 __all__ = ["files", "node"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from node_host import EVERYBODY, FAMILIES, FRIEND, HOME, PORT, STRANGER, Host, peer, policy, rule
 
-from antrea.agent.network_policy.fqdn import HELD_SECONDS, FqdnController, untrusted
-from antrea.agent.node_policy.answer import NodeAnswers, node_scope
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
 from antrea.config.agent import AgentConfig
 from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent_part.fqdn import HELD_SECONDS, FqdnController, untrusted
+from antrea.features.node_policy.agent_part.answer import NodeAnswers, node_scope
 from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, UntrustedNodeAnswer
 from antrea.features.node_policy.match import name_set
 

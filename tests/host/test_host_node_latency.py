@@ -11,8 +11,8 @@ import pytest
 from certificate_world import ApiServer
 from loopback import client_of
 
-from antrea.agent.node_latency.prober import PATH, LatencyProber
 from antrea.engine import Facts
+from antrea.features.node_latency.agent_part.prober import PATH, LatencyProber
 from antrea.features.node_latency.monitor import LatencyMonitor
 from antrea.features.node_latency.target import LatencyTarget
 from antrea.outside.icmp.echo import EchoReply, EchoSocket

@@ -16,13 +16,13 @@ import pytest
 from agent_context import agent_context
 from policy_node import CONFIG, NODES, OUTSIDE, WEB, PolicyNode
 
-from antrea.agent.flow_export.part import FlowExportPart
-from antrea.agent.network_policy.part import PolicyPart
-from antrea.agent.node_port_local.allocator import Place, PortAllocator, remembered
-from antrea.agent.node_port_local.port_socket import hold_port
 from antrea.apis.annotation import PodAnnotation
 from antrea.config.agent_sections import FlowExporter, NodePortLocal
 from antrea.facts.member import AgentNode
+from antrea.features.flow_export.agent_part.part import FlowExportPart
+from antrea.features.network_policy.agent_part.part import PolicyPart
+from antrea.features.node_port_local.agent_part.allocator import Place, PortAllocator, remembered
+from antrea.features.node_port_local.agent_part.port_socket import hold_port
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.proxy.takeover_remains import TakeoverRemains
 from antrea.antctl.kube_proxy.handover import rules
+from antrea.features.proxy.agent_part.takeover_remains import TakeoverRemains
 from antrea.lab.process import wait_for
 from antrea.outside.netlink.conntrack import FAMILY, NETFILTER, bodies, question
 from antrea.outside.netlink.held_address import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from test_host_proxy_held_address import ECHO, talks
 
-from antrea.agent.proxy.takeover_remains import TakeoverRemains
+from antrea.features.proxy.agent_part.takeover_remains import TakeoverRemains
 from antrea.lab.namespace import connect
 from antrea.lab.process import wait_for
 from antrea.outside.netlink.ipvs_connection import stay_as_they_are, tracked_ends

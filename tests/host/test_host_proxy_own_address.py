@@ -11,8 +11,8 @@ import pytest
 from policy_node import NODES, OUTSIDE, WEB
 from proxy_node import CLUSTER, GATEWAYS, NEAR, PROXY_ALL, SERVER, SERVICE, SHORT, Node, endpoints
 
-from antrea.agent.proxy.listening_ports import ListeningPortFeed
 from antrea.facts.service import Service, ServicePort
+from antrea.features.proxy.agent_part.listening_ports import ListeningPortFeed
 from antrea.features.proxy.external_address import ExternalIPConflict
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from policy_node import CONFIG, SERVER, PolicyNode
 
-from antrea.agent.proxy.stale_connections import StaleConnections
 from antrea.apis import controlplane as cp
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.features.proxy.agent_part.stale_connections import StaleConnections
 from antrea.host.udp_binding import UdpBinding
 from antrea.outside.vswitch.conntrack import Conntrack
 from tests.unit.features.policy_world import ANY, native, rule

@@ -14,8 +14,8 @@ import pytest
 from policy_node import CONFIG, NODE, NODES, WEB
 from proxy_node import BALANCED, CLUSTER, EXTERNAL, PROXY_ALL, SERVICE, SHORT, Node, endpoints
 
-from antrea.agent.proxy.earlier_connections import EarlierConnectionFeed
 from antrea.facts.service import EarlierConnection
+from antrea.features.proxy.agent_part.earlier_connections import EarlierConnectionFeed
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:

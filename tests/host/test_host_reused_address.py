@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from policy_node import SERVER, WEB, PolicyNode
 
-from antrea.agent.network_policy.ended_pod import EndedPodConnections
 from antrea.apis import controlplane as cp
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.received import SentAppliedMember
+from antrea.features.network_policy.agent_part.ended_pod import EndedPodConnections
 from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.outside.vswitch.conntrack import Conntrack
 from tests.unit.features.policy_world import block, peer, policy, rule

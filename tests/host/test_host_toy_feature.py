@@ -1,4 +1,4 @@
-"""A feature plugs in whole: a toy in one folder, with one part and one line, in the agent as it runs."""
+"""A feature plugs in whole: a toy of one folder and one line, in the agent as it runs."""
 
 from __future__ import annotations
 

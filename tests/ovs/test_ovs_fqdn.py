@@ -15,10 +15,6 @@ import pytest
 from counted_traffic import receive
 from policy_oracle import LOCAL, ports
 
-from antrea.agent.network_policy import fqdn
-from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, untrusted
-from antrea.agent.network_policy.metrics import name_metrics
-from antrea.agent.network_policy.name_scope import pod_scope
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.engine import Engine, Facts
@@ -28,6 +24,10 @@ from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent_part import fqdn
+from antrea.features.network_policy.agent_part.fqdn import FqdnController, packet_in_handler, untrusted
+from antrea.features.network_policy.agent_part.metrics import name_metrics
+from antrea.features.network_policy.agent_part.name_scope import pod_scope
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow

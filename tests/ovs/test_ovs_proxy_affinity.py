@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from proxy_switch import CLUSTER, POD, REMOTE, WEB, endpoint, install, trace
 
-from antrea.agent.proxy.kept_affinity import KIND, Kept, KeptAffinity, KeptChoice, choice_of
-from antrea.agent.proxy.long_affinity import LongAffinity, renewed
 from antrea.engine import Facts
 from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.proxy.agent_part.kept_affinity import KIND, Kept, KeptAffinity, KeptChoice, choice_of
+from antrea.features.proxy.agent_part.long_affinity import LongAffinity, renewed
 from antrea.outside.disk.state_file import read_octets, unsealed
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import ports

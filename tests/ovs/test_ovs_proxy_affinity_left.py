@@ -28,8 +28,8 @@ from proxy_switch import (
     trace,
 )
 
-from antrea.agent.proxy.kept_affinity import KeptAffinity
 from antrea.facts.service import Service
+from antrea.features.proxy.agent_part.kept_affinity import KeptAffinity
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import TUNNEL, ports
 

@@ -13,8 +13,6 @@ from click.testing import CliRunner
 from antrea.agent.api.certificate import certificate
 from antrea.agent.api.server import AgentApi
 from antrea.agent.api.view import AgentView
-from antrea.agent.network_policy.part import PolicyPart
-from antrea.agent.network_policy.policies import fqdn_cache
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
 from antrea.apis.agent_api import FqdnAnswer
@@ -24,6 +22,8 @@ from antrea.engine import Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.config_validation import accept_agent
+from antrea.features.network_policy.agent_part.part import PolicyPart
+from antrea.features.network_policy.agent_part.policies import fqdn_cache
 from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from click.testing import Result
     from ovs_bridge import OvsBridge
 
-    from antrea.agent.part import Route
+    from antrea.features.framework.agent_part import Route
 
     Run = Callable[..., Any]
 

@@ -9,8 +9,8 @@ import pytest
 from agent_context import agent_context
 from traced_node import DB, DENYING, WEB, spec, traced_node
 
-from antrea.agent.traceflow.part import TraceflowPart
 from antrea.features.traceflow.agent import SeenTrace
+from antrea.features.traceflow.agent_part.part import TraceflowPart
 from antrea.features.traceflow.preparation import PreparedTrace, prepared
 from antrea.features.traceflow.trace import TAGS, RunningTrace
 from antrea.openflow.fields import TRACE_INJECTED_REG_MARK

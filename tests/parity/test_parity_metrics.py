@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.agent.api import metrics
-from antrea.agent.network_policy import metrics as agent_policy_metrics
 from antrea.controller.compute import metrics as policy_metrics
+from antrea.features.network_policy.agent_part import metrics as agent_policy_metrics
 from antrea.outside.log.metrics import Metric
 from antrea.outside.vswitch import operation_metrics
 

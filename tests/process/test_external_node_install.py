@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from antrea.agent.external_node.boot_guard import FILE
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
+from antrea.features.external_node.agent_part.boot_guard import FILE
 from antrea.features.framework.config_validation import accept_agent
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from antrea.agent.feature_set import folders_on
-from antrea.agent.part import AgentContext, make_parts
 from antrea.config.agent import AgentConfig
+from antrea.features.framework.agent_part import AgentContext, make_parts
 from antrea.features.framework.config_validation import accept_agent
 from antrea.outside.support_bundle.plan import Order
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from antrea.agent.part import Part
     from antrea.engine import Engine, Facts
+    from antrea.features.framework.agent_part import Part
     from antrea.openflow.packet_in import PacketIn
     from antrea.openflow.packet_out import PacketOut
     from antrea.outside.controlplane.client import Controlplane

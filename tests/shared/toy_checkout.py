@@ -1,4 +1,4 @@
-"""A copy of the product with the toy feature plugged in, as a developer would: one folder, its parts, and one line."""
+"""A copy of the product with the toy feature plugged in, as a developer would: one folder and one line."""
 
 from __future__ import annotations
 

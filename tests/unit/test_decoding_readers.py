@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.external_node import journal
-from antrea.agent.l7_network_policy.files import EngineFiles
-from antrea.agent.network_policy.confirmation import Deadlines
-from antrea.agent.proxy import kept_affinity
-from antrea.agent.service_external_ip import answered_file
 from antrea.engine import Facts
 from antrea.errors import Invalid
+from antrea.features.external_node.agent_part import journal
 from antrea.features.framework.conversion_annotation import ANNOTATION, carried
 from antrea.features.l7_flow_export.event import parsed
+from antrea.features.l7_network_policy.agent_part.files import EngineFiles
+from antrea.features.network_policy.agent_part.confirmation import Deadlines
+from antrea.features.proxy.agent_part import kept_affinity
+from antrea.features.service_external_ip.agent_part import answered_file
 from antrea.flow_aggregator.aggregation import united
 from antrea.outside.controlplane import state_cache
 from antrea.outside.disk.state_file import sealed

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fuzzing import spoilt
 
-from antrea.agent.network_policy.connection_flush import ConnectionFlusher
 from antrea.agent.switch.traffic_statistics import TrafficStatistics
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Record
@@ -19,6 +18,7 @@ from antrea.facts.pod import LocalPod
 from antrea.features.framework.config_validation import accept_agent
 from antrea.features.framework.traffic import SeenCounters
 from antrea.features.network_policy.agent.connection_flush import Connection, FlushedConnection
+from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
 from antrea.outside.controlplane.state_cache import CachedState, StateCacheFile
 from antrea.outside.disk.id_journal import FileJournal
 from antrea.outside.disk.ipam import Ipam

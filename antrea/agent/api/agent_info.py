@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea import VERSION
-from antrea.agent.api.view import NotFound
 from antrea.apis.annotation import GATES_IN_EFFECT
 from antrea.apis.core import ObjectMeta
 from antrea.apis.crd.info import (
@@ -31,6 +30,7 @@ from antrea.apis.crd.part import ObjectReference
 from antrea.errors import Refused, Unavailable, words
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.plug import merged
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.clock import stamp

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from antrea.agent.api.view import AgentView
-    from antrea.agent.part import Part
+    from antrea.features.framework.agent_part import Part
 
 log = klog.logger(__name__)
 

@@ -22,12 +22,12 @@ from antrea.agent.api.metrics import agent_metrics
 from antrea.agent.api.support_bundle import contents
 from antrea.agent.api.table_name import named
 from antrea.agent.api.trace_packet import PacketTracer
-from antrea.agent.api.view import NotFound
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
 from antrea.config.idle import without_effect
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.gate import statuses
 from antrea.features.framework.plug import merged
 from antrea.features.registry.api_resources import SUPPORT_BUNDLES
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from antrea.agent.api.view import AgentView
-    from antrea.agent.part import FlowSelection
     from antrea.config.agent import AgentConfig
     from antrea.config.effect import InEffect
+    from antrea.features.framework.agent_part import FlowSelection
     from antrea.features.framework.gate import EnabledGates
     from antrea.outside.http.handlers import Handler
     from antrea.outside.kube.client import Kube

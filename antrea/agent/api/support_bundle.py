@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.agent.api.agent_info import agent_info
-from antrea.agent.api.view import NotFound
 from antrea.config.effect import values
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.gate import statuses
 from antrea.features.framework.plug import merged
 from antrea.outside.support_bundle.plan import Command, Logs, Order

@@ -12,12 +12,12 @@ import msgspec
 
 from antrea.agent.api.table_name import named_trace
 from antrea.agent.api.trace_request import Entered, packet, request_of
-from antrea.agent.api.view import NotFound
 from antrea.apis.agent_api import TraceAnswer
 from antrea.apis.core import CoreStruct, Pod
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.fields import GLOBAL_VIRTUAL_MAC
 from antrea.openflow.tables import SERVICE_LB

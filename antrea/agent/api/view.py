@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from antrea.agent.cni.start_metrics import PodStartMetrics
-from antrea.agent.part import Part
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
+from antrea.features.framework.agent_part import Part
 from antrea.features.framework.gate import EnabledGates
 from antrea.outside.http.handlers import Check
 from antrea.outside.isolation import Isolation
@@ -83,7 +83,3 @@ class AgentView(msgspec.Struct):
     def config(self) -> AgentConfig:
         """What the agent runs with."""
         return self.now.config
-
-
-class NotFound(Exception):
-    """There is nothing of that name."""

@@ -16,7 +16,6 @@ from antrea.controller.compute.pod_progress import PodProgressPublisher
 from antrea.controller.compute.publish_sink import PublishSink
 from antrea.controller.compute.watch_barrier import WatchBarrier
 from antrea.controller.leader.fencing import lead_after_fencing
-from antrea.controller.leader.sink import LeaderOnlySink
 from antrea.controller.managed.idle_requests import IdleRequestEvents, stored_collections
 from antrea.engine import Engine
 from antrea.errors import Unavailable
@@ -30,6 +29,7 @@ from antrea.features.grouping.publication import ENTRIES, TOLD
 from antrea.outside.isolation import Isolation, failures
 from antrea.outside.kube.environment import own_config_map
 from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.kube.leader_only_sink import LeaderOnlySink
 from antrea.outside.kube.odd_object import odd_object_metrics
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from antrea.controller.apiserver.process import Publisher
     from antrea.controller.leader.replica import Replica
-    from antrea.controller.part import ControllerPart
     from antrea.engine import Facts, Sink
+    from antrea.features.framework.controller_part import ControllerPart
     from antrea.features.framework.watch_plan import Watch
     from antrea.outside.kube.client import Kube
 

@@ -1,6 +1,6 @@
 """Records of this Node's connections, as far as the agent's engine is concerned: what FlowExporterDestinations ask for.
 
-The flows that send denied packets are those of policies; the rest is work of the part in antrea/agent/flow_export.
+The flows that send denied packets are those of policies; the rest is work of the part in `agent_part`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
-PURE = "antrea.features"
+PACKAGE = "antrea.features"
 """Where the folders of features are."""
+PART_SUFFIX = "_part"
+"""How names of modules and folders end that may have effects; all others are pure."""
 
 
 def declared(
@@ -27,11 +29,11 @@ def declared(
     """
     found: dict[str, tuple[T, ...]] = {}
     for name in names:
-        if find_spec(f"{PURE}.{name}") is None:
+        if find_spec(f"{PACKAGE}.{name}") is None:
             raise ValueError(
-                f"no feature is in {PURE.replace('.', '/')}/{name}, which antrea/features/__init__.py lists"
+                f"no feature is in {PACKAGE.replace('.', '/')}/{name}, which antrea/features/__init__.py lists"
             )
-        if module := module_of(PURE, name, side):
+        if module := module_of(name, side):
             rows: Any = getattr(module, attribute, ())
             if not isinstance(rows, tuple) or not all(isinstance(row, kind) for row in rows):
                 raise TypeError(f"{module.__name__}.{attribute} must be a tuple of {kind.__name__}")
@@ -39,15 +41,18 @@ def declared(
     return found
 
 
-def module_of(package: str, name: str, side: str) -> ModuleType | None:
-    """Module `side` of folder `name` in `package`, or the module `feature` in it if it is a folder; None: there is none."""
-    if find_spec(f"{package}.{name}") is None:
-        return None
-    path = f"{package}.{name}.{side}"
+def module_of(name: str, side: str) -> ModuleType | None:
+    """Module `side` of the feature `name`; None: it has none.
+
+    If that is a folder, the module `part` in the folder of a part, else the module `feature` in it.
+    """
+    path = f"{PACKAGE}.{name}.{side}"
     spec = find_spec(path)
     if spec is None:
         return None
-    return import_module(f"{path}.feature" if spec.submodule_search_locations else path)
+    if not spec.submodule_search_locations:
+        return import_module(path)
+    return import_module(f"{path}.{'part' if side.endswith(PART_SUFFIX) else 'feature'}")
 
 
 def merged(what: str, found: Iterable[Mapping[K, V]]) -> dict[K, V]:

@@ -1,4 +1,4 @@
-"""Traceflows in the controller: all there are, for `antrea/controller/traceflow/part.py` to begin and to end."""
+"""Traceflows in the controller: all there are, for `antrea/features/traceflow/controller_part.py` to begin and to end."""
 
 from __future__ import annotations
 

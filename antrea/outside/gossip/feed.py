@@ -27,7 +27,7 @@ log = klog.logger(__name__)
 
 RETRY_SECONDS = 5.0
 LEFT_SECONDS = 5.0
-"""How long a member that left may still hand over what it holds; longer than antrea.agent.egress.graceful_handover.FAREWELL_SECONDS."""
+"""How long a member that left may still hand over what it holds; longer than antrea.features.egress.agent_part.graceful_handover.FAREWELL_SECONDS."""
 SYNC_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 """Between two looks at the list of Nodes, while facts are written."""

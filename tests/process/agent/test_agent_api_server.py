@@ -18,7 +18,7 @@ from review_server import PROMETHEUS, reviews
 from antrea.agent.api.certificate import certificate
 from antrea.agent.api.readiness import Readiness
 from antrea.agent.api.server import AgentApi, ovsflows, podinterfaces
-from antrea.agent.api.view import AgentView, NotFound
+from antrea.agent.api.view import AgentView
 from antrea.agent.rebuild import Rebuild
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer
 from antrea.config.agent import AgentConfig
@@ -29,6 +29,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import ServiceEndpoint, ServicePort
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
 from antrea.lab.certificates import authority, issue
 from antrea.outside.listener.listening_socket import listen

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from free_port import free_port
 
-from antrea.agent.flow_export import destination
-from antrea.agent.flow_export.destination import Destination
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.facts.service import Service
+from antrea.features.flow_export.agent_part import destination
+from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.settings import Trust
 from antrea.outside.ipfix.collector import Collector
 

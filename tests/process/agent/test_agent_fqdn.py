@@ -15,10 +15,6 @@ import dns.rrset
 import pytest
 from free_port import free_port
 
-from antrea.agent.network_policy.fqdn import FqdnController, nearly_full
-from antrea.agent.network_policy.metrics import name_metrics
-from antrea.agent.network_policy.name_scope import pod_scope
-from antrea.agent.node_policy.answer import node_scope
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
@@ -26,6 +22,10 @@ from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.fqdn_cache import MAX_NAMES_PER_WILDCARD
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent_part.fqdn import FqdnController, nearly_full
+from antrea.features.network_policy.agent_part.metrics import name_metrics
+from antrea.features.network_policy.agent_part.name_scope import pod_scope
+from antrea.features.node_policy.agent_part.answer import node_scope
 from antrea.features.node_policy.fqdn import NodeFqdnAddress, NodeFqdnPattern
 from antrea.outside import name_server
 

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import pytest
 
-from antrea.agent.change_times import ChangeTimes
-from antrea.agent.egress import graceful_handover
-from antrea.agent.egress.graceful_handover import GracefulHandover
 from antrea.apis.core import ObjectMeta
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
@@ -21,6 +18,9 @@ from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
 from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
+from antrea.features.egress.agent_part import graceful_handover
+from antrea.features.egress.agent_part.graceful_handover import GracefulHandover
+from antrea.features.framework.change_times import ChangeTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,7 +284,7 @@ def test_while_the_api_server_says_nothing_looks_become_rare(
 
 def test_the_event_of_a_takeover_says_how_long_ago_its_cause_was_known() -> None:
     facts = Facts()
-    changes = ChangeTimes(facts, graceful_handover.TIMED_KINDS)
+    changes = ChangeTimes(facts, graceful_handover.TIMED_KINDS, clock=time.monotonic)
     facts.put(NODE)
     facts.put(Egress("other", "u"))
     act = RecordTakeover(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from certificate_world import until
 
-from antrea.agent.l7_network_policy import verdict_log
-from antrea.agent.l7_network_policy.verdict_log import VerdictLog
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent_sections import AuditLogging
 from antrea.engine import Facts
+from antrea.features.l7_network_policy.agent_part import verdict_log
+from antrea.features.l7_network_policy.agent_part.verdict_log import VerdictLog
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
 

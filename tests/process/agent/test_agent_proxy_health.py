@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from free_port import free_port
 
-from antrea.agent.proxy.health import LATE_SECONDS, RETRY_SECONDS, HealthServers, ProxyHealth
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.facts.service import HealthCheck, ServiceEndpoint, ServicePort
+from antrea.features.proxy.agent_part.health import LATE_SECONDS, RETRY_SECONDS, HealthServers, ProxyHealth
 from antrea.outside.http.probe_server import LIMITS
 
 if TYPE_CHECKING:

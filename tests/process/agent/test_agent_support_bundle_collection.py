@@ -12,10 +12,10 @@ import pytest
 from agent_context import agent_context
 from sftp_server import PASSWORD, USER, sftp_server
 
-from antrea.agent.support_bundle.part import CollectionPart
 from antrea.apis import controlplane as cp
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.support_bundle.agent_part import CollectionPart
 from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleTask, BundleUpload
 from antrea.outside.controlplane.bundle_report_sink import BundleReportSink
 from antrea.outside.support_bundle.plan import Limits, Order

@@ -14,9 +14,9 @@ from certificates import SERVER, made
 
 from antrea.controller.managed import certificates
 from antrea.controller.managed.certificates import Provided, SelfSigned
-from antrea.controller.network_policy import default_tiers
-from antrea.controller.network_policy.default_tiers import create_default_tiers
 from antrea.errors import Invalid
+from antrea.features.network_policy.controller_part import default_tiers
+from antrea.features.network_policy.controller_part.default_tiers import create_default_tiers
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.outside.kube.ca_publisher import KINDS, CaPublisher
 from antrea.outside.kube.leadership import Leadership

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import ApiServer, api_server, until
 
-from antrea.agent.membership.part import MembershipFeed, follow_keys, memberlist
 from antrea.apis.memberlist import MemberAnswer, format_keys, parse_keys
-from antrea.controller.membership import gossip_keys
-from antrea.controller.membership.gossip_keys import GossipKeys
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.member import AgentNode, GossipMember
 from antrea.facts.node import ThisNode
+from antrea.features.membership.agent_part.part import MembershipFeed, follow_keys, memberlist
+from antrea.features.membership.controller_part import gossip_keys
+from antrea.features.membership.controller_part.gossip_keys import GossipKeys
 from antrea.outside.gossip.feed import GossipFeed
 
 if TYPE_CHECKING:

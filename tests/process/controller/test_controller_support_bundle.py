@@ -15,10 +15,9 @@ from antrea.apis.crd.support_bundle import (
     SupportBundleCollectionSpec,
 )
 from antrea.config.controller import ControllerConfig
-from antrea.controller.part import ControllerContext
-from antrea.controller.support_bundle.part import BundlePart
 from antrea.engine import Facts
 from antrea.engine.core.time_slice import SLICE
+from antrea.features.framework.controller_part import ControllerContext
 from antrea.features.support_bundle.collection import (
     GATE,
     CollectedMachine,
@@ -26,6 +25,7 @@ from antrea.features.support_bundle.collection import (
     CollectionTerms,
     OpenCollection,
 )
+from antrea.features.support_bundle.controller_part import BundlePart
 from antrea.outside.kube.leadership import Leadership
 
 if TYPE_CHECKING:

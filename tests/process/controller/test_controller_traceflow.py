@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import ApiServer, api_server
 
-from antrea.agent.traceflow.result_writer import ResultWriter
 from antrea.apis.crd.traceflow import NodeResult, Observation, Traceflow, TraceflowSpec
 from antrea.config.controller import ControllerConfig
-from antrea.controller.part import ControllerContext
-from antrea.controller.traceflow.part import TraceflowPart
 from antrea.engine import Facts
 from antrea.facts.cluster import Pod
+from antrea.features.framework.controller_part import ControllerContext
+from antrea.features.traceflow.agent_part.result_writer import ResultWriter
+from antrea.features.traceflow.controller_part import TraceflowPart
 from antrea.features.traceflow.trace import (
     ALL_TRACES,
     RUNNING_TRACES,

@@ -14,13 +14,13 @@ import pytest
 from certificates import SERVER, made
 from free_port import free_port
 
-from antrea.agent.flow_export import destination
-from antrea.agent.flow_export.destination import Destination
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowCollectorTls
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
+from antrea.features.flow_export.agent_part import destination
+from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.settings import Trust
 from antrea.flow_aggregator import destination as outputs
 from antrea.flow_aggregator.acceptance import accept

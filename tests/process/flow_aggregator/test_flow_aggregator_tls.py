@@ -14,11 +14,11 @@ from certificate_world import api_server
 from certificates import CLIENT, made
 from free_port import free_port
 
-from antrea.agent.flow_export import destination
-from antrea.agent.flow_export.destination import Destination
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.agent_part import destination
+from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.settings import Trust
 from antrea.flow_aggregator import certificates
 from antrea.ipfix.message import MessageWriter

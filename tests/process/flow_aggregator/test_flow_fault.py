@@ -17,13 +17,13 @@ from certificate_world import api_server
 from free_port import free_port
 from test_flow_aggregator_process import halves, running, sent, until
 
-from antrea.agent.flow_export import destination
-from antrea.agent.flow_export.destination import Destination
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import FlowCollector, GrpcCollector
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.agent_part import destination
+from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.connection import ConnectionStore
 from antrea.features.flow_export.settings import Trust
 from antrea.openflow.tracked_connection import tracked_connections

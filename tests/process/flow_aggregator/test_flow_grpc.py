@@ -16,12 +16,12 @@ from aggregator_world import AGENTS, AUTHORITY, NAME, World, held, record, until
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from antrea.agent.flow_export import destination
-from antrea.agent.flow_export.destination import Destination
 from antrea.apis.flow import FlowRecord
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.agent_part import destination
+from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.settings import Trust
 from antrea.flow_aggregator import certificates
 from antrea.flow_protobuf.record import read, write

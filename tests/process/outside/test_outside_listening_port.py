@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.proxy.listening_ports import ListeningPortFeed
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.node import LocalAddress
 from antrea.facts.service import ListeningPorts, Service
+from antrea.features.proxy.agent_part.listening_ports import ListeningPortFeed
 from antrea.outside.netlink.listening_port import RANGE, listening_ports
 
 if TYPE_CHECKING:

@@ -31,10 +31,13 @@ BUILT = frozenset(gate.name for gate in GATES if gate.built)
 ALL_ON = active(BUILT)
 
 
-def made_in(*folders: str) -> frozenset[str]:
-    """Names that code in these folders calls or hands to a call: of kinds of rows that it makes, or says it has listed."""
+PRODUCT = Path(antrea.__path__[0])
+
+
+def made_in(*patterns: str) -> frozenset[str]:
+    """Names that code in these files calls or hands to a call: of kinds of rows that it makes, or says it has listed."""
     names = set[str]()
-    for path in (path for folder in folders for path in Path(antrea.__path__[0], folder).rglob("*.py")):
+    for path in (path for pattern in patterns for path in PRODUCT.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 names |= {one.id for one in (node.func, *node.args) if isinstance(one, ast.Name)}
@@ -42,7 +45,9 @@ def made_in(*folders: str) -> frozenset[str]:
     return frozenset(names)
 
 
-BY_HAND = made_in("agent", "outside")
+BY_HAND = made_in(
+    "agent/**/*.py", "outside/**/*.py", "features/*/agent_part.py", "features/*/agent_part/*.py"
+)
 
 
 def plan_of(features: Iterable[AgentFeature]) -> tuple[Watch, ...]:

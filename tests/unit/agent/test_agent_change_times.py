@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from antrea.agent.change_times import ChangeTimes
 from antrea.engine import Facts
 from antrea.facts.egress import Egress
 from antrea.facts.member import GossipMember
+from antrea.features.framework.change_times import ChangeTimes
 
 
 def test_a_row_has_the_time_of_its_last_change() -> None:

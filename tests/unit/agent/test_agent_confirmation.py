@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.agent.network_policy.confirmation import Deadlines
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Facts
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent_part.confirmation import Deadlines
 from antrea.features.network_policy.confirmation import TakenBack, taken_back
 
 if TYPE_CHECKING:

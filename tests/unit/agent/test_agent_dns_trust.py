@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.agent.network_policy.dns_trust import TrustedServers
 from antrea.apis.core import ObjectMeta
 from antrea.apis.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from antrea.config.agent import AgentConfig
@@ -12,6 +11,7 @@ from antrea.engine import Facts
 from antrea.facts.node import LocalAddress
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.dns_server import DnsEndpoint, dns_endpoints
+from antrea.features.network_policy.agent_part.dns_trust import TrustedServers
 
 KUBE_DNS = Service(
     "kube-system", "kube-dns", ("10.96.0.10", "fd00:96::a", "203.0.113.1"), (("UDP", 53),), ("203.0.113.1",)

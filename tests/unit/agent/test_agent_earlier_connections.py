@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from antrea.agent.proxy.earlier_connections import switch_connections
 from antrea.facts.node import ThisNode
 from antrea.facts.service import EarlierConnection
+from antrea.features.proxy.agent_part.earlier_connections import switch_connections
 from antrea.outside.netlink.message import attribute
 from antrea.outside.netlink.translated_connection import TranslatedConnection, parse
 

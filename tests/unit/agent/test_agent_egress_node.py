@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_context import agent_context
 
-from antrea.agent.egress.missing_address import MissingAddresses
-from antrea.agent.egress.part import EgressPart
 from antrea.engine import Act, Facts
 from antrea.facts.egress import AssignedAddress, Egress, EgressOwner, MissingAddress
 from antrea.facts.member import Quorum
@@ -21,6 +19,8 @@ from antrea.features.egress.agent.handover import RecordUnassigned
 from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
+from antrea.features.egress.agent_part.missing_address import MissingAddresses
+from antrea.features.egress.agent_part.part import EgressPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

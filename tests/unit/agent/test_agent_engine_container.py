@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 import antrea
-from antrea.agent import engine_container
-from antrea.agent.engine_container import EngineContainer, OwnPod
-from antrea.agent.l7_flow_export import part as flow_export
-from antrea.agent.l7_network_policy import part as network_policy
 from antrea.antctl.doctor.checks import l7_engine
 from antrea.antctl.doctor.state import NodeState
 from antrea.errors import Unavailable
+from antrea.features.l7_flow_export import agent_part as flow_export
 from antrea.features.l7_flow_export.agent import GATE as FLOW_GATE
+from antrea.features.l7_network_policy.agent_part import part as network_policy
 from antrea.features.network_policy.l7.tenant import GATE as POLICY_GATE
+from antrea.outside.kube import engine_container
+from antrea.outside.kube.engine_container import EngineContainer, OwnPod
 
 YAMLS = Path(antrea.__file__).parents[1] / "build/yamls"
 ENGINES = {flow_export.CONTAINER: FLOW_GATE, network_policy.CONTAINER: POLICY_GATE}
@@ -51,7 +51,7 @@ async def looked(
     monkeypatch.setenv("POD_NAMESPACE", "kube-system")
     monkeypatch.setattr(engine_container, "RETRY", 0.0)
     agent: Any = Agent(*answers)
-    found = EngineContainer(agent, container, ENGINES[container], "Missing")
+    found = EngineContainer(agent.kube, agent.record, container, ENGINES[container], "Missing")
     await found.look()
     return found, agent
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.agent.assembly import ESSENTIAL_FEEDS, Agent
-from antrea.agent.part import PACKAGE, Part
 from antrea.agent.role import KubernetesNode
 from antrea.features import FEATURES
+from antrea.features.framework.agent_part import SIDE, Part
 from antrea.features.framework.plug import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MODULES = [module for name in FEATURES if (module := module_of(PACKAGE, name, "part"))]
+MODULES = [module for name in FEATURES if (module := module_of(name, SIDE))]
 ESSENTIAL: list[type[Part]] = [module.PART for module in MODULES if module.PART.essential_feeds]
 
 

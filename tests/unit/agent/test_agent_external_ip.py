@@ -12,15 +12,6 @@ import msgspec
 import pytest
 from agent_context import agent_context
 
-from antrea.agent.api.view import NotFound
-from antrea.agent.egress.part import EgressPart
-from antrea.agent.membership import majority
-from antrea.agent.membership.majority import report_majority
-from antrea.agent.membership.part import MembershipPart
-from antrea.agent.part import make_parts
-from antrea.agent.service_external_ip import part
-from antrea.agent.service_external_ip.answered_file import NAME
-from antrea.agent.service_external_ip.part import ServiceExternalIPPart
 from antrea.apis.crd.info import AgentCondition
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts, Unit
@@ -29,8 +20,16 @@ from antrea.facts.external_ip import AnsweredAddress, AnsweringNetwork, External
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum, SilenceReport, SilentNetwork
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
+from antrea.features.egress.agent_part.part import EgressPart
 from antrea.features.external_ip_pool.silence import ReportSilence
+from antrea.features.framework.agent_part import NotFound, make_parts
+from antrea.features.membership.agent_part import majority
+from antrea.features.membership.agent_part.majority import report_majority
+from antrea.features.membership.agent_part.part import MembershipPart
 from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
+from antrea.features.service_external_ip.agent_part import part
+from antrea.features.service_external_ip.agent_part.answered_file import NAME
+from antrea.features.service_external_ip.agent_part.part import ServiceExternalIPPart
 from antrea.features.service_external_ip.network import RecordUnheard
 from antrea.features.service_external_ip.unanswered import RecordUnanswered
 from antrea.outside.gossip.feed import GossipFeed

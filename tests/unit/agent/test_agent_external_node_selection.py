@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antrea.agent.external_node.selection import Cards, selected
 from antrea.facts.external_node import ExternalNode, MachineInterface
+from antrea.features.external_node.agent_part.selection import Cards, selected
 from antrea.features.external_node.machine import entity_name
 
 CARDS = {"eth0": {"192.0.2.1", "2001:db8::1"}, "eth1": {"198.51.100.1"}, "eth2": set[str]()}

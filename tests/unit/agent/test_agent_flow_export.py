@@ -14,12 +14,12 @@ import pytest
 from agent_context import agent_parts
 
 from antrea.agent.feature_set import folders_on
-from antrea.agent.flow_export.part import FlowExportPart, next_poll
-from antrea.agent.part import idle_metrics
 from antrea.apis.crd.info import AgentCondition
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.agent_part.part import FlowExportPart, next_poll
+from antrea.features.framework.agent_part import idle_metrics
 from antrea.openflow.tracked_connection import HostOriginal, TrackedConnection
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def test_the_loop_goes_on_while_the_kernel_is_asked_for_clients(
         assert loop_goes_on.wait(5)
         return [HostOriginal("198.51.100.7", 40000, "192.0.2.1", 30001) for _ in keys]
 
-    monkeypatch.setattr("antrea.agent.flow_export.part.host_originals", asked)
+    monkeypatch.setattr("antrea.features.flow_export.agent_part.part.host_originals", asked)
     found = part(enable=True)
     asyncio.get_running_loop().call_later(0.05, loop_goes_on.set)
     await found._ask_host([FROM_HOST])
@@ -110,7 +110,7 @@ async def test_a_connection_keeps_its_source_while_the_kernel_does_not_answer(
     def refused(_: Sequence[Key]) -> list[HostOriginal | None]:
         raise Unavailable("connections of the kernel: timed out")
 
-    monkeypatch.setattr("antrea.agent.flow_export.part.host_originals", refused)
+    monkeypatch.setattr("antrea.features.flow_export.agent_part.part.host_originals", refused)
     found = part(enable=True)
     await found._ask_host([FROM_HOST])
     assert found._originals.with_original(FROM_HOST) == FROM_HOST

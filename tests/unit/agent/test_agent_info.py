@@ -9,7 +9,7 @@ import pytest
 from agent_context import agent_parts
 
 from antrea.agent.api.agent_info import agent_info, changes, conditions, flow_counts, states
-from antrea.agent.api.view import AgentView, NotFound
+from antrea.agent.api.view import AgentView
 from antrea.apis.controlplane import GroupMember, NetworkPolicy
 from antrea.apis.crd.info import NetworkInfo, NetworkPolicyControllerInfo, OvsInfo
 from antrea.apis.crd.part import ObjectReference
@@ -20,6 +20,7 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
 from antrea.features.network_policy.agent.received import (
     SentAddressGroup,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antrea.agent.l7_flow_export.part import CONDITION
 from antrea.apis.crd.info import AgentCondition
+from antrea.features.l7_flow_export.agent_part import CONDITION
 
 
 @pytest.mark.parametrize("name", [CONDITION, "L7EngineDown"])

@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antrea.agent.api.metrics import agent_metrics
 from antrea.agent.api.view import AgentView
-from antrea.agent.part import Part
 from antrea.apis.controlplane import NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
@@ -18,6 +17,7 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
+from antrea.features.framework.agent_part import Part
 from antrea.features.framework.config_validation import accept_agent
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule, RuleOrder

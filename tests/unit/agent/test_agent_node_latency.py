@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from antrea.agent.node_latency.measurement import Measurement
-from antrea.agent.node_latency.prober import LatencyProber
 from antrea.engine import Facts
+from antrea.features.node_latency.agent_part.measurement import Measurement
+from antrea.features.node_latency.agent_part.prober import LatencyProber
 from antrea.features.node_latency.monitor import LatencyMonitor
 from antrea.features.node_latency.target import LatencyTarget
 from antrea.outside.icmp.echo import EchoReply

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from antrea.agent.api.view import NotFound
-from antrea.agent.network_policy.policies import (
+from antrea.apis.agent_api import FqdnAnswer
+from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
+from antrea.errors import Invalid
+from antrea.features.framework.agent_part import NotFound
+from antrea.features.network_policy.agent_part.policies import (
     Received,
     address_groups,
     applied_to_groups,
     fqdn_cache,
     network_policies,
 )
-from antrea.apis.agent_api import FqdnAnswer
-from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
-from antrea.errors import Invalid
 
 RULE = {"direction": "In", "from": {}, "to": {}, "enableLogging": False}
 POLICIES: list[dict[str, Any]] = [

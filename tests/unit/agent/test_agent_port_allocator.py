@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from antrea.agent.node_port_local.allocator import Place, PortAllocator, remembered
 from antrea.engine import Facts
+from antrea.features.node_port_local.agent_part.allocator import Place, PortAllocator, remembered
 from antrea.features.node_port_local.row import HeldPort, PortRequest, PortsDecided
 
 

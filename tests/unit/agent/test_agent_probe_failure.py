@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.agent.egress import gateway_prober
-from antrea.agent.egress.gateway_prober import SILENT, GatewayFeed
-from antrea.agent.external_ip_pool import duplicate_prober
-from antrea.agent.external_ip_pool.duplicate_prober import DuplicateProber
-from antrea.agent.service_external_ip import network_feed
-from antrea.agent.service_external_ip.network_feed import NetworkFeed
-from antrea.agent.service_external_ip.network_verdict import MISSED_AS_OWNER, UNHEARD
 from antrea.engine import Facts
 from antrea.facts.egress import EgressGateway, ProbedAddress
 from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
+from antrea.features.egress.agent_part import gateway_prober
+from antrea.features.egress.agent_part.gateway_prober import SILENT, GatewayFeed
+from antrea.features.external_ip_pool.agent_part import duplicate_prober
+from antrea.features.external_ip_pool.agent_part.duplicate_prober import DuplicateProber
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
+from antrea.features.service_external_ip.agent_part import network_feed
+from antrea.features.service_external_ip.agent_part.network_feed import NetworkFeed
+from antrea.features.service_external_ip.agent_part.network_verdict import MISSED_AS_OWNER, UNHEARD
 from antrea.features.service_external_ip.network import AskedNetwork
 from antrea.outside.neighbour import probe_failure
 from antrea.outside.neighbour.probe_failure import FAILED_PROBES, failed_probe_metrics

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from agent_context import agent_context
 
-from antrea.agent.proxy.part import ProxyPart
 from antrea.apis.crd.info import AgentCondition
 from antrea.engine import Facts
 from antrea.facts.node import Transport
 from antrea.facts.unrealized import Unrealized
+from antrea.features.proxy.agent_part.part import ProxyPart
 from antrea.features.proxy.direct_path import HOP_UNITS
 from antrea.features.proxy.dsr_no_tunnel import PathRefused
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from antrea.agent.proxy.metrics import ProxyMetrics
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.engine.core.workload import Workload
 from antrea.facts.node import ThisNode
 from antrea.facts.service import EarlierConnection, Service, ServiceEndpoint
 from antrea.features.proxy.agent import FEATURE, GATE
+from antrea.features.proxy.agent_part.metrics import ProxyMetrics
 from antrea.outside.log.workload_metrics import workload_samples
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from antrea.agent.node_route.reachability import MAX_BATCH, SERVED_ROUNDS, Reachability
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.features.node_route.agent_part.reachability import MAX_BATCH, SERVED_ROUNDS, Reachability
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("198.51.100.1",))
 CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24",))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.network_policy.policies import Received, received
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Facts
 from antrea.features.network_policy.agent.feature import FEATURE
+from antrea.features.network_policy.agent_part.policies import Received, received
 from antrea.outside.controlplane.client import WatchFeed
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from antrea.agent.proxy.stale_connections import StaleConnections
 from antrea.apis import core
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
@@ -19,6 +18,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import EndpointStates, Service, ServiceEndpoint, ServicePort
 from antrea.features.proxy.agent import STALE_UDP
+from antrea.features.proxy.agent_part.stale_connections import StaleConnections
 from antrea.features.proxy.endpoint import endpoint_states
 from antrea.features.proxy.service import service_ports, service_row
 from antrea.host.udp_binding import UdpBinding

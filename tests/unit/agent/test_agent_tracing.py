@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antrea.agent.api.trace_packet import PacketTracer
-from antrea.agent.api.view import AgentView, NotFound
+from antrea.agent.api.view import AgentView
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
 
 T = TypeVar("T")

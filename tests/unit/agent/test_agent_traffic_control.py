@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from agent_context import agent_context
 
-from antrea.agent.traffic_control.part import TrafficControlPart
 from antrea.apis import controlplane as cp
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
@@ -16,6 +15,7 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.unrealized import Unrealized
 from antrea.features.grouping.selector import NEVER
 from antrea.features.network_policy.agent.rule import PolicyRule
+from antrea.features.traffic_control.agent_part import TrafficControlPart
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import SteeredNamespace, SteeredPod, Steering
 from antrea.features.traffic_control.switch_port import CONTROL_PORTS

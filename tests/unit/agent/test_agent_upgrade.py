@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.agent.network_policy.connection_flush import ConnectionFlusher
 from antrea.agent.switch.traffic_statistics import TrafficStatistics
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
@@ -27,6 +26,7 @@ from antrea.features.network_policy.agent.received import (
     SentAppliedMember,
     SentPolicy,
 )
+from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
 from antrea.outside.controlplane.state_cache import CachedState, StateCacheFile
 from antrea.outside.disk.id_journal import FileJournal
 from antrea.outside.disk.ipam import Ipam

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from antrea.controller.leader.sink import LeaderOnlySink
+from antrea.outside.kube.leader_only_sink import LeaderOnlySink
 from antrea.outside.kube.leadership import Leadership
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.service_external_ip.claim_feed import ClaimFeed
 from antrea.apis import core
 from antrea.apis.discovery import EndpointSlice
 from antrea.engine import Engine, Facts
@@ -18,6 +17,7 @@ from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.proxy.service import endpoint_rows, service_row
 from antrea.features.service_external_ip.agent import FEATURE, AnnounceExternalIP, RecordAnswered
+from antrea.features.service_external_ip.agent_part.claim_feed import ClaimFeed
 from antrea.host.neighbour_response import NeighbourResponse
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 An address that some Node had by the status, or that is here already, is taken at once and asked for beside: the cluster
 uses it rightly, so another host's answer is reported and changes nothing. The Node before is not mistaken for such a host: it
-is not waited for, and answers no more when the question is asked (antrea/agent/external_ip_pool/duplicate_prober.py).
+is not waited for, and answers no more when the question is asked (antrea/features/external_ip_pool/agent_part/duplicate_prober.py).
 
 An address without a pool is where its user put it, which may be two Nodes: who has it asks, too, and asks again when the
 status names another Node. Each of the two reports the other, and the one that keeps it writes itself into the status.

@@ -1,6 +1,6 @@
 """Connections that stand and that a policy with `antrea.io/on-deny: flush` comes to forbid: when to look, and what stays cut.
 
-The agent looks for them in the switch (antrea/agent/network_policy/connection_flush.py). Beyond upstream, where what stands goes on.
+The agent looks for them in the switch (antrea/features/network_policy/agent_part/connection_flush.py). Beyond upstream, where what stands goes on.
 """
 
 from __future__ import annotations

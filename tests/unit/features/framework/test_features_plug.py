@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import antrea.features
-from antrea.agent.part import Part
-from antrea.controller.part import ControllerPart
 from antrea.features import FEATURES
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.agent_part import Part
+from antrea.features.framework.controller_part import ControllerPart
 from antrea.features.framework.plug import declared, merged, module_of
 
 FOLDER = Path(antrea.features.__file__).parent
@@ -40,7 +40,7 @@ def test_plug_every_folder_of_a_feature_is_listed_once() -> None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_plug_every_module_that_is_loaded_declares_something(name: str) -> None:
-    found = {side: module for side in SIDES if (module := module_of("antrea.features", name, side))}
+    found = {side: module for side in SIDES if (module := module_of(name, side))}
     assert found
     for side, module in found.items():
         attribute = {"admission": "WEBHOOKS", "conversion": "CONVERSIONS"}.get(side, "FEATURES")
@@ -58,41 +58,49 @@ def test_plug_a_name_without_a_folder_is_refused() -> None:
 
 
 def imports(path: Path) -> set[str]:
-    """Modules of features, or of the parts of features, that this module names."""
-    places = tuple(
-        f"{package}.{name}."
-        for name in FEATURES
-        for package in ("antrea.features", "antrea.agent", "antrea.controller")
-    )
-    named = set[str]()
+    """Modules of features that this module names."""
+    places = tuple(f"antrea.features.{name}." for name in FEATURES)
+    return {module for module, name in imported(path) if f"{module}.{name}.".startswith(places)}
+
+
+def imported(path: Path) -> set[tuple[str, str]]:
+    """Modules that a module imports, each with what it takes of it."""
+    found = set[tuple[str, str]]()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            whole = [f"{node.module}.{alias.name}." for alias in node.names]
-            named |= {node.module for one in (f"{node.module}.", *whole) if one.startswith(places)}
+            found |= {(node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            named |= {alias.name for alias in node.names if f"{alias.name}.".startswith(places)}
-    return named
+            found |= {(alias.name, "") for alias in node.names}
+    return found
 
 
-def test_plug_a_program_names_no_feature_but_in_the_parts_of_features() -> None:
+def test_plug_a_program_imports_no_module_of_a_feature() -> None:
     found = {
         str(path.relative_to(ROOT)): names
         for program in PROGRAMS
         for path in sorted((ROOT / "antrea" / program).rglob("*.py"))
-        if path.relative_to(ROOT).parts[2] not in FEATURES and (names := imports(path))
+        if (names := imports(path))
     }
     assert found == SHARED
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_plug_every_part_is_of_a_feature_that_is_listed(program: str) -> None:
-    parts = {path.parent.name for path in (ROOT / "antrea" / program).glob("*/part.py")}
-    assert parts
-    assert parts <= {*FEATURES}
-    for name in parts:
-        module = module_of(f"antrea.{program}", name, "part")
-        assert module is not None
-        assert issubclass(module.PART, ControllerPart if program == "controller" else Part)
+@pytest.mark.parametrize(("side", "kind"), [("agent_part", Part), ("controller_part", ControllerPart)])
+def test_plug_every_part_makes_a_part(side: str, kind: type) -> None:
+    modules = [module for name in FEATURES if (module := module_of(name, side))]
+    assert len(modules) > 5
+    assert all(issubclass(module.PART, kind) for module in modules)
+
+
+def test_plug_pure_modules_of_features_import_no_part() -> None:
+    """Only modules and folders whose names end with _part may have effects: import-linter has the rest of this rule."""
+    found = {
+        f"{path.relative_to(FOLDER)}: {name}"
+        for path in FOLDER.rglob("*.py")
+        if not any(part.endswith("_part") for part in path.relative_to(FOLDER).with_suffix("").parts)
+        for name in map(".".join, imported(path))
+        if name.startswith("antrea.features.") and any(part.endswith("_part") for part in name.split("."))
+    }
+    assert found == set()
 
 
 def test_plug_what_features_are_written_with_names_no_feature() -> None:

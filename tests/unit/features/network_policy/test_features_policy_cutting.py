@@ -21,8 +21,6 @@ from policy_world import (
     rule,
 )
 
-from antrea.agent.network_policy import connection_flush
-from antrea.agent.network_policy.connection_flush import ConnectionFlusher
 from antrea.apis.annotation import FLUSH, ON_DENY
 from antrea.engine import Engine, Facts, Pace
 from antrea.errors import Refused, Unavailable
@@ -30,6 +28,8 @@ from antrea.facts.ovs import OvsPort
 from antrea.features.network_policy.agent.connection_flush import FlushedConnection, InspectConnections
 from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent_part import connection_flush
+from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter

@@ -1,1 +1,0 @@
-"""The effects of SupportBundleCollection: bundles that are made and sent to a file server, and reports."""

@@ -1,1 +1,0 @@
-"""Effects of TrafficControl in the agent."""

@@ -1,1 +1,0 @@
-"""Effects of Egress in the controller: addresses written into specs."""

@@ -1,1 +1,0 @@
-"""Effects of ExternalNode in the controller."""

@@ -1,1 +1,0 @@
-"""ServiceExternalIP in the controller: effects."""

@@ -1,1 +1,0 @@
-"""The effects of SupportBundleCollection in the controller: Secrets that are read, and time that passes."""

@@ -1,1 +1,0 @@
-"""Effects of Traceflows in the controller."""

@@ -1,0 +1,106 @@
+"""Asks neighbours for addresses of Egresses and Services that this Node is to hold, and again for as long as another host has one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.egress import ProbedAddress
+from antrea.features.external_ip_pool.duplicate import READS, is_asked_for
+from antrea.outside.log import klog
+from antrea.outside.neighbour.probe import answers_for_all, who_has
+from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.external_ip_pool.duplicate import ProbeAddress
+
+log = klog.logger(__name__)
+
+LATER_SECONDS: Final = 3.0
+"""After an address was taken from another Node, which has given it up by then (antrea.features.egress.agent_part.graceful_handover.LINGER_SECONDS)."""
+SURE_SECONDS: Final = 1.0
+"""After a first answer: a Node that had the address for an Egress that was deleted a moment ago gives it up."""
+AGAIN_SECONDS: Final = 5.0
+"""After another host has it for sure."""
+TRIES, TRY_SECONDS = 40, 0.05
+"""A device that was just made may not be up."""
+LOOK_SECONDS: Final = 1.0
+
+
+class DuplicateProber:
+    """Does Probe; feed of Probed. In the network namespace of the thread that runs it."""
+
+    def __init__(self, node: str) -> None:
+        """`node` is the name of this one."""
+        self._node = node
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        """By Egress or Service."""
+
+    async def run(self, facts: Facts) -> None:
+        """For ever: answers are forgotten with the address they are on."""
+        try:
+            with facts.watch(*READS) as news:
+                while True:
+                    news.clear()
+                    for row in facts.all(ProbedAddress):
+                        if not is_asked_for(facts, row.holder, row.ip, self._node):
+                            facts.drop(ProbedAddress, row.holder)
+                    self._asked = {name: task for name, task in self._asked.items() if not task.done()}
+                    await news.wait()
+                    await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._asked.values():
+                task.cancel()
+            await asyncio.gather(*self._asked.values(), return_exceptions=True)
+
+    async def probe(self, facts: Facts, act: ProbeAddress) -> None:
+        """Returns at once: many addresses may come together."""
+        if before := self._asked.get(act.holder):
+            before.cancel()
+        self._asked[act.holder] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
+
+    async def _ask(self, facts: Facts, act: ProbeAddress) -> None:
+        if not act.before:
+            await asyncio.sleep(LATER_SECONDS)
+        mac = ""
+        while is_asked_for(facts, act.holder, act.ip, self._node):
+            if found := await _found(act, mac):
+                await asyncio.sleep(SURE_SECONDS)
+                found = await _found(act, found)
+            mac = found
+            facts.put(ProbedAddress(act.holder, act.ip, mac), urgent=True)
+            if not mac:
+                return
+            log.warning(
+                "Another host uses an address of ours", holder=act.holder, ip=act.ip, mac=mac, dev=act.dev
+            )
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _found(act: ProbeAddress, before: str) -> str:
+    """The MAC address of the host with the address.
+
+    If this Node fails to ask, that is the host found `before`; empty if there is none, since Pods do not wait for that.
+    """
+    otherwise = ""
+    for left in reversed(range(TRIES)):
+        try:
+            mac = await who_has(act.dev, act.ip)
+            if mac and await answers_for_all(act.dev, mac, act.strangers):
+                log.info(
+                    "A router answers for addresses that it does not hold",
+                    ip=act.ip,
+                    mac=mac,
+                    dev=act.dev,
+                )
+                return ""
+            return mac
+        except OSError as error:
+            otherwise = "" if is_link_down(error) else before
+            if not is_link_down(error):
+                note_failed_probe(error)
+            if not left:
+                log.warning("Failed to probe an address", ip=act.ip, dev=act.dev, err=str(error))
+        await asyncio.sleep(TRY_SECONDS)
+    return otherwise

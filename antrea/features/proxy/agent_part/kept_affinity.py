@@ -1,0 +1,157 @@
+"""Session affinity over a restart of ovs-vswitchd, which forgets what clients have learned: the agent keeps it, on disk, too.
+
+What clients learned since the last look is lost. Upstream keeps nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.decoding import decode_json
+from antrea.errors import Invalid, Unavailable
+from antrea.facts.service import Service
+from antrea.features.proxy.agent_part.long_affinity import (
+    AGE,
+    COOKIE,
+    HARD_TIMEOUT,
+    affinity_timeouts,
+    learned_lines,
+    with_timeout,
+)
+from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS
+from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.log import klog
+from antrea.outside.vswitch.appctl import sockets
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from antrea.engine import Facts
+    from antrea.features.proxy.agent_part.long_affinity import Switch
+
+log = klog.logger(__name__)
+
+LOOK_SECONDS: Final = 15.0
+MAX_CHOICES: Final = 20_000
+"""Choices that are kept; of more, those that are dumped first."""
+KIND: Final = b"antrea affinity 3\n"
+OBJECT_MASK: Final = 0xFFFFFFFF
+
+
+class KeptChoice(msgspec.Struct, frozen=True):
+    """A learned flow as it was dumped, and until when it counts, in seconds since the Node started."""
+
+    owner: int
+    """Object id of the flow."""
+    line: str
+    until: float
+
+
+class Kept(msgspec.Struct):
+    """What is kept of one run of ovs-vswitchd, by its control socket."""
+
+    switch: str = ""
+    choices: list[KeptChoice] = []
+
+
+def since_boot() -> float:
+    """Seconds, which no change of the clock moves; the file does not outlive the Node either."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def choice_of(line: str, timeouts: Mapping[int, int], now: float) -> KeptChoice | None:
+    """None for what is no choice of these owners, or is over. A Service may ask for longer than a flow can live."""
+    age, number, hard = AGE.search(line), COOKIE.search(line), HARD_TIMEOUT.search(line)
+    if age is None or number is None or hard is None:
+        return None
+    owner, seconds = int(number[1], 16) & OBJECT_MASK, int(hard[1])
+    whole = timeouts.get(owner, 0)
+    left = (max(seconds, whole) if seconds == MAX_TIMEOUT_SECONDS else seconds) - int(age[1])
+    return KeptChoice(owner, line, now + left) if whole and left > 0 else None
+
+
+class KeptAffinity:
+    """A task of the agent; `settled` returns once a new switch has what is wanted."""
+
+    def __init__(self, facts: Facts, switch: Switch, run_directory: Path, file: Path) -> None:
+        self._facts, self._switch, self._directory, self._file = facts, switch, run_directory, file
+        self._kept = self._read()
+
+    @property
+    def clients(self) -> int:
+        """How many are kept."""
+        return len(self._kept.choices)
+
+    async def run(self, settled: Callable[[], Awaitable[None]]) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.look(settled)
+            except Unavailable as error:
+                log.v(2).info("Learned flows cannot be kept now", err=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self, settled: Callable[[], Awaitable[None]]) -> int:
+        """Give a new switch what the one before had, and keep what this one has; how many it was given. Raises Unavailable."""
+        if not self._facts.feeds.has(Service):
+            return 0  # which Services ask for affinity is not known yet
+        run = self._run()
+        given = 0
+        if self._kept.choices and self._kept.switch != run:
+            await settled()
+            given = await self._give()
+        timeouts, now = affinity_timeouts(self._facts), since_boot()
+        found: list[KeptChoice] = []
+        if timeouts:
+            async for line in learned_lines(self._facts, self._switch):
+                if len(found) < MAX_CHOICES and (one := choice_of(line, timeouts, now)):
+                    found.append(one)
+        if self._run() == run and (found or self._kept.choices):
+            self._kept = Kept(run, found)
+            await asyncio.to_thread(self._write, self._kept)
+        return given
+
+    async def _give(self) -> int:
+        """Of Services that still ask for affinity. An Endpoint that is gone is chosen anew at its client's next packet."""
+        now, timeouts = since_boot(), affinity_timeouts(self._facts)
+        changes = [
+            with_timeout(one.line, min(int(one.until - now), MAX_TIMEOUT_SECONDS))
+            for one in self._kept.choices
+            if one.owner in timeouts and one.until - now >= 1
+        ]
+        if changes and (why := await self._switch.bundle(changes)):
+            raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")
+        log.info("Gave a new ovs-vswitchd what clients had learned", flows=len(changes))
+        return len(changes)
+
+    def _run(self) -> str:
+        """Which run of ovs-vswitchd there is. Raises Unavailable."""
+        try:
+            for path in sockets(self._directory):
+                found = path.stat()
+                return f"{path.name} {found.st_ino} {found.st_mtime_ns}"
+        except OSError as error:
+            raise Unavailable(f"control socket of ovs-vswitchd: {error}") from error
+        raise Unavailable(f"control socket of ovs-vswitchd in {self._directory}")
+
+    def _read(self) -> Kept:
+        try:
+            return decode_json(unsealed(KIND, read_octets(self._file)), Kept, str(self._file))
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, Damaged, Invalid) as error:
+            log.warning("Failed to read what clients have learned", path=self._file, err=str(error))
+            set_aside(self._file)
+            return Kept()
+
+    def _write(self, kept: Kept) -> None:
+        try:
+            exchange(self._file, sealed(KIND, [msgspec.json.encode(kept)]))
+        except OSError as error:
+            log.warning("Failed to keep what clients have learned", path=self._file, err=str(error))

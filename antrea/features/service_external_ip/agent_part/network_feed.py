@@ -1,0 +1,160 @@
+"""Asks neighbours in the Node's own networks, where it has external IPs of Services or may come to have them."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address, ip_network
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.external_ip import AnsweringNetwork, ExternalIPOwner
+from antrea.features.service_external_ip.agent_part.network_verdict import NetworkVerdict
+from antrea.features.service_external_ip.network import READS, AskedNetwork, asked_networks
+from antrea.outside.log import klog
+from antrea.outside.neighbour.probe import answers_as, who_has
+from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
+from antrea.outside.netlink.transport_interface import cards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from antrea.engine import Facts
+    from antrea.outside.netlink.transport_interface import Card
+
+log = klog.logger(__name__)
+
+LOOK_SECONDS: Final = 3.0
+"""Between two rounds."""
+ROUTES_SECONDS: Final = 30.0
+"""Between two looks at the routes."""
+MAX_GATEWAYS: Final = 2
+MAX_IPS: Final = 16
+"""External IPs of one network in one round: the others have their turn after."""
+
+
+class NetworkFeed:
+    """Feed of AnsweringNetwork, in the network namespace of the thread that runs it."""
+
+    def __init__(self, node: str) -> None:
+        """`node` is the name of this one."""
+        self._node = node
+        self._verdicts: dict[tuple[str, str], NetworkVerdict] = {}
+        """By device and network."""
+        self._cards: tuple[Card, ...] = ()
+        self._cards_until = 0.0
+        self._turn = 0
+
+    async def run(self, facts: Facts) -> None:
+        """For ever."""
+        with facts.watch(*READS) as news:
+            while True:
+                news.clear()
+                wanted = asked_networks(facts, self._answered)
+                await self.round(facts, wanted)
+                if not wanted:
+                    await news.wait()
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def round(self, facts: Facts, wanted: Sequence[AskedNetwork]) -> None:
+        """Ask in all of them at once."""
+        now = asyncio.get_running_loop().time()
+        if wanted and now >= self._cards_until:
+            try:
+                self._cards, self._cards_until = await cards(), now + ROUTES_SECONDS
+            except OSError as error:
+                # the routes of the last time are as good
+                note_failed_probe(error)
+        self._turn += MAX_IPS
+        rows = await asyncio.gather(*(self._asked(facts, one) for one in wanted))
+        keys = {one.key for one in wanted}
+        self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if key in keys}
+        facts.replace(AnsweringNetwork, [row for row in rows if row])
+
+    async def _asked(self, facts: Facts, one: AskedNetwork) -> AnsweringNetwork | None:
+        """None: the result is open."""
+        verdict = self._verdicts.setdefault(one.key, NetworkVerdict(silent=one.silent))
+        if one.lost:
+            return self._lost(one, verdict)
+        targets = (*gateways(self._cards, one.dev, one.network), *one.nodes)
+        if not targets:
+            return None
+        answers = await asyncio.gather(*(_mac(one.dev, ip) for ip in targets))
+        there = [(ip, mac) for ip, mac in zip(targets, answers, strict=True) if mac]
+        before = verdict.answers
+        if there or None not in answers:
+            verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(one.ips))
+        if verdict.answers is False and before is not False:
+            log.warning("No neighbour answers", dev=one.dev, network=one.network, asked=",".join(targets))
+        verdict.keep_only(one.ips, asyncio.get_running_loop().time())
+        if there:
+            await self._ask_as(facts, one, verdict, there)
+        if verdict.answers is None:
+            return None
+        return AnsweringNetwork(one.dev, one.network, verdict.answers, targets, verdict.unheard)
+
+    @property
+    def _answered(self) -> list[tuple[str, str]]:
+        """Keys of networks in which neighbours have answered."""
+        return [key for key, verdict in self._verdicts.items() if verdict.met]
+
+    def _lost(self, one: AskedNetwork, verdict: NetworkVerdict) -> AnsweringNetwork | None:
+        verdict.saw(verdict.met, (), as_owner=bool(one.ips))
+        if verdict.answers is None:
+            return None
+        return AnsweringNetwork(one.dev, one.network, verdict.answers)
+
+    async def _ask_as(
+        self, facts: Facts, one: AskedNetwork, verdict: NetworkVerdict, there: Sequence[tuple[str, str]]
+    ) -> None:
+        """As the external IPs of this Node, those who have just answered it."""
+        first = self._turn % len(one.ips) if one.ips else 0
+        ips = islice((*one.ips[first:], *one.ips[:first]), MAX_IPS)
+
+        async def ask(ip: str) -> None:
+            if not self._is_ours(facts, ip):  # it may have moved since the round began
+                return
+            found = await asyncio.gather(*(_answers_as(one.dev, *target, ip) for target in there))
+            if self._is_ours(facts, ip) and (any(found) or None not in found):
+                names = [name for name, _ in there]
+                answered = [name for name, is_one in zip(names, found, strict=True) if is_one]
+                verdict.saw_as(ip, names, answered, asyncio.get_running_loop().time())
+
+        await asyncio.gather(*(ask(ip) for ip in ips))
+
+    def _is_ours(self, facts: Facts, ip: str) -> bool:
+        return any(row.node == self._node for row in facts.by(ExternalIPOwner, "ip", ip))
+
+
+def gateways(found: Iterable[Card], dev: str, network: str) -> tuple[str, ...]:
+    """Next hops of the Node's routes that are neighbours in the network, those of default routes first."""
+    there = ip_network(network)
+    hops = sorted({(bool(dst), via) for card in found if card.name == dev for dst, via in card.routes})
+    near = (
+        via
+        for _, via in hops
+        if (address := ip_address(via)) in there
+        or (address.version == there.version and address.is_link_local)
+    )
+    return tuple(islice(dict.fromkeys(near), MAX_GATEWAYS))
+
+
+async def _mac(dev: str, ip: str) -> str | None:
+    """Return the MAC address of a neighbour, empty if it does not answer, or None if this Node failed to ask."""
+    try:
+        return await who_has(dev, ip)
+    except OSError as error:
+        if is_link_down(error):
+            return ""
+        note_failed_probe(error)
+        return None
+
+
+async def _answers_as(dev: str, ip: str, mac: str, sender: str) -> bool | None:
+    """Return whether a neighbour answers the Node as `sender`, or None if this Node failed to ask."""
+    try:
+        return await answers_as(dev, ip, mac, sender)
+    except OSError as error:
+        if is_link_down(error):
+            return False
+        note_failed_probe(error)
+        return None

@@ -1,0 +1,78 @@
+"""The container of an engine in this agent's own Pod: what there is to do where the Pod does not have it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from antrea.errors import Refused, Unavailable
+from antrea.outside.kube.environment import own_namespace
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+RETRY: Final = 10.0
+"""Seconds."""
+REPAIR: Final = "kubectl -n {namespace} patch daemonset antrea-agent --patch-file build/yamls/{name}.yml"
+"""Adds the container where Helm is not used."""
+
+
+class Recorder(Protocol):
+    """What writes an Event about this Node."""
+
+    def __call__(self, reason: str, message: str, *, warning: bool) -> None:
+        """Write it."""
+
+
+class NamedContainer(msgspec.Struct, frozen=True):
+    """What is read of a container."""
+
+    name: str = ""
+
+
+class PodContainers(msgspec.Struct, frozen=True):
+    """What is read of the spec of a Pod."""
+
+    containers: tuple[NamedContainer, ...] = ()
+
+
+class OwnPod(msgspec.Struct, frozen=True):
+    """The Pod that this agent is in."""
+
+    spec: PodContainers = PodContainers()
+
+
+class EngineContainer:
+    """Whether the agent's Pod has the container `name`; the chart adds it with the gate, the gate in the ConfigMap does not."""
+
+    def __init__(self, kube: Kube, record: Recorder, name: str, gate: str, reason: str) -> None:
+        """`reason` is that of the Event about a Pod without it."""
+        self._kube, self._record, self._name, self._gate, self._reason = kube, record, name, gate, reason
+        self.missing = ""
+        """What there is to do; empty: the Pod has it, or that is not known yet."""
+
+    async def look(self) -> None:
+        """Read the Pod until kube-apiserver answers: its containers never change. Records an Event if this one is missing."""
+        pod, namespace = os.environ.get("POD_NAME", ""), own_namespace()
+        while pod:
+            try:
+                found = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", OwnPod)
+            except (Refused, Unavailable) as error:
+                log.v(2).info("Failed to read the containers of the agent's Pod", pod=pod, err=str(error))
+                await asyncio.sleep(RETRY)
+                continue
+            if found is not None and self._name not in {one.name for one in found.spec.containers}:
+                self.missing = self._sentence(namespace)
+                self._record(self._reason, self.missing, warning=True)
+            return
+
+    def _sentence(self, namespace: str) -> str:
+        return (
+            f"the agent's Pod has no container {self._name}, which featureGates.{self._gate} in the ConfigMap does not add: with Helm"
+            f" upgrade the release with --set featureGates.{self._gate}=true; with kubectl run {REPAIR}"
+        ).format(namespace=namespace, name=self._name)

@@ -1,1 +1,0 @@
-"""Effects of Beacons on a Node."""

@@ -1,1 +1,0 @@
-"""Effects of Beacons in the controller."""
