@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
+from flow_world import ACTIVE, IDLE, STALE, World, entry
 
 from antrea.apis.controlplane import (
     NetworkPolicy,
@@ -36,42 +37,10 @@ from antrea.features.network_policy.agent.rule import StatedRule
 from antrea.features.proxy.host import NODE_PORT_IPS
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.fields import SERVICE
-from antrea.openflow.tracked_connection import TrackedConnection, start_time, tracked_connections
+from antrea.openflow.tracked_connection import start_time, tracked_connections
 
-ACTIVE, IDLE, STALE = 5, 15, 300
-
-
-def entry(packets: int = 1, state: str = "ESTABLISHED", port: int = 1000, **more: Any) -> TrackedConnection:
-    found = TrackedConnection(
-        (6, "10.1.0.5", port, "10.2.0.7", 80, 0), "10.2.0.7", 80, "10.1.0.5", port, packets, 100 * packets, 0, 0, "",
-        1, 0, state,
-    )  # fmt: skip
-    return found._replace(**more)
-
-
-class World:
-    """A store, and what it is shown."""
-
-    def __init__(self) -> None:
-        self.store = ConnectionStore(ACTIVE, IDLE, STALE)
-        self._before: tuple[TrackedConnection, ...] = ()
-        self.clock = 1000.0
-        """What the Node's clock shows at the monotonic time 0."""
-
-    def poll(self, now: float, *entries: TrackedConnection) -> None:
-        """Show it what is another than at the poll before."""
-        changed = [one for one in entries if one not in self._before]
-        stay = {one.identity for one in entries}
-        gone = [one for one in self._before if one.identity not in stay]
-        self._before = entries
-        for _ in self.store.update(
-            changed, gone, now, self.clock + now, lambda _: FlowRecord(source_ip="10.1.0.5")
-        ):
-            pass
-
-    def due(self, now: float) -> list[tuple[int, int, int]]:
-        found = self.store.due(now, 100)
-        return [(one.flow_end_reason, one.packet_total_count, one.packet_delta_count) for one in found]
+if TYPE_CHECKING:
+    from antrea.openflow.tracked_connection import TrackedConnection
 
 
 def test_a_connection_with_traffic_is_exported_at_each_active_timeout_with_what_came_since() -> None:
@@ -142,40 +111,6 @@ def test_a_connection_that_is_found_at_a_poll_began_halfway_since_the_one_before
     world.poll(9, entry(3))
     [found] = world.store.due(14, 10)
     assert (found.flow_start_seconds, found.flow_start_nanos) == (1004, 0)
-
-
-@pytest.mark.parametrize("jump", [3600, -3600])
-def test_no_record_ends_before_the_one_before_it_when_the_clock_of_the_node_jumps(jump: int) -> None:
-    world, ends, begins = World(), list[float](), list[float]()
-    world.poll(0)
-    world.poll(1, entry(1))
-    for now, clock in ((6, 1000), (11, 1000 + jump), (16, 1000 + jump), (21, 1000)):
-        world.clock = clock
-        world.poll(now, entry(now), entry(now, port=2000))
-        for found in world.store.due(now, 10):
-            if found.source_transport_port == 1000:
-                ends.append(found.flow_end_seconds)
-                begins.append(found.flow_start_seconds)
-    assert ends == sorted(set(ends))
-    assert set(begins) == {1000}
-    assert ends == ([1006, 4611, 4616, 4621] if jump > 0 else [1006, 1011, 1016, 1021])
-
-
-def test_a_connection_that_is_found_after_the_clock_was_set_began_between_the_polls_by_the_new_time() -> None:
-    world = World()
-    world.poll(0)
-    world.clock -= 500
-    world.poll(8, entry(3))
-    [found] = world.store.due(14, 10)
-    assert (found.flow_start_seconds, found.flow_end_seconds) == (504, 508)
-
-
-def test_a_denied_connection_does_not_end_before_it_begins_when_the_clock_is_set_back() -> None:
-    store = DeniedStore(ACTIVE, IDLE)
-    for now, wall in ((0.25, 1000.25), (1.5, 401.5)):
-        store.add("a", 60, now, wall, FlowRecord)
-    [found] = store.due(6, 10)
-    assert (found.start, found.end) == (1000.25, 1001.5)
 
 
 def test_a_denied_connection_begins_with_its_first_packet() -> None:
