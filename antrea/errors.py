@@ -48,7 +48,7 @@ class Unavailable(AntreaError):
 
 
 def words(error: BaseException) -> str:
-    """What went wrong, for people: of several things at once each, which str() of their group only counts."""
+    """Describe an error for people: of several things at once each, which str() of their group only counts."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(map(words, _each(error))))
     if isinstance(error, AntreaError) and str(error):

@@ -13,7 +13,7 @@ class Rank(IntEnum):
     PORT = 5
     """A port of the switch, which everything else refers to."""
     RECEIVES = 10
-    """What packets meet after a flow sent them: addresses, Egress SNAT, policy routes."""
+    """Rank of what packets meet after a flow sent them: addresses, Egress SNAT, policy routes."""
     METER = 40
     """Flows refer to it."""
     GROUP = 45
@@ -22,8 +22,8 @@ class Rank(IntEnum):
     """Exists before the rules that make exceptions from it, and goes after them."""
     FLOW = 50
     SENDS = 90
-    """What brings packets to flows: NodePort DNAT, Service routes, routes to the Pods of other Nodes."""
+    """Rank of what brings packets to flows: NodePort DNAT, Service routes, routes to the Pods of other Nodes."""
     ACT = 95
     """An act waits for the puts of smaller rank of its pass."""
     REPORT = 1000
-    """From here on an entry only reports, as a status: nothing waits for it and it holds nothing back."""
+    """Rank from which an entry only reports, as a status: nothing waits for it and it holds nothing back."""

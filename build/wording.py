@@ -26,12 +26,12 @@ BINDINGS = frozenset(("asked", "found", "one", "own", "told", "words"))
 """Names of variables and parameters that do not say which thing they are."""
 PHRASES = {
     "octet": re.compile(r"\boctets?\b", re.IGNORECASE),
-    "is no": re.compile(r"\b(is|are) no (?!longer\b|more\b)"),
+    "is no": re.compile(r"(?<!there )\b(is|are) no (?!longer\b|more\b)", re.IGNORECASE),
     "goes on": re.compile(r"\b(goes|go|went|going) on\b"),
     "realis-": re.compile(r"\b(un)?realis", re.IGNORECASE),
     "look-up": re.compile(r"\blook-ups?\b", re.IGNORECASE),
     "records of connections": re.compile(r"\brecords of connections\b", re.IGNORECASE),
-    "that stand": re.compile(r"\b(that|which) stands?\b"),
+    "that stand": re.compile(r"\b(that|which) stands?\b(?! for\b)"),
     "last word": re.compile(r"\blast word\b", re.IGNORECASE),
 }
 """Phrases by the form that they count for; those of pages, docstrings and strings alike."""

@@ -33,7 +33,7 @@ class DataCommand(NamedTuple):
     modes: str
     short: str
     path: str
-    """Of the program's own API, or group/version/resource of the aggregated API."""
+    """Path of the program's own API, or group/version/resource of the aggregated API."""
     aliases: tuple[str, ...] = ()
     long: str = ""
     example: str = ""
@@ -46,11 +46,11 @@ class DataCommand(NamedTuple):
     form: str = "table"
     """Output format if none is asked for."""
     shape: Callable[[Any, Mapping[str, str]], Any] | None = None
-    """What is printed, made of the answer and the command's options; None: the answer."""
+    """Function that makes the output from the answer and the command's options; None prints the answer."""
     text: Callable[[Any], str] | None = None
     """The table, where it is none of rows and columns."""
     body: Callable[[Mapping[str, str]], Any] | None = None
-    """What is POSTed, made of the options; None: the options are the query of a GET."""
+    """Function that makes the body of a POST from the options; None sends the options as the query of a GET."""
 
     @property
     def is_resource(self) -> bool:
@@ -392,7 +392,7 @@ ACTIONS: tuple[Action, ...] = (
         "get",
         "flows",
         "FR",
-        "Print records of connections that the flow aggregator keeps",
+        "Print flow records that the flow aggregator keeps",
         "antrea.antctl.flows",
     ),
     Action(

@@ -1,4 +1,4 @@
-"""What ends antctl with a line on stderr, in the words that people know from upstream."""
+"""Errors that end antctl with one line on stderr, worded as upstream's."""
 
 from __future__ import annotations
 

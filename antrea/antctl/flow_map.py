@@ -41,7 +41,7 @@ def command() -> click.Command:
         default="workload",
         show_default=True,
         type=click.Choice(KINDS),
-        help="what the ends are; endpoint: workloads, and addresses of what is no Pod",
+        help="kind of the ends; endpoint: workloads, and the address of an end that is not a Pod",
     )
     shown = click.Option(
         ["-o", "--output"],

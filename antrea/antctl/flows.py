@@ -1,4 +1,4 @@
-"""`antctl get flows`: records of connections from the flow aggregator's store; from a workstation by the aggregator's own antctl."""
+"""`antctl get flows`: flow records from the flow aggregator's store; from a workstation by the aggregator's own antctl."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ OPTIONS: Final = {
 ACTIONS: Final = {1: "Allow", 2: "Drop", 3: "Reject"}
 PROTOCOLS: Final = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP"}
 SECONDS: Final = 30.0
-TEXT: Final = """Print records of connections that the flow aggregator keeps in its store or in ClickHouse, the newest first.
+TEXT: Final = """Print flow records that the flow aggregator keeps in its store or in ClickHouse, the newest first.
 
-Each connection has a record every activeFlowRecordTimeout. An end that is no Pod is shown by its address.
+Each connection has a record every activeFlowRecordTimeout. An end that is not a Pod is shown by its address.
 
 \b
 Examples:
@@ -70,7 +70,7 @@ def command() -> click.Command:
         context_settings=HELP,
         params=[*flags, shown],
         callback=_callback,
-        short_help="Print records of connections that the flow aggregator keeps",
+        short_help="Print flow records that the flow aggregator keeps",
         help=TEXT,
     )
 
@@ -78,8 +78,8 @@ def command() -> click.Command:
 def _callback(output: str, **given: str | None) -> None:
     target: Target = click.get_current_context().obj
     options = {name: text for name, text in given.items() if text}
-    own = target.mode is FLOW_AGGREGATOR
-    answer = ask(target.find(), "/flows", options) if own else from_pod(target.find(), "flows", options)
+    is_local = target.mode is FLOW_AGGREGATOR
+    answer = ask(target.find(), "/flows", options) if is_local else from_pod(target.find(), "flows", options)
     if output != "table":
         click.echo(render(answer, output, COLUMNS, ordered=False), nl=False)
         return
@@ -91,14 +91,14 @@ def _callback(output: str, **given: str | None) -> None:
 def from_pod(kubernetes: Server, command: str, options: Mapping[str, str]) -> Any:
     """The answer of `antctl get COMMAND` in the aggregator's Pod, which takes the right to run commands there. Raises Failure."""
     items = ask(kubernetes, PODS, {"labelSelector": "app=flow-aggregator"})["items"]
-    pods = [one["metadata"]["name"] for one in items if one.get("status", {}).get("phase") == "Running"]
+    pods = [item["metadata"]["name"] for item in items if item.get("status", {}).get("phase") == "Running"]
     if not pods:
         raise Failure(
             f"no flow aggregator runs in Namespace {NAMESPACE}: install the chart with flowVisibility.enable=true"
         )
-    words = [word for name, text in options.items() for word in (f"--{name}", text)]
+    arguments = [word for name, text in options.items() for word in (f"--{name}", text)]
     done = run_in_pod(
-        kubernetes, f"{NAMESPACE}/{min(pods)}", ("antctl", "get", command, *words, "-o", "json"),
+        kubernetes, f"{NAMESPACE}/{min(pods)}", ("antctl", "get", command, *arguments, "-o", "json"),
         container="flow-aggregator", seconds=SECONDS,
     )  # fmt: skip
     if done.code:
@@ -121,7 +121,7 @@ def _policy(way: str) -> Column:
         action = ACTIONS.get(row[f"{way}NetworkPolicyRuleAction"], "")
         namespace, name = row[f"{way}NetworkPolicyNamespace"], row[f"{way}NetworkPolicyName"]
         return one_word(
-            ":".join(one for one in ("/".join(one for one in (namespace, name) if one), action) if one)
+            ":".join(part for part in ("/".join(part for part in (namespace, name) if part), action) if part)
         )
 
     return (way.upper(), cell)

@@ -25,8 +25,8 @@ class Later(click.Command):
         self._module = module
 
     def load(self) -> click.Command:
-        found: click.Command = importlib.import_module(self._module).command()
-        return found
+        command: click.Command = importlib.import_module(self._module).command()
+        return command
 
 
 def _loaded(command: click.Command) -> click.Command:
@@ -47,13 +47,13 @@ def _upstreams_exit_code() -> Iterator[None]:
         raise WrongUsage(error.format_message(), error.ctx) from error
 
 
-def _where(modes: str, words: str) -> str:
+def _where(modes: str, description: str) -> str:
     """A line on where antctl has this command, if it has it anywhere."""
     for mode, component, workload in (("A", "agent", "ds"), ("C", "controller", "deploy")):
         if mode in modes:
             pod = f"{workload}/antrea-{component} -c antrea-{component}"
-            return f"Pods of the {component} have it: kubectl exec -n kube-system {pod} -- {words}\n"
-    return f"It needs a kubeconfig: run '{words}' on a workstation.\n" if "R" in modes else ""
+            return f"Pods of the {component} have it: kubectl exec -n kube-system {pod} -- {description}\n"
+    return f"It needs a kubeconfig: run '{description}' on a workstation.\n" if "R" in modes else ""
 
 
 class Group(click.Group):

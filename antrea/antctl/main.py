@@ -209,20 +209,20 @@ def _not_built(row: NotBuilt) -> click.Command:
 
 
 def _help(root: Group) -> click.Command:
-    def callback(words: tuple[str, ...]) -> None:
+    def callback(arguments: tuple[str, ...]) -> None:
         context = click.Context(root, info_name="antctl", help_option_names=HELP["help_option_names"])
         command: click.Command = root
-        for word in words:
+        for word in arguments:
             if not isinstance(command, click.Group) or command.get_command(context, word) is None:
-                raise Failure(f"unknown help topic {' '.join(words)!r}")
-            _, found, _ = command.resolve_command(context, [word])
-            command = found or command
+                raise Failure(f"unknown help topic {' '.join(arguments)!r}")
+            _, subcommand, _ = command.resolve_command(context, [word])
+            command = subcommand or command
             context = click.Context(command, info_name=command.name, parent=context)
         click.echo(command.get_help(context))
 
     return click.Command(
         "help",
-        params=[click.Argument(["words"], nargs=-1, metavar="[COMMAND]...")],
+        params=[click.Argument(["arguments"], nargs=-1, metavar="[COMMAND]...")],
         callback=callback,
         short_help="Help about any command",
         help="Help about any command, such as `antctl help get networkpolicy`",
@@ -233,13 +233,13 @@ def _version(mode: Mode) -> click.Command:
     key = {"A": "agentVersion", "F": "flowAggregatorVersion"}.get(mode.name, "controllerVersion")
 
     def callback(output: str) -> None:
-        own = {"antctlVersion": f"v{VERSION}"}
+        versions = {"antctlVersion": f"v{VERSION}"}
         try:
-            told = _told_version(mode)
+            server_version = _told_version(mode)
         except Failure:
-            click.echo(render(own, output, (), ordered=False), nl=False)
+            click.echo(render(versions, output, (), ordered=False), nl=False)
             raise
-        click.echo(render({key: told, **own}, output, (), ordered=False), nl=False)
+        click.echo(render({key: server_version, **versions}, output, (), ordered=False), nl=False)
 
     return click.Command(
         "version",
@@ -255,9 +255,11 @@ def _told_version(mode: Mode) -> str:
     """The version of the program that is asked, the controller's from a workstation."""
     if mode is REMOTE:
         return str(ask(_server(), f"/apis/{CONTROLLER_INFO}", {}).get("version", ""))
-    told = ask(_server(), "/version", {})
-    return str(told["gitVersion"]) + "".join(
-        sign + told[part] for sign, part in (("-", "gitCommit"), (".", "gitTreeState")) if told.get(part)
+    version = ask(_server(), "/version", {})
+    return str(version["gitVersion"]) + "".join(
+        sign + version[part]
+        for sign, part in (("-", "gitCommit"), (".", "gitTreeState"))
+        if version.get(part)
     )
 
 

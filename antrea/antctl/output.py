@@ -64,7 +64,7 @@ def listed(values: Sequence[str]) -> str:
 
 
 def yaml_of(answer: Any) -> str:
-    """As sigs.k8s.io/yaml: keys sorted, two spaces."""
+    """Format as sigs.k8s.io/yaml does: keys sorted, two spaces."""
     if isinstance(answer, dict) and all(_plain(text) for row in answer.items() for text in row):
         # such as versions, which every script asks for first: without YAML's library (start-up time)
         return "".join(f"{key}: {answer[key]}\n" for key in sorted(answer)) or "{}\n"
@@ -79,7 +79,7 @@ def _plain(text: Any) -> bool:
 
 
 def raw(answer: Any) -> str:
-    """As Go prints values with %v."""
+    """Format as Go prints values with %v."""
     if isinstance(answer, dict):
         return "{" + " ".join(raw(value) for value in answer.values()) + "}"
     if isinstance(answer, list):

@@ -57,7 +57,7 @@ def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
 
 
 def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig. Raises Failure."""
+    """Return the cluster's name in the current context of the kubeconfig; empty without a kubeconfig. Raises Failure."""
     from antrea.errors import Invalid  # noqa: PLC0415 (start-up time)
     from antrea.outside.kube import kubeconfig  # noqa: PLC0415
 
@@ -138,10 +138,12 @@ def agent_token(kubernetes: Server, namespace: str) -> str:
 def antrea_namespace(kubernetes: Server) -> str:
     """The Namespace with the agents' DaemonSet. Raises Failure."""
     query = {"labelSelector": "app=antrea,component=antrea-agent"}
-    found = {row["metadata"]["namespace"] for row in ask(kubernetes, DAEMON_SETS, query)["items"]}
-    if len(found) != 1:
-        raise Failure(f"Antrea's agents are in {len(found)} Namespaces, expected 1: is Antrea installed?")
-    return str(found.pop())
+    namespaces = {row["metadata"]["namespace"] for row in ask(kubernetes, DAEMON_SETS, query)["items"]}
+    if len(namespaces) != 1:
+        raise Failure(
+            f"Antrea's agents are in {len(namespaces)} Namespaces, expected 1: is Antrea installed?"
+        )
+    return str(namespaces.pop())
 
 
 def _elsewhere(kubernetes: Server, **changes: Any) -> Server:
@@ -170,9 +172,9 @@ def node_address(node: Mapping[str, Any]) -> str:
     """The Node's ExternalIP, else its InternalIP, IPv4 before IPv6. Raises Failure."""
     rows = node.get("status", {}).get("addresses", [])
     for kind in ("ExternalIP", "InternalIP"):
-        found = sorted(
+        addresses = sorted(
             (ip_address(row["address"]).version, row["address"]) for row in rows if row["type"] == kind
         )
-        if found:
-            return str(found[0][1])
+        if addresses:
+            return str(addresses[0][1])
     raise Failure(f"Node {node['metadata']['name']} has neither ExternalIP nor InternalIP")

@@ -66,7 +66,7 @@ class Server(NamedTuple):
 
 
 class Unreachable(Failure):
-    """There is no answer from the server."""
+    """Error of a request that the server did not answer."""
 
 
 class ErrorResponse(Failure):
@@ -106,10 +106,10 @@ def ask(
 
 
 def ask_warned(server: Server, path: str) -> tuple[Any, list[str]]:
-    """As `ask`, and the texts of its headers `Warning`."""
+    """Send a request as `ask` does, and also return the texts of its headers `Warning`."""
     status, headers, answer = _exchange(server, "GET", path, None, "")
-    said = (_QUOTED.search(one) for one in headers.get_all("Warning", []))
-    return _read(path, status, answer), [_ESCAPED.sub(r"\1", one[1]) for one in said if one]
+    said = (_QUOTED.search(header) for header in headers.get_all("Warning", []))
+    return _read(path, status, answer), [_ESCAPED.sub(r"\1", match[1]) for match in said if match]
 
 
 def _read(path: str, status: int, answer: bytes) -> Any:

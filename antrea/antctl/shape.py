@@ -1,4 +1,4 @@
-"""What antctl makes of the controller's answers before it prints them: rows of groups, policies and endpoints.
+"""Rows that antctl prints from the controller's answers on groups, policies and endpoints.
 
 Source: upstream pkg/antctl/transform.
 """
@@ -22,18 +22,18 @@ Row = dict[str, Any]
 
 
 def ordered(rows: list[Row], field: str) -> list[Row]:
-    """By the value at `field`, such as .metadata.name. Raises Failure where a row has no such value."""
+    """Sort rows by the value at `field`, such as .metadata.name. Raises Failure where a row has no such value."""
     steps = [step for step in field.strip("{}").split(".") if step]
 
     def value(row: Row) -> tuple[bool, Any]:
-        found: Any = row
+        part: Any = row
         for step in steps:
-            if not isinstance(found, dict) or step not in found:
+            if not isinstance(part, dict) or step not in part:
                 raise Failure(f"couldn't find any field with path {field!r} in the list of objects")
-            found = found[step]
-        if not isinstance(found, str | int | float):
-            raise Failure(f"the field {field!r} of --sort-by is no text and no number")
-        return isinstance(found, str), found
+            part = part[step]
+        if not isinstance(part, str | int | float):
+            raise Failure(f"the field {field!r} of --sort-by is neither text nor a number")
+        return isinstance(part, str), part
 
     return sorted(rows, key=value)
 
@@ -113,19 +113,19 @@ def _address(encoded: str) -> Any:
     """The address in base64 of its 4 or 16 bytes."""
     from ipaddress import ip_address  # noqa: PLC0415 (start-up time)
 
-    found = ip_address(base64.b64decode(encoded))
-    return getattr(found, "ipv4_mapped", None) or found
+    address = ip_address(base64.b64decode(encoded))
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def names(row: Row) -> str:
     """Members of a group as namespace/name, those without a Namespace by name."""
-    found = []
+    members = []
     for member in row.get("pods", []):
         reference: Row = next(
             (member[kind] for kind in ("pod", "externalEntity", "service", "node") if kind in member), {}
         )
-        found.append("/".join(reference[key] for key in ("namespace", "name") if reference.get(key)))
-    return listed(found)
+        members.append("/".join(reference[key] for key in ("namespace", "name") if reference.get(key)))
+    return listed(members)
 
 
 def addresses(kind: str) -> Callable[[Row], str]:
@@ -154,7 +154,7 @@ CONTROLLER_INFO = (
     "connectedAgentNum",
     "controllerConditions",
 )
-"""What is printed of an AntreaControllerInfo. parity: pkg/antctl/transform/controllerinfo Response"""
+"""Fields that are printed of an AntreaControllerInfo. parity: pkg/antctl/transform/controllerinfo Response"""
 
 
 def controller(answer: Any, _: Mapping[str, str]) -> Any:
@@ -208,11 +208,11 @@ def _endpoint(endpoint: Row) -> str:
         ("Egress Rules Referencing Endpoint as Destination:", endpoint.get("egressdstrules"), rule_columns),
         ("Ingress Rules Referencing Endpoint as Source:", endpoint.get("ingresssrcrules"), rule_columns),
     ]
-    for one in endpoint.get("services") or []:
-        name = f"Service {one['namespace']}/{one['name']}"
+    for service in endpoint.get("services") or []:
+        name = f"Service {service['namespace']}/{service['name']}"
         sections += [
-            (f"Applied Policies on NodePorts of {name}:", one.get("policies"), policy_columns),
-            (f"Egress Rules Referencing {name} as Destination:", one.get("egressdstrules"), rule_columns),
+            (f"Applied Policies on NodePorts of {name}:", service.get("policies"), policy_columns),
+            (f"Egress Rules Referencing {name} as Destination:", service.get("egressdstrules"), rule_columns),
         ]
     for label, rows, columns in sections:
         text += f"{label}\n{table(rows, columns, ordered=True)}\n" if rows else f"{label} None\n\n"

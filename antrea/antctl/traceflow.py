@@ -52,7 +52,7 @@ def command() -> click.Command:
     options: list[click.Parameter] = [
         click.Option(["-S", "--source"], default="", help="source: Namespace/Pod, Pod, or with --live-traffic an address"),
         click.Option(["-D", "--destination"], default="", help="destination: Namespace/Pod, Pod, Namespace/Service, Service or an address"),
-        click.Option(["--destination-kind"], default="", help="what the destination's name is of: pod or service; by default a Pod, or a Service if there is no such Pod"),
+        click.Option(["--destination-kind"], default="", help="kind of the destination's name: pod or service; by default a Pod, or a Service if no such Pod exists"),
         click.Option(["-f", "--flow"], default="", help="headers of the packet: icmp, tcp, udp, ipv6, tcp_src=, tcp_dst=, tcp_flags=, udp_src=, udp_dst="),
         click.Option(["-L", "--live-traffic"], help="trace the first packet of real traffic that matches", **flag),
         click.Option(["--dropped-only"], help="with --live-traffic: only a packet that is dropped", **flag),
@@ -97,7 +97,7 @@ def _callback(**given: Any) -> None:
 
 
 def _refusal(given: dict[str, Any], seconds: float) -> str:
-    """What is wrong with the options, in upstream's words; empty: nothing."""
+    """Return upstream's error message for invalid options; empty if they are valid."""
     live = given["live_traffic"]
     if seconds > MOST_SECONDS:
         return "Timeout cannot be longer than 12 hours"
@@ -140,7 +140,7 @@ def _address(text: str) -> str:
 
 
 def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
-    """What the spec has, and the name's part."""
+    """Return the source fields of the spec and the source's part of the Traceflow's name."""
     if not text:
         return {}, "any"
     if address := _address(text):
@@ -156,7 +156,7 @@ def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
 
 
 def _destination(server: Server, text: str, wanted: str) -> tuple[dict[str, str], str]:
-    """What the spec has, and the name's part: a Pod if there is one of that name, else a Service; or of the kind that is `wanted`."""
+    """Return the destination fields of the spec and its part of the name: a Pod of that name, else a Service, or of the kind `wanted`."""
     if wanted and wanted not in KINDS:
         raise Failure(f"--destination-kind: {wanted!r} is neither pod nor service")
     if not text:
@@ -222,11 +222,11 @@ def _ended(server: Server, path: str, seconds: float) -> dict[str, Any]:
     while True:
         time.sleep(min(POLL, max(0.0, end - time.monotonic())))
         try:
-            found: dict[str, Any] = ask(server, path, {})
+            trace: dict[str, Any] = ask(server, path, {})
         except Failure as error:
             raise Failure(f"error when retrieving Traceflow: {error.format_message()}") from error
-        if found.get("status", {}).get("phase") in ENDED or time.monotonic() >= end:
-            return found
+        if trace.get("status", {}).get("phase") in ENDED or time.monotonic() >= end:
+            return trace
 
 
 def _delete(server: Server, path: str) -> None:
@@ -237,11 +237,11 @@ def _delete(server: Server, path: str) -> None:
 
 
 def answer_of(trace: dict[str, Any], explained: dict[str, Any]) -> dict[str, Any]:
-    """What is printed of a Traceflow, with what policies should have done."""
+    """Return the output for a Traceflow, with the verdicts that policies should have given."""
     spec, status = trace["spec"], trace.get("status", {})
     source, to = spec.get("source", {}), spec.get("destination", {})
     end = to.get("pod") or to.get("service")
-    found = {
+    answer = {
         "name": trace["metadata"]["name"],
         "phase": status.get("phase"),
         "reason": status.get("reason"),
@@ -251,4 +251,4 @@ def answer_of(trace: dict[str, Any], explained: dict[str, Any]) -> dict[str, Any
         "capturedPacket": status.get("capturedPacket"),
         "explain": explained,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in answer.items() if value}

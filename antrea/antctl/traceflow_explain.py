@@ -1,4 +1,4 @@
-"""What policies should have done with a traced packet, by the evaluator of `antctl explain`, beside what switches did."""
+"""Verdicts that policies should give a traced packet, by the evaluator of `antctl explain`, beside those of switches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ VERDICTS: Final = {"Dropped": "Drop", "Rejected": "Reject"}
 
 def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
     """The `explain` of the whole; each observation of a policy or a Service gets its own. Nothing where the packet is not fully known."""
-    asked = _asked(trace["spec"])
+    ends = _asked(trace["spec"])
     results = trace.get("status", {}).get("results", ())
-    if asked is None or not results:
+    if ends is None or not results:
         return {}
     from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415 (start-up time)
     from antrea.explain.answer import answer, packet_of  # noqa: PLC0415
@@ -29,11 +29,13 @@ def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
         source = of_cluster(server)
         world = source.world()
         family = 6 if "ipv6Header" in trace["spec"].get("packet", {}) else 4
-        found = answer(world, packet_of(world, *asked, v=family, source_port=0))
+        explanation = answer(world, packet_of(world, *ends, v=family, source_port=0))
     except (Failure, Invalid) as error:
         return {"unanswered": str(error)}
-    seen = [one for result in results for one in result.get("observations", ())]
-    return _compared(found, seen) | ({"notTakenIntoAccount": list(source.lacks)} if source.lacks else {})
+    seen = [observation for result in results for observation in result.get("observations", ())]
+    return _compared(explanation, seen) | (
+        {"notTakenIntoAccount": list(source.lacks)} if source.lacks else {}
+    )
 
 
 def _asked(spec: dict[str, Any]) -> tuple[str, str, str] | None:
@@ -52,33 +54,33 @@ def _asked(spec: dict[str, Any]) -> tuple[str, str, str] | None:
     return f"{source.get('namespace') or 'default'}/{source['pod']}", there, port
 
 
-def _compared(found: Answer, seen: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is explained, whether the switches agree, and a sentence for each observation that has one."""
-    halves = [found.egress, found.ingress]
-    verdict, sentence = str(found.verdict), found.sentence
-    for one in seen:
-        if one["component"] != "LB" or found.through is None:
+def _compared(explanation: Answer, seen: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the explanation, whether the switches agree, and a sentence for each observation that has one."""
+    halves = [explanation.egress, explanation.ingress]
+    verdict, sentence = str(explanation.verdict), explanation.sentence
+    for observation in seen:
+        if observation["component"] != "LB" or explanation.through is None:
             continue
-        one["explain"] = (
-            f"AntreaProxy chooses one of the {found.through.among} of Service {found.through.service}"
+        observation["explain"] = (
+            f"AntreaProxy chooses one of the {explanation.through.among} of Service {explanation.through.service}"
         )
-        for chosen in found.through.endpoints:
-            if chosen.ip == one.get("translatedDstIP"):
+        for chosen in explanation.through.endpoints:
+            if chosen.ip == observation.get("translatedDstIP"):
                 halves = [chosen.egress, chosen.ingress]
                 verdict, sentence = chosen.verdict, chosen.sentence
-    for one in seen:
-        if half := _half(halves, one):
-            one["explain"] = half.sentence
+    for observation in seen:
+        if half := _half(halves, observation):
+            observation["explain"] = half.sentence
     ends = [
-        VERDICTS[one["action"]]
-        for one in seen
-        if one["component"] == "NetworkPolicy" and one["action"] in REFUSED
+        VERDICTS[observation["action"]]
+        for observation in seen
+        if observation["component"] == "NetworkPolicy" and observation["action"] in REFUSED
     ]
     return {"verdict": verdict, "because": sentence, "agrees": verdict == (ends[0] if ends else "Allow")}
 
 
-def _half(halves: list[Half], one: dict[str, Any]) -> Half | None:
+def _half(halves: list[Half], observation: dict[str, Any]) -> Half | None:
     """The direction that an observation of a policy is of."""
-    if one["component"] != "NetworkPolicy":
+    if observation["component"] != "NetworkPolicy":
         return None
-    return next((half for half in halves if half.direction in one.get("componentInfo", "")), None)
+    return next((half for half in halves if half.direction in observation.get("componentInfo", "")), None)

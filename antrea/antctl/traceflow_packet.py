@@ -37,7 +37,7 @@ def packet_of(flow: str) -> dict[str, Any]:
 
 def fields_of(flow: str) -> dict[str, int]:
     """The terms of `flow` with their numbers; 0 for a word alone. Raises Failure."""
-    found: dict[str, int] = {}
+    fields: dict[str, int] = {}
     for term in filter(None, flow.replace(" ", "").split(",")):
         word, equals, text = term.partition("=")
         if not word or (equals and not text) or "=" in text:
@@ -47,9 +47,9 @@ def fields_of(flow: str) -> dict[str, int]:
                 f"failed to parse flow: error when parsing the flow: {word} is none of {', '.join(WORDS)}"
             )
         try:
-            found[word] = int(text, 10) if equals else 0
+            fields[word] = int(text, 10) if equals else 0
         except ValueError as error:
             raise Failure(
-                f"failed to parse flow: error when parsing the flow: {text} is no number"
+                f"failed to parse flow: error when parsing the flow: {text} is not a number"
             ) from error
-    return found
+    return fields

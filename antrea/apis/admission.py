@@ -1,4 +1,4 @@
-"""What kube-apiserver asks webhooks and what they answer: AdmissionReview and ConversionReview.
+"""Requests of kube-apiserver to webhooks and their responses: AdmissionReview and ConversionReview.
 
 Source: https://kubernetes.io/docs/reference/config-api/apiserver-admission.v1/,
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/
@@ -59,13 +59,13 @@ class AdmissionResponse(CoreStruct, frozen=True, omit_defaults=True):
 
 
 class AdmissionReview(CoreStruct, frozen=True):
-    """What the API server posts: only its request is read."""
+    """Request body of an admission webhook: only its request is read."""
 
     request: AdmissionRequest | None = None
 
 
 class AdmissionAnswer(CoreStruct, frozen=True, omit_defaults=False):
-    """What it gets back, always in version v1."""
+    """Response body of an admission webhook, always in version v1."""
 
     response: AdmissionResponse
     kind: str = "AdmissionReview"
@@ -81,7 +81,7 @@ class ConversionRequest(CoreStruct, frozen=True):
 
 
 class ConversionReview(CoreStruct, frozen=True):
-    """What the API server posts, in apiextensions.k8s.io/v1 or v1beta1."""
+    """Request body of a conversion webhook, in apiextensions.k8s.io/v1 or v1beta1."""
 
     request: ConversionRequest
     kind: Literal["ConversionReview"]
@@ -104,7 +104,7 @@ class ConversionResponse(CoreStruct, frozen=True, omit_defaults=False):
 
 
 class ConversionAnswer(CoreStruct, frozen=True, omit_defaults=False):
-    """What it gets back, in the version it asked in."""
+    """Response body of a conversion webhook, in the version of the request."""
 
     response: ConversionResponse
     api_version: str

@@ -1,4 +1,4 @@
-"""What the programs' own APIs answer, and antctl reads.
+"""Answers of the programs' own APIs, which antctl reads.
 
 /agentinfo answers an AntreaAgentInfo (antrea.apis.crd.info).
 Source: upstream pkg/agent/apis/types.go, k8s.io/apimachinery/pkg/version.
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """As upstream, what is empty is left out."""
+    """Answer without its empty fields, as upstream's."""
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -63,6 +63,6 @@ class TraceAnswer(Answer, frozen=True):
 
 
 def version_info(version: str) -> VersionInfo:
-    """What /version answers for a release such as 0.1.0."""
+    """Return the answer of /version for a release such as 0.1.0."""
     major, minor, *_ = [*version.split("."), "0"]
     return VersionInfo(major, minor, f"v{version}")

@@ -23,7 +23,7 @@ class ResourceAttributes(CoreStruct, frozen=True):
 
 
 class SubjectAccessReviewSpec(CoreStruct, frozen=True):
-    """Who would ask, and what."""
+    """User and attributes of the request to authorize."""
 
     resource_attributes: ResourceAttributes | None = None
     user: str = ""

@@ -1,4 +1,4 @@
-"""What the CNI plugin sends, what network configurations contain and what container runtimes read back.
+"""Requests of the CNI plugin, network configurations, and results that container runtimes read.
 
 Source: https://github.com/containernetworking/cni/blob/main/SPEC.md (0.3.0 to 1.1.0); codes 1 to 11 and 50, 51 are the
 specification's, codes from 100 are upstream's (pkg/apis/cni/v1beta1/cni.proto, ErrorCode).
@@ -108,14 +108,14 @@ class IpamConfig(msgspec.Struct, frozen=True):
 
 
 class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What we read of a network configuration; a runtime and other plugins may have put more into it."""
+    """Fields read of a network configuration; a runtime and other plugins may have put more into it."""
 
     cni_version: str = msgspec.field(default="0.1.0", name="cniVersion")
-    """By the specification a configuration without it is of 0.1.0."""
+    """Version of the specification; a configuration without it has 0.1.0."""
     name: str = ""
     type: str = ""
     mtu: int = 0
-    """Of the Pod's interface, octets; 0 is the Node's."""
+    """MTU of the Pod's interface in bytes; 0 is the Node's."""
     dns: Dns | None = None
     ipam: IpamConfig | None = None
     prev_result: Result | None = msgspec.field(default=None, name="prevResult")

@@ -168,7 +168,7 @@ class NetworkPolicyPeer(Wire, frozen=True, kw_only=True):
 
 
 class Service(Wire, frozen=True, kw_only=True):
-    """What a rule matches of the traffic itself."""
+    """Traffic that a rule matches."""
 
     protocol: Annotated[
         str | None, Meta(description="TCP, UDP, SCTP, ICMP or IGMP; TCP if nothing is said.")

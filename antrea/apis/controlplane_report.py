@@ -56,7 +56,7 @@ class MulticastGroupInfo(Wire, frozen=True, kw_only=True):
 
 
 class NetworkPolicyStats(Wire, frozen=True, kw_only=True):
-    """What one policy, or one Egress, counted since the last report."""
+    """Traffic that one policy, or one Egress, counted since the last report."""
 
     network_policy: Annotated[NetworkPolicyReference, Meta(description="The policy, or the Egress.")] = (
         NetworkPolicyReference()
@@ -69,7 +69,7 @@ class NetworkPolicyStats(Wire, frozen=True, kw_only=True):
 
 
 class NodeStatsSummary(Wire, frozen=True, kw_only=True):
-    """What one Node counted since its last report; its name is the Node's."""
+    """Traffic that one Node counted since its last report; its name is the Node's."""
 
     metadata: ObjectMetadata = ObjectMetadata()
     network_policies: Annotated[
@@ -97,7 +97,7 @@ class Entity(Wire, frozen=True, kw_only=True):
 
 
 class NetworkPolicyEvaluationRequest(Wire, frozen=True, kw_only=True):
-    """From where to where."""
+    """Ends of the connection to evaluate."""
 
     source: Annotated[Entity, Meta(description="Who opens the connection.")] = Entity()
     destination: Annotated[Entity, Meta(description="Who is connected to.")] = Entity()
@@ -135,7 +135,7 @@ class NetworkPolicyEvaluation(Wire, frozen=True, kw_only=True):
 
 
 class Members(Wire, frozen=True, kw_only=True):
-    """What a group selects now, a page of it if `limit` is asked: the form of ClusterGroupMembers and GroupMembers."""
+    """Present members of a group, a page of them with `limit`: the form of ClusterGroupMembers and GroupMembers."""
 
     metadata: ObjectMetadata
     effective_members: Annotated[tuple[GroupMember, ...] | None, Meta(description="Members, sorted by name.")]
@@ -148,11 +148,11 @@ class Members(Wire, frozen=True, kw_only=True):
 
 
 class ClusterGroupMembers(Members, frozen=True, kw_only=True):
-    """What a ClusterGroup selects now."""
+    """Present members of a ClusterGroup."""
 
 
 class GroupMembers(Members, frozen=True, kw_only=True):
-    """What a Group selects now."""
+    """Present members of a Group."""
 
 
 class GroupReference(Wire, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class OwnerReference(CoreStruct, frozen=True):
 
 
 class ObjectMeta(CoreStruct, frozen=True):
-    """What every object has."""
+    """Metadata of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -45,7 +45,7 @@ class NodeAddress(CoreStruct, frozen=True):
 
 
 class Taint(CoreStruct, frozen=True):
-    """What keeps Pods off a Node, or announces what is about to happen to it."""
+    """Taint that keeps Pods off a Node, or announces what is about to happen to it."""
 
     key: str = ""
 
@@ -84,7 +84,7 @@ class ContainerPort(CoreStruct, frozen=True):
 
 
 class Container(CoreStruct, frozen=True):
-    """What is read of a container."""
+    """Fields read of a container."""
 
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
@@ -187,14 +187,14 @@ class ServiceCondition(CoreStruct, frozen=True):
 
 
 class ServiceStatus(CoreStruct, frozen=True):
-    """What became of a Service outside the cluster."""
+    """Addresses that load balancers gave a Service."""
 
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
     conditions: tuple[ServiceCondition, ...] = ()
 
 
 class ServiceMeta(ObjectMeta, frozen=True):
-    """Of two Services that claim one address, the older has it."""
+    """Metadata by which the older of two Services that claim one address has it."""
 
     creation_timestamp: str = ""
 
@@ -208,7 +208,7 @@ class Service(CoreStruct, frozen=True):
 
 
 class Namespace(CoreStruct, frozen=True):
-    """What is read of a Namespace."""
+    """Fields read of a Namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -230,7 +230,7 @@ class ObjectReference(CoreStruct, frozen=True):
 
 
 class EventSource(CoreStruct, frozen=True):
-    """Who saw it; `host` is a Node name."""
+    """Component that reports an Event; `host` is a Node name."""
 
     component: str = ""
     host: str = ""

@@ -20,7 +20,7 @@ class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
     egress: str
     uid: str
     generation: int
-    """Of the spec that was looked at: a later one is judged anew."""
+    """Generation of the spec that was checked: a later one is checked anew."""
     address: str
     """Empty: it gives up the one that it names, as its pool has it no more."""
     pool: str
@@ -41,10 +41,10 @@ class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """As that of the row that it is about."""
+        """Key of the row that it is about."""
         return f"{self.egress} {self.slot}" if self.slot else self.egress
 
     @property
     def owner(self) -> str:
-        """Who is promised it."""
+        """Object to which the address is promised."""
         return f"Egress/{self.key}"

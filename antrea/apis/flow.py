@@ -38,7 +38,7 @@ class FlowEndReason(IntEnum):
 
 
 class BiflowDirection(IntEnum):
-    """By what the source and the destination of a record are chosen (IANA's element 239, RFC 5103)."""
+    """Criterion by which the source and the destination of a record are chosen (IANA's element 239, RFC 5103)."""
 
     ARBITRARY = 0
     """Which end has opened the connection is not known: its first packets were not seen."""
@@ -47,7 +47,7 @@ class BiflowDirection(IntEnum):
 
 
 class RuleAction(IntEnum):
-    """What a rule did with a connection."""
+    """Action of a rule on a connection."""
 
     NONE = 0
     ALLOW = 1
@@ -65,7 +65,7 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     flow_start_seconds: int = 0
     flow_end_seconds: int = 0
     flow_start_nanos: int = 0
-    """Of a second, after those seconds; records by gRPC have them. 0: when it began is not known to less than a second."""
+    """Nanoseconds of the start after those seconds; records by gRPC have them. 0: the start is not known to less than a second."""
     flow_end_nanos: int = 0
     flow_end_reason: int = 0
     source_ip: str = msgspec.field(default="", name="sourceIP")

@@ -14,7 +14,7 @@ from antrea.errors import Invalid
 
 SECRET, KEYS = "antrea-memberlist-keys", "keys"
 KEY_BYTES = (16, 24, 32)
-"""What a key may have; we make them of 32."""
+"""Valid lengths of a key; ours have 32 bytes."""
 
 
 def parse_keys(text: str) -> list[bytes]:

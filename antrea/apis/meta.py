@@ -1,4 +1,4 @@
-"""What every object of an aggregated API carries, with all fields that `kubectl explain` shows.
+"""Metadata of every object of an aggregated API, with all fields that `kubectl explain` shows.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 """
@@ -46,7 +46,7 @@ class OwnerReference(Wire, frozen=True, kw_only=True):
 
 
 class ManagedFieldsEntry(Wire, frozen=True, kw_only=True):
-    """Who set which fields, by server-side apply."""
+    """Manager and the fields that it set by server-side apply."""
 
     api_version: str = ""
     fields_type: str = ""
@@ -106,7 +106,7 @@ class StatusCause(Wire, frozen=True, kw_only=True):
 
 
 class StatusDetails(Wire, frozen=True, kw_only=True):
-    """What a Status is about."""
+    """Object that a Status is about."""
 
     name: str = ""
     group: str = ""

@@ -37,7 +37,7 @@ class NetworkPolicyPort(CoreStruct, frozen=True):
 
 
 class NetworkPolicyIngressRule(CoreStruct, frozen=True):
-    """Who may reach the Pods."""
+    """Peers that may reach the Pods."""
 
     ports: tuple[NetworkPolicyPort, ...] = ()
     from_: tuple[NetworkPolicyPeer, ...] = msgspec.field(default=(), name="from")
@@ -60,7 +60,7 @@ class NetworkPolicySpec(CoreStruct, frozen=True):
 
 
 class NetworkPolicy(CoreStruct, frozen=True):
-    """What is read of a NetworkPolicy."""
+    """Fields read of a NetworkPolicy."""
 
     metadata: Metadata = Metadata()
     spec: NetworkPolicySpec = NetworkPolicySpec()

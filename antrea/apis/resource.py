@@ -62,7 +62,7 @@ class Members(msgspec.Struct, frozen=True):
 
 
 def identity(resource: Resource, last: Any) -> Any:
-    """What is sent of an object that is gone: its kind with name and UID."""
+    """Return what is sent of a deleted object: its kind with name and UID."""
     meta = last.metadata
     return resource.blank(ObjectMetadata(name=meta.name, namespace=meta.namespace, uid=meta.uid))
 
@@ -78,11 +78,11 @@ class Resource(msgspec.Struct, frozen=True):
     verbs: tuple[Verb, ...]
     namespaced: bool = False
     columns: tuple[Column, ...] = (NAME, CREATED_AT)
-    """Of a Table; without any there is no Table, and kubectl makes NAME and AGE of the object itself."""
+    """Columns of a Table; without any, no Table is sent, and kubectl makes NAME and AGE of the object itself."""
     subresources: tuple[Subresource, ...] = ()
     members: Members | None = None
     gone: Callable[[Resource, Any], Any] = identity
-    """What a DELETED event carries of the last object."""
+    """Function that returns the object of a DELETED event from the last object."""
     make: Callable[[ObjectMetadata], Any] | None = None
     """Makes an object that has metadata alone, where `struct` needs more than that."""
     stored: bool = True

@@ -29,7 +29,7 @@ PLAIN: Mapping[Any, Schema] = {
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """What a type cannot express of its schema. Paths are dotted JSON names; lists on the way are passed through."""
+    """Parts of a schema that a type cannot express. Paths are dotted JSON names; lists on the way are passed through."""
 
     keywords: Mapping[str, Any] = {}
     """Set in the schema of this place, such as {"minimum": 1}."""

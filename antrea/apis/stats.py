@@ -38,14 +38,14 @@ class RuleTrafficStats(Wire, frozen=True, kw_only=True):
 
 
 class NetworkPolicyStats(Wire, frozen=True, kw_only=True):
-    """What a Kubernetes NetworkPolicy matched."""
+    """Traffic that a Kubernetes NetworkPolicy matched."""
 
     metadata: ObjectMetadata
     traffic_stats: Annotated[TrafficStats, Meta(description="Totals of the policy.")]
 
 
 class AntreaClusterNetworkPolicyStats(Wire, frozen=True, kw_only=True):
-    """What an Antrea ClusterNetworkPolicy matched."""
+    """Traffic that an Antrea ClusterNetworkPolicy matched."""
 
     metadata: ObjectMetadata
     traffic_stats: Annotated[TrafficStats, Meta(description="Totals of the policy.")]
@@ -53,7 +53,7 @@ class AntreaClusterNetworkPolicyStats(Wire, frozen=True, kw_only=True):
 
 
 class AntreaNetworkPolicyStats(Wire, frozen=True, kw_only=True):
-    """What an Antrea NetworkPolicy matched."""
+    """Traffic that an Antrea NetworkPolicy matched."""
 
     metadata: ObjectMetadata
     traffic_stats: Annotated[TrafficStats, Meta(description="Totals of the policy.")]
@@ -61,7 +61,7 @@ class AntreaNetworkPolicyStats(Wire, frozen=True, kw_only=True):
 
 
 class EgressStats(Wire, frozen=True, kw_only=True):
-    """What Pods sent to outside by an Egress: our own kind."""
+    """Traffic that Pods sent to outside by an Egress: our own kind."""
 
     metadata: ObjectMetadata
     traffic_stats: Annotated[

@@ -1,4 +1,4 @@
-"""What this process writes into the status of an object, for as long as it is responsible for it."""
+"""Fields that this process writes into the status of an object, for as long as it is responsible for it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Scalar = str | int | bool
 
 
 class Items(msgspec.Struct, frozen=True):
-    """Of one list of a status, which several managers write: each writes its own items, and leaves those of others."""
+    """Items of one list of a status, which several managers write: each writes its own items, and leaves those of others."""
 
     name: str
-    """Of the list, beneath `status`."""
+    """Name of the list, beneath `status`."""
     by: str
     """Field of an item that identifies it in the list."""
     items: tuple[tuple[tuple[str, Scalar], ...], ...]
@@ -40,7 +40,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    """Of the object, not of its subresource."""
+    """Path of the object, not of its subresource."""
     kind: str
     manager: str
     """Owns the fields: antrea-controller, or antrea-agent-<Node>. Each manager is an entry of its own."""

@@ -45,7 +45,7 @@ def begin(kind: type[S], accept: Callable[[S], G], text: str) -> InEffect[S, G]:
 
 
 def offer(now: InEffect[S, G], accept: Callable[[S], G], text: str) -> InEffect[S, G]:
-    """What is in effect after the user wrote `text`: all of it, all but what needs a restart, or what was before."""
+    """Return the configuration in effect after the user wrote `text`: all of it, all but what needs a restart, or the previous one."""
     kind = type(now.config)
     fixed: tuple[str, ...] = getattr(kind, "fixed", ())
     try:
@@ -82,7 +82,7 @@ class Value(msgspec.Struct, frozen=True, rename="camel"):
 
     key: str
     value: Any
-    """What is in effect."""
+    """Value in effect."""
     origin: str
     """`default`, or the file that sets it."""
     pending: str = ""

@@ -102,9 +102,9 @@ class LogFilter(Section, frozen=True):
     """Records that are written: those that both lists take; an empty one takes all."""
 
     ingress_network_policy_rule_actions: tuple[RuleAction, ...] = ()
-    """What the rule of the destination Pod did."""
+    """Actions of the ingress rules that selected the connection."""
     egress_network_policy_rule_actions: tuple[RuleAction, ...] = ()
-    """What the rule of the source Pod did."""
+    """Actions of the egress rules that selected the connection."""
 
 
 class FlowLogger(Section, frozen=True):
@@ -183,7 +183,7 @@ class S3Uploader(Section, frozen=True):
     bucket_prefix: str = ""
     """Folder in it."""
     region: str = ""
-    """That of the bucket; empty: AWS_REGION of the environment, or us-west-2."""
+    """Region of the bucket; empty: AWS_REGION of the environment, or us-west-2."""
     record_format: Literal["CSV"] = "CSV"
     """How a record is written."""
     compress: bool = True
@@ -208,7 +208,7 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     inactive_flow_record_timeout: Duration = "90s"
     """A connection is forgotten this long after its last record; at least 1s."""
     aggregator_transport_protocol: Literal["tls", "tcp", "udp", "none"] = "tls"
-    """By which agents send records as IPFIX; with tcp and udp anybody can who reaches the port; none: not as IPFIX."""
+    """Protocol by which agents send records as IPFIX; with tcp and udp anybody can who reaches the port; none: not as IPFIX."""
     flow_aggregator_address: str = ""
     """With tls: a name or an address, other than that of the Service, by which agents reach the aggregator."""
     collector_port: Port = 4739
@@ -218,7 +218,7 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     api_server: AggregatorApi = AggregatorApi()
     """The aggregator's API."""
     record_contents: RecordContents = RecordContents()
-    """What is in records."""
+    """Contents of records."""
     flow_collector: FlowCollector = FlowCollector()
     """Joined records to an IPFIX collector."""
     flow_logger: FlowLogger = FlowLogger()

@@ -66,7 +66,7 @@ IDLE: dict[type, tuple[IdleKey, ...]] = {
         *_below("ipsecCSRSigner", _IPSEC, ("autoApprove", "selfSignedCA")),
     ),
 }
-"""By the type of the file."""
+"""Keys without effect by the type of the file."""
 
 
 def idle(config: Any) -> tuple[str, ...]:
@@ -82,5 +82,5 @@ def idle(config: Any) -> tuple[str, ...]:
 
 
 def without_effect(now: InEffect[Any, Any]) -> tuple[str, ...]:
-    """As `idle`, and a sentence for each feature gate that is set in vain."""
+    """Return keys without effect as `idle` does, and a sentence for each feature gate without effect."""
     return (*idle(now.config), *getattr(now.gates, "notes", ()))

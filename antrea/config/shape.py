@@ -71,7 +71,7 @@ def _cidr_list(text: str) -> None:
 
 
 class Collector(NamedTuple):
-    """Where records of connections go to."""
+    """Where flow records go to."""
 
     host: str
     """A name, an address, or namespace/name of a Service."""
@@ -81,7 +81,7 @@ class Collector(NamedTuple):
 
 
 def collector(text: str) -> Collector:
-    """From `<host>:[<port>][:<protocol>]`; ValueError for anything else.
+    """Parse `<host>:[<port>][:<protocol>]`; ValueError for anything else.
 
     parity: pkg/util/flowexport/flowexport.go ParseFlowCollectorAddr
     """

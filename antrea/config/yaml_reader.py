@@ -25,11 +25,11 @@ _NUMBERS = {"tag:yaml.org,2002:int": _NUMBER, "tag:yaml.org,2002:float": _FRACTI
 
 
 class _Reader(yaml.CSafeLoader):
-    """Of an administrator's or the user's own document: aliases stand for what they name."""
+    """Reader of an administrator's or the user's own document: aliases are resolved."""
 
 
 class _UntrustedReader(_Reader):
-    """Of a document that anybody may have sent: it stands for nothing but its own text."""
+    """Reader of a document that anybody may have sent: aliases are refused."""
 
     def flatten_mapping(self, node: MappingNode) -> None:
         """Raises YAMLError for `<<`."""

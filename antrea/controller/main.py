@@ -64,7 +64,7 @@ class Places(msgspec.Struct, frozen=True):
     elect: bool = False
     """Whether there are other replicas, of which one leads."""
     listener: SharedListener = msgspec.field(default_factory=SharedListener)
-    """Who connects while a changed configuration takes effect waits for the next server."""
+    """Listener that outlives a server: clients that connect while a changed configuration takes effect wait for the next server."""
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -109,7 +109,7 @@ def main(
 
 
 async def run(configuration: ControllerConfiguration, places: Places) -> None:
-    """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
+    """Run until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
     log.info("Starting antrea-controller", version=VERSION, engine=IMPLEMENTATION)
 
     def start() -> Running:
@@ -134,7 +134,7 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
 
 
 class Moments(NamedTuple):
-    """What happens to one controller."""
+    """Events in the life of a controller."""
 
     works: asyncio.Event
     """Its API is served."""
@@ -145,7 +145,7 @@ class Moments(NamedTuple):
 async def _work(
     configuration: ControllerConfiguration, kube: Kube | None, places: Places, moments: Moments
 ) -> None:
-    """Until cancelled. Raises Invalid, Unavailable."""
+    """Run until cancelled. Raises Invalid, Unavailable."""
     config, gates = configuration.now.same_for_the_program
     wanted = wanted_gates(config.feature_gates)
     features = active(wanted) if kube else ()
@@ -185,7 +185,7 @@ async def _work(
 def _managed(
     config: ControllerConfig, ours: Replica, places: Places, gates: Container[str]
 ) -> list[Coroutine[Any, Any, None]]:
-    """What writes to the API server, if there is one."""
+    """Return the tasks that write to the API server, if there is one."""
     kube, lead = ours.kube, ours.lead
     if kube is None:
         return []
@@ -206,7 +206,7 @@ def _kube(config: ControllerConfig) -> Kube | None:
 
 
 def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -> Start:
-    """What the front needs to know."""
+    """Return the settings with which the serving process starts."""
     certificate, key = served_files(self_signed=config.self_signed_cert)
     if places.certificates:
         certificate = places.certificates / certificate.name

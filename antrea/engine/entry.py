@@ -1,4 +1,4 @@
-"""What units yield and what sinks take: entries (states), acts (done once) and the order between them."""
+"""Output of units and input of sinks: entries (states), acts (done once) and the order between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from antrea.rank import Rank
 
 REPORT: Final[int] = Rank.REPORT.value
-"""From this rank on an entry only informs people (a status): nothing waits for it and it delays nothing."""
+"""Rank from which an entry only informs people (a status): nothing waits for it and it delays nothing."""
 
 Ref = tuple[type, Hashable]
 """Identity of an entry or of a derived row: its class and its key."""

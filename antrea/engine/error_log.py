@@ -1,4 +1,4 @@
-"""What went wrong: counted for ever by source, listed by subject while it stands."""
+"""Errors: counted for ever by source, listed by subject while they last."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Feeds:
         """Marks that a pass has taken; it pauses, so that others look meanwhile."""
         self._since: dict[type[Fact], float] = {}
         self.sources: dict[type[Fact], str] = {}
-        """What the rows of a kind are read from, in the words of a user, such as "namespaces"."""
+        """Sources of the rows of a kind in the words of a user, such as "namespaces"."""
         self.refusals: dict[type[Fact], str] = {}
         """The server's words where it refuses to send what the rows of a kind are read from: rights are missing."""
 
@@ -51,7 +51,7 @@ class Feeds:
         return {self.sources.get(kind, kind.__name__): why for kind, why in self.refusals.items()}
 
     def overdue(self, kinds: Iterable[type[Fact]], now: float, patience: float) -> list[type[Fact]]:
-        """Of `kinds` and of those that were lost: unsynced since at least `patience` seconds before `now`, by name.
+        """Return those of `kinds`, and of lost ones, that are unsynced since at least `patience` seconds before `now`, by name.
 
         The time runs from the first call that saw the kind unsynced, so call it regularly.
         """

@@ -125,7 +125,7 @@ class Ids:
         self._uses[ref] += 1
 
     def give_back(self, ref: IdRef) -> None:
-        """That job no longer does; the last one frees the number."""
+        """Release the number from a job; the last release frees it."""
         self._uses[ref] -= 1
         if self._uses[ref] == 0:
             del self._uses[ref]

@@ -69,7 +69,7 @@ class SinkWorker:
         self.busy = False
         """A call to the sink is under way."""
         self.sweeping = False
-        """That call removes what an earlier process left."""
+        """Whether the present call removes what an earlier process left."""
         self._name = f"sink {type(sink).__name__}"
         self._ledger = ledger
         self._errors = errors

@@ -29,7 +29,7 @@ class Unit(msgspec.Struct, frozen=True):
     by: str = ""
     """Name of an index of `over`, whose values are texts."""
     measured_as: tuple[str, ...] = ()
-    """What its jobs count as in `Engine.workloads`; empty: they are not measured."""
+    """Name of its jobs in `Engine.workloads`; empty: they are not measured."""
 
     @property
     def name(self) -> str:

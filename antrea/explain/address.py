@@ -28,7 +28,7 @@ def ip(text: str) -> str:
 
 
 def stored_ip(text: str) -> str:
-    """As `ip`, of an address that the API has: numbers of IPv4 that begin with 0 are decimal. Raises ValueError."""
+    """Parse an address of the API as `ip` does: numbers of IPv4 that begin with 0 are decimal. Raises ValueError."""
     head, colon, last = text.rpartition(":")
     octets = last.split(".")
     if len(octets) == 4 and all(octet.isascii() and octet.isdecimal() for octet in octets):
@@ -49,12 +49,12 @@ def service_ips(service: Service) -> set[str]:
 
 
 def balanced_ips(service: Service) -> set[str]:
-    """Those that a load balancer gave, and leaves to the Nodes."""
+    """Return the addresses that a load balancer gave and leaves to the Nodes."""
     return set(readable_ips(one.ip for one in service.status.load_balancer.ingress if one.ip_mode != "Proxy"))
 
 
 def readable_ips(texts: Iterable[str]) -> Iterator[str]:
-    """Those that are addresses, in one spelling."""
+    """Yield the valid addresses in one spelling."""
     for text in texts:
         with contextlib.suppress(ValueError):
             yield stored_ip(text)
@@ -74,7 +74,7 @@ def pod_ips(pod: Pod) -> list[str]:
 
 
 def internal_ips(node: Node) -> set[str]:
-    """Those by which other Nodes know it."""
+    """Return the addresses by which other Nodes know a Node."""
     by_type: dict[str, list[str]] = {}
     for one in node.status.addresses:
         by_type.setdefault(one.type, []).append(one.address)
@@ -90,7 +90,7 @@ def node_ips(node: Node) -> set[str]:
 
 
 def transport_ips(node: Node) -> set[str]:
-    """Those that its tunnels have, where they are others."""
+    """Return the addresses of a Node's tunnels, where they differ from the Node's."""
     transport = node.metadata.annotations.get(TRANSPORT, "")
     return _first_of_family(transport.split(",") if transport else ())
 

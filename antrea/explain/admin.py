@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     AdminPolicy = AdminNetworkPolicy | BaselineAdminNetworkPolicy | ClusterNetworkPolicy
 
 TIERS = {ADMIN: {"Admin": 251}, BASELINE_ADMIN: {"Baseline": 254}, TIERED: {"Admin": 220, "Baseline": 254}}
-"""By kind of policy: priorities of its tiers."""
+"""Priorities of tiers by kind of policy."""
 ALLOW, DROP = "Allow", "Drop"
 ACTIONS = {"Allow": ALLOW, "Accept": ALLOW, "Deny": DROP, "Pass": "Pass"}
 NAMES = "domainNames match by the names of --name alone: which names DNS gave this address to is not asked"
@@ -46,7 +46,7 @@ CLOSED = "a part of it is not known here: it matches nothing by that if it accep
 
 
 class Parts(NamedTuple):
-    """Of a rule, as far as they are known."""
+    """Known parts of a rule."""
 
     known: tuple[Subject, ...]
     traffic: tuple[Traffic, ...]
@@ -55,7 +55,7 @@ class Parts(NamedTuple):
 
 
 def admin_rules(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Weighed]:
-    """Those that are for the Pod, in no order."""
+    """Yield the rules that apply to the Pod, in no order."""
     objects = world.objects
     for kind, policies in (
         (ADMIN, objects.admin_policies),

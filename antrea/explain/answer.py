@@ -39,11 +39,11 @@ class AskedPacket(Printed, frozen=True):
     names_of: str = ""
     """The Node whose agent has these names, or none; empty: it was not asked."""
     own_names: tuple[str, ...] = ()
-    """Those that servers gave to the sender which are not trusted: for rules that drop or reject alone."""
+    """Names from DNS servers of the sender that are not trusted: for rules that drop or reject alone."""
 
 
 class AtEndpoint(Printed, frozen=True):
-    """What becomes of the packet if an Endpoint is chosen."""
+    """Verdict on the packet if an Endpoint is chosen."""
 
     endpoint: str
     """namespace/name of the Pod, else the address."""
@@ -73,7 +73,7 @@ class Through(Printed, frozen=True):
 
 
 class Audited(Printed, frozen=True):
-    """What would become of the packet if all audited policies were enforced."""
+    """Verdict on the packet if all audited policies were enforced."""
 
     verdict: Verdict
     direction: str
@@ -92,13 +92,13 @@ class Answer(Printed, frozen=True):
     egress: Half
     ingress: Half
     changes: tuple[str, ...]
-    """What would turn the verdict over, all of it in this order; empty: no policy can."""
+    """Changes that together would reverse the verdict, in order; empty: no policy can."""
     through: Through | None = None
     """Not None: AntreaProxy chooses an Endpoint before any policy is asked."""
     audit: Audited | None = None
     """Not None: with audited policies enforced it would be otherwise."""
     traffic_controls: tuple[SteeredPacket, ...] = ()
-    """Those that copy it or take it out of its way, if it passes all policies."""
+    """TrafficControls that mirror or redirect the packet if it passes all policies."""
 
 
 def packet_of(
@@ -132,7 +132,7 @@ def packet_of(
 
 
 def answer(world: World, packet: Packet) -> Answer:
-    """What becomes of it and why."""
+    """Explain the verdict on a packet."""
     there = packet.destination
     own = dict(packet.own_names).get(there.ip, ())
     asked = AskedPacket(*_end(packet.source), *_end(there), packet.what, there.names, there.names_of, own)

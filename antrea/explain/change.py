@@ -33,14 +33,14 @@ FIELDS = {KUBE: "kube_policies", CLUSTER: "cluster_policies", **ADMIN_FIELDS}
 
 
 class Change(NamedTuple):
-    """What to do, and the objects after it."""
+    """Change of objects, as a sentence, and the objects after it."""
 
     sentence: str
     objects: Objects
 
 
 def changes(world: World, packet: Packet) -> tuple[str, ...]:
-    """What would let a packet pass that is refused, in order; or what would refuse one that passes.
+    """Return changes that would allow a denied packet, in order; or that would deny an allowed one.
 
     Empty if no policy can.
     """

@@ -1,4 +1,4 @@
-"""What a Node keeps against all policies on it, so that none locks it out of the cluster: by whom, and by which ports."""
+"""Traffic that a Node keeps open against all policies on it, so that none locks it out of the cluster: peers and ports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULT_PORTS = GuardPorts()
 
 
 class Guard:
-    """What all Nodes keep."""
+    """Traffic that all Nodes keep open."""
 
     def __init__(self, objects: Objects, ports: GuardPorts) -> None:
         self.ports = ports
@@ -88,7 +88,7 @@ def _servers(objects: Objects) -> Iterator[tuple[str, int]]:
 
 
 def _ssh_ports(node: Node) -> tuple[int, ...]:
-    """Of the annotation: "true" or numbers, of which one that is none takes away all."""
+    """Return the ports of the annotation: "true" or numbers, of which an invalid one disables all."""
     words = [one.strip() for one in node.metadata.annotations.get(KEEP_SSH, "").split(",") if one.strip()]
     ports = [SSH if one == "true" else int(one) if one.isascii() and one.isdecimal() else 0 for one in words]
     return tuple(ports) if all(0 < port < 65536 for port in ports) else ()

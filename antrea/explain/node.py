@@ -34,7 +34,7 @@ def kept(packet: Packet) -> str:
 
 
 def as_received(world: World, packet: Packet, direction: str) -> Packet:
-    """What another Node, or a machine outside the cluster, receives of a Pod: its own Node masquerades it, unless noSNAT is set."""
+    """Return the packet of a Pod as another Node, or a machine outside the cluster, receives it: its own Node masquerades it, unless noSNAT is set."""
     pod = packet.source.pod
     if world.pods_keep_addresses or direction == EGRESS or pod is None:
         return packet

@@ -38,7 +38,7 @@ class Objects(msgspec.Struct, frozen=True):
     admin_policies: tuple[v1alpha1.AdminNetworkPolicy, ...] = ()
     baseline_policies: tuple[v1alpha1.BaselineAdminNetworkPolicy, ...] = ()
     tiered_policies: tuple[v1alpha2.ClusterNetworkPolicy, ...] = ()
-    """Of policy.networking.k8s.io."""
+    """Policies of policy.networking.k8s.io."""
     traffic_controls: tuple[traffic_control.TrafficControl, ...] = ()
 
 
@@ -53,7 +53,7 @@ class Kind(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Of the kind in files: pods, networkpolicies.networking.k8s.io."""
+        """Name of the kind in files: pods, networkpolicies.networking.k8s.io."""
         group, slash, _ = self.api_version.partition("/")
         return f"{self.plural}.{group}" if slash else self.plural
 
@@ -136,7 +136,7 @@ AGENT_GATES = {"traffic_controls": "TrafficControl"}
 
 
 def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
-    """From lists by field of `Objects`, as JSON or YAML has them. Raises Invalid, which names the object."""
+    """Decode lists by field of `Objects`, from JSON or YAML. Raises Invalid, which names the object."""
     kinds = {kind.field: kind for kind in KINDS}
     return Objects(
         **{field: tuple(_decoded(kinds[field], one) for one in rows) for field, rows in found.items()}
@@ -153,7 +153,7 @@ def _decoded(kind: Kind, found: Mapping[str, Any]) -> Any:
 
 
 def _without_nulls(found: Any) -> Any:
-    """What is null is not there: Go's clients write so what they do not know."""
+    """Remove nulls: Go's clients write them for unset fields."""
     if isinstance(found, dict):
         return {key: _without_nulls(value) for key, value in found.items() if value is not None}
     if isinstance(found, list):

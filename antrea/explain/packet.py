@@ -52,7 +52,7 @@ class Packet(msgspec.Struct, frozen=True):
     node_port: str = ""
     """The Node at whose NodePort the Service was asked; empty: it was asked by an address of its own."""
     request: Request | None = None
-    """What the connection is for; None: not given."""
+    """Request on the connection; None: not given."""
     names: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Domain names of addresses that Endpoints of a Service may have, as `End.names`."""
     own_names: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -1,4 +1,4 @@
-"""From policies to the rules that are for one Pod in one direction, each held against the packet.
+"""Rules of policies for one Pod in one direction, each compared with the packet.
 
 A Kubernetes NetworkPolicy isolates in the directions of its policyTypes, whatever rules it has, as the API requires. In upstream
 (pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy) rules of a direction isolate in it, too.
@@ -67,7 +67,7 @@ class Silent(NamedTuple):
 
 
 def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Isolating]:
-    """Those that are for the Pod and isolate it in this direction."""
+    """Yield the policies that apply to the Pod and isolate it in this direction."""
     other = _other(packet, direction)
     for policy in world.objects.kube_policies:
         meta, spec = policy.metadata, policy.spec
@@ -228,7 +228,7 @@ def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silen
 
 
 def _no_pod(world: World, home: str, applied: crd.AppliedTo, packet: Packet, direction: str) -> str:
-    """What the end is by this entry, and why the rule is not weighed; empty if it is nothing."""
+    """Describe an end by this entry and why the rule does not apply; empty if the entry does not select it."""
     end = _other(packet, EGRESS if direction == INGRESS else INGRESS)
     if (service := applied.service) is not None:
         return _no_node_port(world, f"{service.namespace}/{service.name}", packet, end)

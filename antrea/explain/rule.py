@@ -56,7 +56,7 @@ class RuleRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
 
     @property
     def of_policy(self) -> tuple[str, str, str]:
-        """Of which policy it is."""
+        """Kind, Namespace and name of its policy."""
         return (self.type, self.namespace, self.policy)
 
     @property
@@ -81,7 +81,7 @@ class Traffic(NamedTuple):
     """One of the ports or protocols of a rule; None is any."""
 
     protocol: str
-    """Of a port by name: "" is that of the port, whichever it is."""
+    """Protocol of a port by name: "" is the protocol of the port of that name."""
     port: int | str | None = None
     end: int | None = None
     source: int | None = None
@@ -100,7 +100,7 @@ class Weighed(NamedTuple):
     """Whether its ports fit, if the other end were a peer."""
     matches: bool
     unbuilt: tuple[str, ...] = ()
-    """What the rule contains and nothing enforces, or has no meaning at the receiver."""
+    """Parts of the rule that are not enforced, or have no meaning at the receiver."""
     services: bool = False
     """Whether it is on Services, so that it is asked before kube-proxy translates the packet, and others after that."""
 
@@ -131,7 +131,7 @@ def _unknown_names(traffic: Sequence[Traffic], receivers: Sequence[Names]) -> It
 
 
 def _number(one: Traffic, names: Names) -> int:
-    """What the name of a port stands for: of ports with the same name the first counts; 0 if there is none."""
+    """Return the number of a named port: of ports with the same name the first counts; 0 if it does not exist."""
     return next(
         (port for name, protocol, port in names if name == one.port and one.protocol in ("", protocol)), 0
     )
@@ -203,7 +203,7 @@ def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
 def unbuilt(
     world: World, rule: crd.Rule, request: Request | None = None, *, names_are_known: bool = False
 ) -> Iterator[str]:
-    """What the rule contains that packets alone do not decide, or that no switch supports yet."""
+    """Yield the parts of the rule that packets alone do not decide, or that no switch supports yet."""
     if rule.l7_protocols and world.l7_policies and request:
         verb = "allow" if lets_pass(rule.l7_protocols, request) else "do not allow"
         yield f"l7Protocols {verb} {one_line(request.what)}; while the L7 engine is not running, nothing passes"

@@ -47,7 +47,7 @@ def _meets(one: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def words(selector: LabelSelector) -> str:
-    """As kubectl writes a selector: `app=web,tier in (a,b),!canary`; `all` if it has no condition."""
+    """Format a selector as kubectl does: `app=web,tier in (a,b),!canary`; `all` if it has no condition."""
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     for one in selector.match_expressions:
         if one.operator in ("Exists", "DoesNotExist"):

@@ -1,4 +1,4 @@
-"""What AntreaProxy makes of a packet to a Service: the Endpoints among which the switch of the sender's Node chooses.
+"""Translation by AntreaProxy of a packet to a Service: the Endpoints among which the switch of the sender's Node chooses.
 
 Source: the Service and EndpointSlice API, and KEP-2433 on topology hints.
 """
@@ -164,7 +164,7 @@ def is_served_outside(world: World, ip: str) -> bool:
 
 
 def _at_node_port(world: World, packet: Packet, service: Service, port: ServicePort) -> Balanced:
-    """What Pods send does not ask for its source to be kept: externalTrafficPolicy is not for them."""
+    """Balance a packet at a NodePort. Packets of Pods need not keep their source, so externalTrafficPolicy does not apply."""
     node, version = packet.destination.host, family(packet.destination.ip)
     candidates = [
         one for one in _candidates(world, service, port, node) if family(one.endpoint.ip) == version
@@ -220,7 +220,7 @@ def are_neighbours(asked: Node | None, there: Node | None, v: int) -> bool:
 
 
 def _networks(words: Iterable[str]) -> Iterator[IPv4Network | IPv6Network]:
-    """Those that are addresses with a prefix length."""
+    """Yield the addresses with a prefix length."""
     for word in words:
         with contextlib.suppress(ValueError):
             yield ip_interface(word).network
@@ -314,7 +314,7 @@ def asked_by_node_port(world: World, packet: Packet) -> tuple[Service, ServicePo
 
 
 def _age(found: tuple[Service, ServicePort]) -> tuple[str, str]:
-    """Of several that claim an address and port, the oldest has it."""
+    """Sort key of objects that claim the same address and port: the oldest has it."""
     meta = found[0].metadata
     return meta.creation_timestamp, f"{meta.namespace}/{meta.name}"
 
@@ -391,7 +391,7 @@ def _zone(world: World, node: str) -> str:
 
 
 def _chosen(found: Sequence[_Candidate], node: str, *, hinted: bool) -> tuple[list[_Candidate], str]:
-    """Of the ready ones those that hints name, if all have hints and one names this Node; without any, those that drain."""
+    """Return the ready candidates that hints name, if all have hints and one names this Node; without any, those that drain."""
     ready = [one for one in found if one.state == "ready"]
     if not ready:
         draining = [one for one in found if one.state == "draining"]

@@ -23,7 +23,7 @@ TUNNELS = ("geneve", "vxlan", "gre", "erspan")
 
 
 class SteeredPacket(Printed, frozen=True):
-    """What a Node does with a packet that passes all policies."""
+    """Treatment by a Node of a packet that passes all policies."""
 
     node: str
     direction: str
@@ -38,7 +38,7 @@ class SteeredPacket(Printed, frozen=True):
     without_effect: tuple[str, ...] = ()
     """Others that select the packet, each with the reason."""
     missing: str = ""
-    """What its Node reports of ports that are not there; empty: nothing, or it was not asked."""
+    """Report of its Node on missing ports; empty: none, or the Node was not asked."""
 
 
 class _Claim(NamedTuple):

@@ -1,4 +1,4 @@
-"""What becomes of a packet, which rule decides it, and why the others do not.
+"""Verdict on a packet, the rule that decides it, and why others do not.
 
 A packet is judged where it leaves a Pod (egress), then where it enters one (ingress). In each direction the rules of
 Antrea's own policies and of policy.networking.k8s.io come first, by tier, priority of the policy, number of the rule, then the older policy, then the
@@ -42,7 +42,7 @@ AFTER_BASELINE = "its action Pass leaves the packet to what comes after the base
 NODE_PORTS = "NodePorts of Service"
 AT_NODE_PORT = "it lets the packet in by the NodePort, and the Node of the Endpoint judges it after that"
 TRANSLATED_BEFORE = "it does not hold at an address that another program than AntreaProxy translates"
-"""Of a rule on a Node."""
+"""Note on a rule on a Node."""
 AFTER_PROXY = "it is asked of what kube-proxy makes of the packet: name a Pod behind the Service"
 
 
@@ -65,8 +65,8 @@ class Half(Printed, frozen=True, kw_only=True, omit_defaults=False):
     """namespace/name of the Pod that is judged; empty if there is none."""
     verdict: Verdict
     reason: Reason
-    """What decides: a rule, the isolation of the Pod, nothing at all, an exemption from all policies, what a Node keeps against them, or a Service that has
-    no Endpoint or not this port."""
+    """Cause of the verdict: a rule, the isolation of the Pod, nothing, an exemption from all policies, traffic that a Node keeps open, or a Service without
+    an Endpoint or without this port."""
     sentence: str
     rule: RuleRef | None = None
     isolated_by: tuple[RuleRef, ...] = ()
@@ -127,7 +127,7 @@ def half(world: World, packet: Packet, direction: str) -> Half:
 
 
 def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Sequence[Weighed] = ()) -> Half:
-    """That of a Pod; `others` are rules that are asked among those for it."""
+    """Return the half of a Pod; `others` are rules that are evaluated among its own."""
     own = world.member(pod)
     native = [
         *native_rules(world, packet, own, direction),
@@ -153,9 +153,9 @@ def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Se
 
 
 def _node_port_half(world: World, packet: Packet) -> Half:
-    """What comes in by a NodePort: judged there, and at the Endpoint if that is not on the Node that was asked.
+    """Return the half of a NodePort: judged there, and at the Endpoint if that is on another Node.
 
-    What an Endpoint elsewhere gets as it came is judged on its Node alone.
+    A packet that reaches an Endpoint elsewhere unchanged is judged on its Node alone.
     """
     pod, by_service = packet.destination.pod, list(node_port_rules(world, packet))
     silent = tuple(LosingRule(one.ref, text) for one in by_service for text in one.unbuilt)
@@ -174,7 +174,7 @@ def _node_port_half(world: World, packet: Packet) -> Half:
 
 
 def _sent_on(world: World, packet: Packet) -> Packet:
-    """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked, or as it came."""
+    """Return the packet as an Endpoint elsewhere receives it: from a host outside, with an address of the Node that it was sent to, or unchanged."""
     asked, source = packet.node_port, packet.source
     v, tunnels = family(source.ip), world.proxy is None or world.proxy.tunnels
     there = packet.destination.pod
@@ -197,7 +197,7 @@ def _goes_as_it_came(world: World, packet: Packet) -> bool:
 
 
 def _node_half(world: World, packet: Packet, direction: str) -> Half:
-    """That of a Node, of which no policies of Kubernetes are."""
+    """Return the half of a Node, to which no policies of Kubernetes apply."""
     node = packet.source.host if direction == EGRESS else packet.destination.host
     if why := kept(packet):
         return Half(direction=direction, pod="", verdict="Allow", reason="exempt", sentence=why)
@@ -217,7 +217,7 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
 
 
 def _service_half(world: World, packet: Packet, name: str) -> Half:
-    """That of the Nodes at an address of a Service, to any of which a host outside may send the packet."""
+    """Return the half of the Nodes at an address of a Service; a host outside may send the packet to any of them."""
     found: dict[str, Half] = {}
     silent: dict[RuleRef, str] = {}
     served = is_served_outside(world, packet.destination.ip)
@@ -273,7 +273,7 @@ def _guarded(decided: Half, node: str, name: str) -> Half:
 
 
 def _machine_half(world: World, packet: Packet, direction: str, own: Member) -> Half:
-    """That of a machine outside the cluster, of which no policies of Kubernetes are."""
+    """Return the half of a machine outside the cluster, to which no policies of Kubernetes apply."""
     native = list(native_rules(world, packet, own, direction))
     silent = [LosingRule(one.ref, one.why) for one in native if isinstance(one, Silent)]
     weighed = [one for one in native if not isinstance(one, Silent)]

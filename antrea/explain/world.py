@@ -1,4 +1,4 @@
-"""Who is whom: Pods by address, members of groups, and the order of tiers."""
+"""Cluster as policies see it: Pods by address, members of groups, and the order of tiers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TIERS = {
     DEFAULT_TIER: 250,
     "baseline": 253,
 }
-"""Those that always exist; policies may write them in capitals."""
+"""Tiers that always exist; policies may write them in capitals."""
 SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 """Label of a Service that a program other than the default one serves."""
@@ -60,7 +60,7 @@ STRETCHED = "ClusterSet"
 
 
 class Member(NamedTuple):
-    """What a selector can find: a Pod, an ExternalEntity or a Node, by its addresses and named ports."""
+    """Object that a selector can select: a Pod, an ExternalEntity or a Node, with its addresses and named ports."""
 
     kind: str
     namespace: str
@@ -78,7 +78,7 @@ class Chosen(NamedTuple):
     members: tuple[Member, ...] = ()
     blocks: tuple[IPBlock | KubeBlock, ...] = ()
     pattern: str = ""
-    """Of domain names."""
+    """Pattern of domain names."""
 
 
 class Proxy(NamedTuple):
@@ -237,7 +237,7 @@ class World:
             raise Invalid(text, "neither <Namespace>/<Pod> nor an address") from None
 
     def member(self, pod: Pod) -> Member:
-        """What selectors find of a Pod."""
+        """Return the member for a Pod."""
         return self._pods[pod.metadata.namespace, pod.metadata.name]
 
     def _of_host(self, pod: Pod, address: str) -> End:
@@ -260,7 +260,7 @@ class World:
         entities: LabelSelector | None = None,
         nodes: LabelSelector | None = None,
     ) -> tuple[Member, ...]:
-        """By selectors of an object of Namespace `home`, "" for one of the cluster, which must have one."""
+        """Return the members that selectors of an object of Namespace `home` select, "" for one of the cluster, which must have one."""
         if nodes is not None:
             return tuple(one for one in self.members if one.kind == "node" and fits(nodes, one.labels))
         kind, labels = ("pod", pods) if entities is None else ("entity", entities)
@@ -391,7 +391,7 @@ class World:
         }
 
     def serving(self, address: str) -> Sequence[Service]:
-        """Those that AntreaProxy serves at an address."""
+        """Return the Services that AntreaProxy serves at an address."""
         return self._whole._served.get(address, ())
 
     @cached_property
@@ -437,7 +437,7 @@ class World:
         )
 
     def _related(self, peer: Peer, own: Member) -> tuple[Member, ...]:
-        """Of the same Namespace, or of those that have the same values of labels."""
+        """Return members of the same Namespace, or of Namespaces with the same values of labels."""
         relation = peer.namespaces
         if relation is None or own.kind == "node":
             return ()

@@ -52,7 +52,7 @@ class Namespace(Fact, frozen=True):
     name: str
     labels: tuple[tuple[str, str], ...] = ()
     logs_policies: bool = False
-    """What its NetworkPolicies decide is logged (annotation networkpolicy.antrea.io/enable-logging)."""
+    """Whether verdicts of its NetworkPolicies are logged (annotation networkpolicy.antrea.io/enable-logging)."""
     audits_policies: bool = False
     """Policies in it are audited, but for those with an annotation of their own (antrea.io/enforcement)."""
 

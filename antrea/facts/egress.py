@@ -1,4 +1,4 @@
-"""What controller and agent know of Egresses."""
+"""Facts of the controller and the agent about Egresses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class EgressRow(Fact, frozen=True):
     selector: GroupSelector | None
     """None: it selects nothing."""
     generation: int = 0
-    """Of its spec."""
+    """Generation of its spec."""
     since: str = ""
     """When it was created, RFC 3339."""
     pool: str = ""
     """Its ExternalIPPool; empty: none."""
     address: str = ""
-    """That its spec names, as `ipaddress` writes it; empty: none."""
+    """Address in its spec, as `ipaddress` writes it; empty: none."""
     judged: str = ""
     """Whether it was given its addresses, by its status: True, False, or empty."""
     told: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class EgressRow(Fact, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Of addresses of pools."""
+        """Owner of addresses of pools."""
         return f"Egress/{self.key}"
 
 
@@ -93,7 +93,7 @@ class EgressPod(Fact, frozen=True):
 
 
 class EgressLimit(msgspec.Struct, frozen=True):
-    """What all Pods of an Egress together may send to outside."""
+    """Bandwidth limit of all Pods of an Egress together, for traffic to outside the cluster."""
 
     rate: int
     """Kilobits per second."""
@@ -107,7 +107,7 @@ class Egress(Fact, frozen=True):
     name: str
     uid: str
     ip: str = ""
-    """As Python writes it, empty while it has none: spec.egressIP, which the controller fills in from the pool."""
+    """Address as Python writes it, empty while it has none: spec.egressIP, which the controller fills in from the pool."""
     pool: str = ""
     """ExternalIPPool whose Nodes are to hold the address; empty: the Node with the address on an interface."""
     created: str = ""
@@ -133,7 +133,7 @@ class Egress(Fact, frozen=True):
     excepts: tuple[str, ...] = ()
     """Where they must not go to."""
     invalid: str = ""
-    """What its spec names in place of an address, which none is; empty: nothing."""
+    """Invalid text in place of an address in its spec; empty: none."""
     failed: str = ""
     """Message of its status that no Node holds or translates its address; empty: there is none."""
     judged: bool = False
@@ -143,7 +143,7 @@ class Egress(Fact, frozen=True):
     unanswered: bool = False
     """Whether its status reports a gateway that does not answer."""
     troubles: tuple[tuple[str, str], ...] = ()
-    """Of one of several addresses: its errors by its entry in the status; fields and sentences."""
+    """Errors of one of several addresses by its entry in the status; fields and sentences."""
     slot: int = 0
     """Which of its addresses this is."""
     of: int = 0
@@ -183,7 +183,7 @@ class PlacementRequest(Fact, frozen=True):
     waits: bool
     """It stays there because connections use it."""
     apart: str
-    """Of the addresses with the same value each is to have a Node of its own; empty: it does not matter."""
+    """Group of addresses that are spread over different Nodes; empty: no group."""
 
     @property
     def key(self) -> str:
@@ -224,7 +224,7 @@ class ProbedAddress(Fact, frozen=True):
     """Key of the Egress row, or of ExternalIPOwner."""
     ip: str
     mac: str = ""
-    """Of the host that has it; empty: none has."""
+    """MAC address of the host that has the address; empty: no host."""
 
     @property
     def key(self) -> str:
@@ -250,7 +250,7 @@ class AssignedAddress(Fact, frozen=True):
     """Key of the Egress row."""
     name: str
     uid: str
-    """Of the Egress object."""
+    """UID of the Egress object."""
     ip: str
 
     @property

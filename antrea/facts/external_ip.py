@@ -24,7 +24,7 @@ class PendingAllocation(Fact, frozen=True):
     owner: str
     uid: str
     generation: int
-    """Of the owner's spec that the write would change."""
+    """Generation of the owner's spec that the write would change."""
     address: str
     indexes: ClassVar[Mapping[str, Callable[[PendingAllocation], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,)
@@ -44,7 +44,7 @@ class NamedAddress(Fact, frozen=True):
 
     owner: str
     address: str
-    """As `ipaddress` writes it."""
+    """Address as `ipaddress` writes it."""
     pool: str = ""
     """The owner's pool, which has this address; empty: the owner has no pool, or one without this address."""
     since: str = ""
@@ -115,7 +115,7 @@ class AddressRequest(Fact, frozen=True):
 
 
 class AddressOffer(Fact, frozen=True):
-    """What a seeker may have: an address, or "" while its pool has none left."""
+    """Address that a requester may have, "" while its pool has none left."""
 
     owner: str
     pool: str
@@ -153,7 +153,7 @@ class PooledService(Fact, frozen=True):
     wants: str = ""
     """spec.loadBalancerIP, as `ipaddress` writes it; what is no address is left as it is."""
     addresses: tuple[str, ...] = ()
-    """Those of its status, as `ipaddress` writes them."""
+    """Addresses of its status, as `ipaddress` writes them."""
     count: int = 0
     """How many entries its status has: addresses and names."""
     shares: bool = False
@@ -163,7 +163,7 @@ class PooledService(Fact, frozen=True):
     told: tuple[str, str, str] | None = None
     """Status, reason and message of our condition, which marks an address as ours to take away; None: there is none."""
     doubt: str = ""
-    """What an annotation asks for in vain, in a sentence; empty: nothing."""
+    """Sentence on an annotation that has no effect; empty: none."""
     indexes: ClassVar[Mapping[str, Callable[[PooledService], Iterable[Hashable]]]] = {
         "address": lambda row: {*row.addresses, row.wants} - {""}
     }
@@ -174,11 +174,11 @@ class PooledService(Fact, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Of the first of its addresses of pools."""
+        """Owner of the first of its addresses of pools."""
         return self.slot_owner(0)
 
     def slot_owner(self, slot: int) -> str:
-        """Of one of them."""
+        """Return the owner of one of several addresses."""
         return f"Service/{slot_key(self.key, slot)}"
 
 

@@ -13,7 +13,7 @@ class MachineInterface(NamedTuple):
     name: str
     """Empty: it is found by its addresses."""
     ips: tuple[str, ...]
-    """As Python writes them, without prefix length."""
+    """Addresses as Python writes them, without prefix length."""
 
 
 class ExternalNode(Fact, frozen=True):

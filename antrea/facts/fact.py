@@ -24,7 +24,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 Rows = Fact | tuple[Fact, ...] | None
-"""What a feed makes of one object: one row, several, or none (now)."""
+"""Result of a feed for one object: one row, several, or none."""
 
 
 def each(rows: Rows) -> tuple[Fact, ...]:
@@ -33,7 +33,7 @@ def each(rows: Rows) -> tuple[Fact, ...]:
 
 
 def slot_key(owner: str, slot: int) -> str:
-    """Of one of several addresses: the first, often the only one, goes by its owner's name; no name has a space."""
+    """Return the key of one of several addresses: the first, often the only one, has its owner's name; no name has a space."""
     return f"{owner} {slot}" if slot else owner
 
 

@@ -1,4 +1,4 @@
-"""Where records of connections go, beside the collector of the configuration."""
+"""Where flow records go, beside the collector of the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlowDestination(Fact, frozen=True):
     identity: str = ""
     """namespace/name of the Secret with our certificate; empty: without one."""
     server_name: str = ""
-    """That of the collector's certificate; empty: the host of the address."""
+    """Name in the collector's certificate; empty: the host of the address."""
     tls13: bool = False
     """Whether TLS 1.2 is refused."""
 

@@ -12,7 +12,7 @@ Requirement = tuple[str, str, tuple[str, ...]]
 Place = tuple[str, ...]
 """Where a selector is found by the label sets that it may match."""
 POD, ENTITY, NODE = "", "entity", "node"
-"""What can be a member: a Pod, an ExternalEntity, a Node."""
+"""Kinds of members: a Pod, an ExternalEntity, a Node."""
 
 
 def label_key(kind: str, namespace: str, text: str) -> str:
@@ -29,14 +29,14 @@ class LabelSet(NamedTuple):
 
 
 def label_set(key: str) -> LabelSet:
-    """From its key: no name of a Namespace, and no label, contains a blank."""
+    """Return the labels of a key: no name of a Namespace, and no label, contains a blank."""
     head, _, text = key.partition("/")
     kind, _, namespace = head.rpartition(" ")
     return LabelSet(kind, namespace, dict(pair.split("=", 1) for pair in text.split(",")) if text else {})
 
 
 class GroupSelector(Fact, frozen=True):
-    """Who belongs: those of `namespace`, or of what `namespaces` selects, or of all, that `labels` selects.
+    """Members of a group: those of `namespace`, or of what `namespaces` selects, or of all, that `labels` selects.
 
     Features derive it; the same one of several owners is one row.
     """
@@ -99,9 +99,9 @@ class Matches(Fact, frozen=True):
     groups: tuple[PublishedGroup, ...]
     """Made of one of them or more."""
     told: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Of those without a home, the names, by the plural of their kind."""
+    """Names of groups without a home, by the plural of their kind."""
     homes: tuple[PublishedGroup, ...] = ()
-    """Those with one."""
+    """Groups with a home."""
     indexes: ClassVar[Mapping[str, Callable[[Matches], Iterable[Hashable]]]] = {
         "egressgroups": lambda row: (
             (row.labels,) if any(resource == "egressgroups" for resource, _ in row.told) else ()

@@ -19,7 +19,7 @@ class KeptAddress(NamedTuple):
 
     ip: str
     number: int
-    """Of the Nodes that keep one address the one with the highest number was the last to take it."""
+    """Order of takeovers: of the Nodes that keep one address, the one with the highest number was the last to take it."""
     idle: bool = False
     """No connection has used it for a while: it goes to a better Node."""
 
@@ -31,11 +31,11 @@ class AgentNode(Fact, frozen=True):
     ips: tuple[str, ...]
     """InternalIPs, at most one per family, IPv4 first."""
     transport_ips: tuple[str, ...]
-    """From annotation node.antrea.io/transport-addresses, else `ips`; gossip goes there."""
+    """Addresses for gossip, from annotation node.antrea.io/transport-addresses, else `ips`."""
     labels: tuple[tuple[str, str], ...] = ()
     """Sorted."""
     most_egress_ips: int | None = None
-    """From annotation node.antrea.io/max-egress-ips; None: as in the configuration."""
+    """Limit from annotation node.antrea.io/max-egress-ips; None: as in the configuration."""
     pod_cidrs: tuple[str, ...] = ()
     """At most one per family, IPv4 first."""
     gossips: bool = True
@@ -45,15 +45,15 @@ class AgentNode(Fact, frozen=True):
     being_removed: bool = False
     """The cluster autoscaler is about to delete it, or its object is being deleted."""
     ssh_ports: tuple[int, ...] = ()
-    """From annotation node.antrea.io/keep-ssh: ports that no policy closes."""
+    """Ports that no policy closes, from annotation node.antrea.io/keep-ssh."""
     external_ips: tuple[str, ...] = ()
     """ExternalIPs, at most one per family, IPv4 first."""
     kept: tuple[KeptAddress, ...] = ()
-    """From annotation service.antrea.io/kept-external-ips."""
+    """Addresses from annotation service.antrea.io/kept-external-ips."""
     silent: tuple[str, ...] = ()
-    """From annotation node.antrea.io/silent-subnets, as `SilentNetwork` names them; a `SilenceReport` of the Node is newer."""
+    """Networks from annotation node.antrea.io/silent-subnets, as `SilentNetwork` names them; a `SilenceReport` of the Node is newer."""
     mac: str = ""
-    """From annotation node.antrea.io/link: of the card on the network of the Nodes; empty: its agent has published none."""
+    """MAC address of the card on the network of the Nodes, from annotation node.antrea.io/link; empty: its agent has published none."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,
@@ -75,7 +75,7 @@ class GossipMember(Fact, frozen=True):
     left: bool = False
     """It left a moment ago, so that it may still hold addresses that it hands over."""
     why: str = ""
-    """What it was found so by."""
+    """Evidence for the state."""
 
     @property
     def key(self) -> str:
@@ -91,7 +91,7 @@ class SilentNetwork(Fact, frozen=True):
     """A network in which neighbours do not answer this Node, so that addresses in it are better at another one; derived."""
 
     name: str
-    """As `PoolSelector.subnet` names that of a pool; one of the Node's own is a CIDR."""
+    """Name of the network as `PoolSelector.subnet` names that of a pool; one of the Node's own is a CIDR."""
 
     @property
     def key(self) -> str:
@@ -164,7 +164,7 @@ class PoolMembers(Fact, frozen=True):
     pool: str
     nodes: tuple[str, ...]
     cordoned: tuple[str, ...] = ()
-    """Those, and such as neighbours in a network of the pool do not answer: only if no other can."""
+    """Nodes that are chosen only if no other can: cordoned ones, and those with silent neighbours in a network of the pool."""
     leaving: tuple[str, ...] = ()
     """Only if no other can at all."""
     selected: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class PoolMembers(Fact, frozen=True):
 
     @property
     def tiers(self) -> tuple[tuple[str, ...], ...]:
-        """Who comes first."""
+        """Nodes by order of preference."""
         return self.nodes, self.cordoned, self.leaving
 
     @property

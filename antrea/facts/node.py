@@ -21,7 +21,7 @@ class ThisNode(Fact, frozen=True):
     is_machine: bool = False
     """A machine outside the cluster: it has no Pods, and its name is that of its ExternalNode after the Namespace and a slash."""
     uid: str = ""
-    """Of the Node object; empty of a machine outside the cluster."""
+    """UID of the Node object; empty of a machine outside the cluster."""
 
     @property
     def families(self) -> frozenset[bool]:
@@ -37,7 +37,7 @@ class Transport(Fact, frozen=True):
     interface: str
     """The network card: eth1."""
     device: str
-    """What holds its addresses: the card itself, or br-phy when OVS runs in user space and owns the card."""
+    """Device with its addresses: the card itself, or br-phy when OVS runs in user space and owns the card."""
     mac: str
     mtu: int
     addresses: tuple[str, ...]
@@ -53,9 +53,9 @@ class PeerNode(Fact, frozen=True):
     pod_cidrs: tuple[str, ...]
     node_ips: tuple[str, ...]
     transport_ips: tuple[str, ...]
-    """From annotation node.antrea.io/transport-addresses, else `node_ips`."""
+    """Addresses from annotation node.antrea.io/transport-addresses, else `node_ips`."""
     mac: str = ""
-    """Of its card on the network of the Nodes; empty: unknown."""
+    """MAC address of its card on the network of the Nodes; empty: unknown."""
 
     @property
     def key(self) -> str:
@@ -66,7 +66,7 @@ class LocalAddress(Fact, frozen=True):
     """An address of an interface of this Node, neither of loopback nor link-local; the netlink feed writes it."""
 
     ip: str
-    """As Python writes it, no prefix length."""
+    """Address as Python writes it, without prefix length."""
     dev: str
     prefix: int = 128
     """Bits of the network that it is in, as far as `dev` goes; all of them: none."""

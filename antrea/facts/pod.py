@@ -11,7 +11,7 @@ class LocalPod(Fact, frozen=True):
     namespace: str
     name: str
     uid: str = ""
-    """As in kubelet: that of a static Pod is not the UID of its mirror Pod."""
+    """UID in kubelet: that of a static Pod is not the UID of its mirror Pod."""
     version: int = 0
     """Its resourceVersion."""
 

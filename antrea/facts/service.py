@@ -17,15 +17,15 @@ class Service(Fact, frozen=True):
     namespace: str
     name: str
     ips: tuple[str, ...]
-    """Of the cluster, external ones, those of load balancers."""
+    """All its addresses: ClusterIPs, external ones, those of load balancers."""
     ports: tuple[tuple[str, int], ...]
     """Protocol and number, on each of the addresses."""
     external_ips: tuple[str, ...] = ()
-    """Those of `ips` that are not the cluster's."""
+    """Members of `ips` that are not the cluster's."""
     port_names: tuple[str, ...] = ()
-    """Of each of `ports`, the name by which EndpointSlices refer to it; empty if it has none."""
+    """Names by which EndpointSlices refer to each of `ports`; empty if a port has none."""
     node_ports: tuple[int, ...] = ()
-    """Of each of `ports`; 0: none."""
+    """Node ports of each of `ports`; 0: none."""
     affinity_seconds: int = 0
     """How long a client stays with its Endpoint; 0: sessionAffinity None."""
     internal_local: bool = False
@@ -35,7 +35,7 @@ class Service(Fact, frozen=True):
     proxy_name: str = ""
     """Label service.kubernetes.io/service-proxy-name: the program that serves it instead of the default one."""
     load_balancer_ips: tuple[str, ...] = ()
-    """Those of `external_ips` that a load balancer gave and leaves to the Nodes."""
+    """Members of `external_ips` that a load balancer gave and leaves to the Nodes."""
     source_ranges: tuple[str, ...] = ()
     """Networks whose hosts alone reach `load_balancer_ips`; an empty text stands for one that cannot be read. None: all hosts."""
     mode: str = ""
@@ -54,7 +54,7 @@ class Service(Fact, frozen=True):
     consistent: bool = False
     """Annotation service.antrea.io/consistent-endpoint-choice."""
     refused: tuple[str, ...] = ()
-    """What it asks for and does not get, as sentences: addresses and source ranges that are of no use."""
+    """Sentences on addresses and source ranges of its spec that have no effect."""
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,
@@ -70,7 +70,7 @@ class Service(Fact, frozen=True):
 
     @property
     def cluster_ips(self) -> tuple[str, ...]:
-        """Those of `ips` that are the cluster's."""
+        """Members of `ips` that are the cluster's."""
         return tuple(ip for ip in self.ips if ip not in self.external_ips)
 
     @property
@@ -94,7 +94,7 @@ class ServicePort(Fact, frozen=True):
     internal_local: bool = False
     external_local: bool = False
     guarded_ips: tuple[str, ...] = ()
-    """Those of `external_ips` that only hosts in `source_ranges` reach."""
+    """Members of `external_ips` that only hosts in `source_ranges` reach."""
     source_ranges: tuple[str, ...] = ()
     """See Service."""
     created: str = ""
@@ -119,7 +119,7 @@ class ServicePort(Fact, frozen=True):
 
     @property
     def families(self) -> frozenset[bool]:
-        """Those of its ClusterIPs, which its Endpoints have, too; True is IPv6."""
+        """Families of its ClusterIPs, which its Endpoints have, too; True is IPv6."""
         return frozenset(is_ipv6(ip) for ip in self.cluster_ips)
 
     @property
@@ -129,7 +129,7 @@ class ServicePort(Fact, frozen=True):
 
     @property
     def behind(self) -> str:
-        """What its Endpoints have in common: index `behind` of ServiceEndpoint."""
+        """Key that its Endpoints share: index `behind` of ServiceEndpoint."""
         return f"{self.service}:{self.port_name}/{self.protocol}"
 
 
@@ -175,7 +175,7 @@ class EarlierConnection(Fact, frozen=True):
     source: str
     source_port: int
     ip: str
-    """Of the Service, or what the host translates NodePorts to."""
+    """Address of the Service, or the one that the host translates NodePorts to."""
     port: int
     by_switch: bool
     """Whether the switch translates it, or the host."""
@@ -246,7 +246,7 @@ READY, DRAINING, UNAVAILABLE = "ready", "draining", "unavailable"
 
 
 class EndpointState(NamedTuple):
-    """What the choice among Endpoints depends on of one of them, as one Node sees it."""
+    """State of an Endpoint on which the choice among Endpoints depends, as one Node sees it."""
 
     state: str
     is_local: bool

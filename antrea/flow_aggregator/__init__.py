@@ -1,1 +1,1 @@
-"""The flow aggregator: collects the agents' records of connections, joins both Nodes' halves, and passes them on."""
+"""The flow aggregator: collects the agents' flow records, joins both Nodes' halves, and passes them on."""

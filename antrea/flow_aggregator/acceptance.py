@@ -1,4 +1,4 @@
-"""What flow-aggregator.conf must be, beyond the types of its keys."""
+"""Validation of flow-aggregator.conf beyond the types of its keys."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _FROM_EXTERNAL, _INTER_NODE = int(FlowType.FROM_EXTERNAL), int(FlowType.INTER_NO
 _REJECTED: Final = int(RuleAction.REJECT)
 _DENIED: Final = (int(RuleAction.DROP), _REJECTED)
 _END: Final = int(FlowEndReason.END_OF_FLOW)
-"""As numbers, which are compared in less time than members."""
+"""End reasons as numbers, which are compared in less time than members."""
 _JOINED: Final = (
     "source_pod_name", "source_pod_namespace", "source_node_name",
     "destination_pod_name", "destination_pod_namespace", "destination_node_name",
@@ -102,7 +102,7 @@ def needs_both(record: FlowRecord) -> bool:
 
 
 def key_of(record: FlowRecord) -> Key:
-    """What both Nodes' records have in common."""
+    """Return the key that both Nodes' records of a connection share."""
     source, port = record.source_ip, record.source_transport_port
     if is_ingress_half(record):
         source, port = record.proxy_snat_ip, record.proxy_snat_port
@@ -130,7 +130,7 @@ class Aggregation:
         return len(self._flows)
 
     def records(self) -> Iterator[FlowRecord]:
-        """What is known of each connection."""
+        """Yield the joined record of each connection."""
         return (one.record for one in self._flows.values())
 
     def add(self, record: FlowRecord, now: float) -> None:

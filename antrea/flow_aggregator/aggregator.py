@@ -1,4 +1,4 @@
-"""What takes the records of agents, joins those of both Nodes, and passes them on, for one configuration and those that differ in where records go."""
+"""Flow aggregator for one configuration, and for those that differ in destinations alone: it takes agents' records, joins both Nodes', and passes them on."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Aggregator:
         self._to = Destinations(config, self._embedded)
         self._keeper = StoreKeeper(self._embedded, config.store) if self._embedded else None
         self.store: Store | None = self._embedded or server_for_queries(config)
-        """What answers queries about records; None: nothing keeps them."""
+        """Store that answers queries about records; None: records are not kept."""
         self.live = LiveRecords()
         self._streaming = StreamService(config.flow_stream_service, config.record_buffer_size)
         take = self._offer if config.mode == "Proxy" else self._add
@@ -108,11 +108,11 @@ class Aggregator:
 
     @property
     def streams(self) -> FlowStreams | None:
-        """What serves streams of records."""
+        """Server of streams of records."""
         return self._streaming.streams
 
     async def run(self) -> None:
-        """Until cancelled. Raises Unavailable: a port is taken."""
+        """Run until cancelled. Raises Unavailable if a port is taken."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._to.run(), name="destinations")
             if self._keeper:
@@ -171,7 +171,7 @@ class Aggregator:
                 await self._answer(listening, kube)
 
     async def _answer(self, listening: socket.socket, kube: Kube | None) -> None:
-        """Until cancelled; `kube` judges users, and None leaves the token of this Pod alone."""
+        """Answer requests until cancelled; `kube` authorizes users, and None accepts only the token of this Pod."""
         pair = await asyncio.to_thread(self_signed, ("localhost",), ("127.0.0.1", "::1"))
         page = static_files(files("antrea.flow_aggregator") / "ui", UI)
         # the page is everybody's, since it is the same for all: what it asks for needs a token
@@ -231,7 +231,7 @@ class _NoResources:
 
 
 def _rest(config: FlowAggregatorConfig) -> FlowAggregatorConfig:
-    """What cannot change at run time: all but where records go."""
+    """Return the settings that cannot change at run time: all but the destinations."""
     kept = msgspec.structs.replace(FlowStore(), enable=config.store.enable, directory=config.store.directory)
     # what has to be asked of kube-apiserver for it
     uids = config.flow_collector.enable and config.flow_collector.include_k8s_uids

@@ -1,4 +1,4 @@
-"""What the aggregator's API answers.
+"""Answers of the aggregator's API.
 
 parity: pkg/flowaggregator/apiserver/handlers
 """
@@ -67,12 +67,12 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 def conditions(**messages: str) -> list[Condition]:
-    """Of the moment, by type; an empty message: all is well."""
+    """Return the present conditions by type; an empty message means that all is well."""
     return [Condition(kind, message) for kind, message in messages.items() if message]
 
 
 def destination_states(to: Sequence[Destination], removed: int) -> list[DestinationState]:
-    """Of the moment; `removed` are those of the store."""
+    """Return the present states of destinations; `removed` are those of the store."""
     return [
         DestinationState(one.name, one.trouble, one.exported, one.dropped, removed * (one.name == "store"))
         for one in to
@@ -106,7 +106,7 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
 def record_metrics(
     received: int, flows: int, sessions: int, dropped: int, to: Sequence[Destination]
 ) -> RecordMetrics:
-    """Of the moment."""
+    """Return the present counts of records."""
     names = {one.name for one in to}
     return RecordMetrics(
         num_records_exported=sum(one.exported for one in to),

@@ -73,7 +73,7 @@ class Certificates:
         """Why the certificates are not as they should be; empty: they are."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         news = asyncio.Event()
         watched = ((self._secrets, AUTHORITY), (self._secrets, CLIENT), (self._maps, PUBLISHED))
         async with asyncio.TaskGroup() as group:

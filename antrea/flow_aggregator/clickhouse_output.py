@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 CA_FILE: Final = Path("/etc/flow-aggregator-certs/ca.crt")
-"""Of Secret clickhouse-ca, where the chart mounts it."""
+"""CA of Secret clickhouse-ca, where the chart mounts it."""
 _NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
@@ -103,12 +103,12 @@ async def prepare(store: Store, retention: int) -> None:
     found = rows_of(await store.run(_TABLES, parameters=names))
     if not found:
         await store.run(created(retention))
-        log.info("Created the table of records of connections", table=TABLE)
+        log.info("Created the table of flow records", table=TABLE)
     # rows of Theia's Distributed table are in the local one, which has to have a column first
     for name, comment, statement in sorted(found, key=lambda one: one[0] != LOCAL):
         present = (await store.run(_PRESENT, parameters={"table": name})).decode().split()
         if change := widened(name, present):
             await store.run(change)
-            log.info("Added columns to a table of records of connections", table=name, statement=change)
+            log.info("Added columns to a table of flow records", table=name, statement=change)
         if name == TABLE and comment == OURS and (change := retained(statement, retention)):
             await store.run(change)

@@ -20,7 +20,7 @@ log = klog.logger(__name__)
 
 CONFIG_MAP, KEY = "antrea-cluster-identity", "uuid"
 NAMESPACE_VARIABLE: Final = "ANTREA_NAMESPACE"
-"""Of the environment: the Namespace of antrea-controller."""
+"""Environment variable with the Namespace of antrea-controller."""
 TIMEOUT: Final = 2.0
 """Seconds for which the start of the program waits."""
 RETRY_SECONDS: Final = 5.0

@@ -46,7 +46,7 @@ class ConfigurationFile:
 
     @property
     def config(self) -> FlowAggregatorConfig:
-        """What is in effect."""
+        """Configuration in effect."""
         return self._now.config
 
     @property
@@ -81,7 +81,7 @@ class ConfigurationFile:
         return self._now.config != before.config
 
     def _warn(self, before: InEffect[FlowAggregatorConfig, None] | None) -> None:
-        """Of what `before` did not have."""
+        """Log warnings that `before` did not have."""
         for line in sentences(before, self._now):
             log.warning("Configuration", reason=line.reason, message=line.message)
             self._events.record(line.reason, line.message, warning=True)

@@ -114,7 +114,7 @@ class Destination:
             self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled, or `end`; then what waits is written, if that is possible at once."""
+        """Write records until cancelled, or until `end`; then write what waits, if that is possible at once."""
         try:
             await self._run()
         finally:
@@ -157,7 +157,7 @@ class Destination:
         self._put_back(some)
         self._has_room.set()  # it is not awaited any longer
         if why != self.trouble:
-            log.warning("Failed to write records of connections", destination=self.name, err=why)
+            log.warning("Failed to write flow records", destination=self.name, err=why)
         self.trouble = why
 
     def _put_back(self, some: list[FlowRecord]) -> None:
@@ -237,7 +237,7 @@ class IpfixOutput:
         await self._session.export(records)
 
     def _tls(self) -> ssl.SSLContext | None:
-        """By the files as they are now. Raises Unavailable, Invalid."""
+        """Read the TLS files as they are now. Raises Unavailable, Invalid."""
         asked = self._config.tls
         if not asked.enable:
             return None

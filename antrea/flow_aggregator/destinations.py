@@ -30,12 +30,12 @@ class Wanted(NamedTuple):
     """A destination of a configuration."""
 
     settings: Any
-    """What it is made of: with the same, one that is there stays."""
+    """Settings from which it is made: a destination with equal settings is kept."""
     make: Callable[[], Destination]
 
 
 class Destinations:
-    """Those of the moment, each with a buffer of its own."""
+    """Present destinations, each with a buffer of its own."""
 
     def __init__(self, config: FlowAggregatorConfig, embedded: Store | None) -> None:
         """`embedded` with `store`."""
@@ -61,7 +61,7 @@ class Destinations:
             await one.room()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             for name, one in self._all.items():
                 self._work[name] = self._tasks.create_task(one.run(), name=name)
@@ -91,7 +91,7 @@ class Destinations:
 async def _exchange(
     before: Destination | None, work: asyncio.Task[None] | None, after: Destination | None
 ) -> None:
-    """What was before writes first, since a file may be the same; what it cannot write goes to the one after it."""
+    """Replace a destination: the old one writes first, since both may write the same file, and hands over what it cannot write."""
     if before and work:
         before.end()
         await asyncio.wait((work,), timeout=ENDING_SECONDS)
@@ -108,7 +108,7 @@ async def _exchange(
 
 
 def _wanted(config: FlowAggregatorConfig, embedded: Store | None) -> dict[str, Wanted]:
-    """By name."""
+    """Return the configured destinations by name."""
     found: dict[str, Wanted] = {}
     requests, size = config.record_contents.requests, config.record_buffer_size
 

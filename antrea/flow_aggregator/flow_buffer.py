@@ -33,7 +33,7 @@ class FlowBuffer(Generic[T]):
         return [one for one in found if one is not None], first - number
 
     async def wait(self, number: int) -> None:
-        """Until this one is there."""
+        """Wait until the record of this number is there."""
         while self.end <= number:
             self._awaited = self._awaited or asyncio.Event()
             await self._awaited.wait()

@@ -23,7 +23,7 @@ MAX_FILTERS: Final = 64
 MAX_LENGTH: Final = 4096
 """Characters of a label selector."""
 _ENDS: Final = {0: ("source", "destination"), 1: ("source",), 2: ("destination",)}
-"""By direction: both, from, to."""
+"""Ends by direction: both, from, to."""
 _DECODER: Final = msgspec.json.Decoder(dict[str, str])
 
 
@@ -31,7 +31,7 @@ class FlowFilter:
     """One filter."""
 
     def __init__(self, asked: Any) -> None:
-        """Of a message FlowFilter. Raises Invalid."""
+        """Make the filter of a message FlowFilter. Raises Invalid."""
         for name in ("namespaces", "pod_names", "service_names", "flow_types", "ips"):
             if len(getattr(asked, name)) > MAX_FILTERS:
                 raise Invalid(name, f"has more than {MAX_FILTERS} values")

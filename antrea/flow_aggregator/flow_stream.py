@@ -73,7 +73,7 @@ class FlowStreams(SessionServer):
         await self.end_sessions()
 
     async def serve(self, port: int, ready: Callable[[int], None]) -> None:
-        """Until cancelled. Raises Unavailable: the port is taken."""
+        """Serve until cancelled. Raises Unavailable if the port is taken."""
         await self._certified.wait()
         await self.serve_streams("", port, ready)
 

@@ -1,4 +1,4 @@
-"""What the aggregator takes in: the collectors of agents' records, their certificates, and in mode Proxy the Pods of the cluster."""
+"""Intake of the aggregator: the collectors of agents' records, their certificates, and in mode Proxy the Pods of the cluster."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Intake:
         await loaded.wait()
 
     async def _serve(self, protocols: Iterable[str]) -> None:
-        """Until cancelled, if there are any."""
+        """Serve these protocols, if there are any, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for protocol in protocols:
                 ready = partial(self._ready, protocol)
@@ -160,7 +160,7 @@ class Intake:
         self.ports[protocol] = port
         if not self.trouble:
             self.listens.set()
-        log.info("Taking records of connections", port=port, protocol=protocol)
+        log.info("Taking flow records", port=port, protocol=protocol)
 
     def add_asked(self, record: FlowRecord) -> None:
         """Labels of its Pods, the other end's Pod where one Node alone made a record, and UIDs that its agents did not have: what is asked for."""

@@ -55,7 +55,7 @@ class LiveRecords:
         self._ring: FlowBuffer[tuple[FlowRecord, bool]] = FlowBuffer(KEPT)
         self._run = secrets.token_hex(4)
         self._followers: dict[str, list[asyncio.Event]] = {}
-        """What ends the streams of each user, the oldest first."""
+        """Events that end the streams of each user, the oldest first."""
 
     def add(self, record: FlowRecord, *, is_half: bool = False) -> None:
         """Show it to those who follow; it is not changed from now on.
@@ -74,7 +74,7 @@ class LiveRecords:
         return min(int(number), self._ring.end) if known else max(self._ring.end - MAX_ROWS, 0)
 
     def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
-        """Those that came since and pass, oldest first, at most MAX_ROWS, and how many more there were."""
+        """Return matching records since `number`, oldest first and at most MAX_ROWS, and how many more there were."""
         new, gone = self._ring.after(number, KEPT)
         found = [record for record, is_half in new if (halves or not is_half) and passes(record)]
         return found[-MAX_ROWS:], gone + max(len(found) - MAX_ROWS, 0)
@@ -82,7 +82,7 @@ class LiveRecords:
     async def follow(
         self, request: web.Request, user: str, asked: Mapping[str, str], namespaces: Sequence[str] | None
     ) -> web.StreamResponse:
-        """Until the client leaves, or for MAX_SECONDS seconds. Raises Invalid naming a parameter, Unavailable: too many follow."""
+        """Stream records until the client leaves, or for MAX_SECONDS seconds. Raises Invalid naming a parameter, Unavailable if too many streams are open."""
         passes = matcher(asked, namespaces)
         ended = self._begin(user)
         try:
@@ -213,4 +213,4 @@ _TESTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Test]]] = {
     ),
     "egress": _equal("egress", "egress_name"),
 }
-"""By the parameter of the statement that has the value."""
+"""Tests by the parameter of the statement that has the value."""

@@ -57,7 +57,7 @@ _COLUMNS: Final = {False: _Columns(_FIELDS), True: _Columns(_WITH_REQUESTS)}
 
 
 def log_line(record: FlowRecord, *, pretty: bool, requests: bool = False) -> str:
-    """Of CSV, without an end; one line, whatever names a record has; `requests`: with those of HTTP."""
+    """Format a record as one line of CSV without a line end, whatever names it has; `requests`: with those of HTTP."""
     columns = _COLUMNS[requests]
     values = columns.worded(record) if pretty else columns.values(record)
     text = ",".join(map(str, values))

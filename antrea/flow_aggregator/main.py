@@ -37,7 +37,7 @@ EVENT_SECONDS: Final = 10.0
 
 
 async def run(path: Path, token_file: Path, kubeconfig: str = "") -> None:
-    """Until SIGTERM or SIGINT, through changes of the file. Raises Invalid, Unavailable."""
+    """Run until SIGTERM or SIGINT, through changes of the file. Raises Invalid, Unavailable."""
     log.info("Starting antrea-flow-aggregator", version=VERSION)
     about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=CONFIG_MAP)
     recorder = EventRecorder(about, "flow-aggregator")
@@ -119,7 +119,7 @@ async def _change(aggregator: Aggregator, identity: ClusterIdentity, config: Flo
 )
 @klog.flags
 def main(path: Path, token_file: Path, kubeconfig: str, *, log: klog.Options) -> None:
-    """Join and pass on records of connections."""
+    """Join and pass on flow records."""
     klog.start(log, "antrea-flow-aggregator")
     try:
         asyncio.run(run(path, token_file, kubeconfig))

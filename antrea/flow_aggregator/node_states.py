@@ -59,7 +59,7 @@ def _row(node: Mapping[str, Any], agent: Mapping[str, Any] | None) -> dict[str, 
 
 
 def agent_troubles(agent: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    """What is wrong with an agent, in sentences."""
+    """Yield sentences on errors that an agent reports."""
     conditions = agent.get("agentConditions", ())
     for one in conditions:
         if (one["status"] == "True") != (one["type"] in GOOD):

@@ -28,11 +28,11 @@ class ObjectUids:
         """Set once all objects are known."""
 
     def get(self, name: str) -> str:
-        """Of the object with this name, namespace/name where there are Namespaces; empty if there is none."""
+        """Return the UID of the object with this name, namespace/name where there are Namespaces; empty if it does not exist."""
         return self._uids.get(name, "")
 
     async def run(self, kube: Kube) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async for change in kube.watch(self._path, OnlyMetadata, metadata_only=True):
             if isinstance(change, Listed):
                 before = self._uids

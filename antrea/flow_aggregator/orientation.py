@@ -27,7 +27,7 @@ def is_arbitrary(record: FlowRecord) -> bool:
 
 
 def turned_key(key: Key) -> Key:
-    """That of the connection from the other end."""
+    """Return the key of the connection seen from the other end."""
     protocol, source, port, destination, other = key
     return protocol, destination, other, source, port
 

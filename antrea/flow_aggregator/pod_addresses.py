@@ -1,4 +1,4 @@
-"""Whose an address is: the Pods of the cluster by their addresses, also of a Pod that is gone for a while."""
+"""Pods of the cluster by their addresses; a deleted Pod is remembered for a while."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PodName(NamedTuple):
     name: str
     node: str
     labels: str
-    """As JSON, as Go writes it; empty unless they are asked for."""
+    """Labels as JSON, as Go writes it; empty unless they are requested."""
     uid: str
 
 
@@ -48,7 +48,7 @@ class PodAddresses:
         return self._pods.get(address)
 
     async def run(self, kube: Kube) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async for change in kube.watch(PATH, Pod):
             if isinstance(change, Listed):
                 self._take_all(change.objects)

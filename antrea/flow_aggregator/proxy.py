@@ -44,7 +44,7 @@ def add_labels(record: FlowRecord, pods: PodAddresses) -> None:
 
 
 def direction(record: FlowRecord) -> int:
-    """Of a record as its Node made it."""
+    """Return the direction of a record as its Node made it."""
     source, destination = bool(record.source_pod_name), bool(record.destination_pod_name)
     match record.flow_type:
         case FlowType.INTER_NODE if source != destination:

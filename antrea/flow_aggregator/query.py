@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 MAX_RECORDS: Final = 1000
 """Records of one answer."""
 _NO_TABLE: Final = "Code: 60."
-"""What ClickHouse answers before the first record: UNKNOWN_TABLE."""
+"""Beginning of ClickHouse's error before the first record: UNKNOWN_TABLE."""
 _LIMITS: Final = {
     "Code: 159.": f"took more than {SECONDS} s",
     "Code: 241.": f"took more than {MEMORY >> 20} MiB of memory",
 }
-"""What is wrong with a query that the engine has ended: TIMEOUT_EXCEEDED, MEMORY_LIMIT_EXCEEDED."""
+"""Error messages for queries that the engine has ended: TIMEOUT_EXCEEDED, MEMORY_LIMIT_EXCEEDED."""
 _RECORD: Final = ("timeInserted", *COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""Who talks to whom: Namespaces, workloads or Services, and the sums of what goes between each two."""
+"""Map of traffic: Namespaces, workloads or Services, and the sums of what is sent between each two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_LINKS: Final = 2000
 """Links of one answer, those with the most octets."""
 _SUFFIX: Final = "-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
-"""What Deployments, DaemonSets, Jobs and StatefulSets add to their names for a Pod.
+"""Suffix that Deployments, DaemonSets, Jobs and StatefulSets add to their names for a Pod.
 
 Source: https://github.com/kubernetes/apimachinery/blob/master/pkg/util/rand/rand.go (the letters)
 """
@@ -49,7 +49,7 @@ _ENDS: Final = ("fromNamespace", "fromName", "toNamespace", "toName")
 
 
 def _name(end: str, by: str) -> str:
-    """That of the workload; where each address counts, the address of what is no Pod."""
+    """Return the SQL of an end's name: the workload's; where each address counts, the address of an end that is not a Pod."""
     if by == "namespace":
         return "''"
     workload = f"replaceRegexpOne({end}PodName, '{_SUFFIX}', '')"

@@ -44,7 +44,7 @@ class Scope:
 def scope_of(
     name: str, asked: Mapping[str, str], namespaces: Sequence[str] | None, known: Sequence[str]
 ) -> Scope:
-    """Of the query `name`, which has the parameters `known`; raises Invalid naming the parameter."""
+    """Parse the parameters of the query `name`, which has the parameters `known`; raises Invalid naming the parameter."""
     for key in asked:
         if key not in known:
             raise Invalid(key, f"is no parameter of {name}, which has {', '.join(known)}")

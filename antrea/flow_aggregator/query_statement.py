@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 5
 MEMORY: Final = 256 << 20
-"""Of one query."""
+"""Memory limit of a query."""
 BOUNDS: Final = (
     f"SETTINGS max_execution_time = {SECONDS}, max_memory_usage = {MEMORY}, max_result_bytes = 8388608, "
     "output_format_json_quote_64bit_integers = 0, output_format_json_validate_utf8 = 1, readonly = 1 "
     "FORMAT JSONCompactEachRow"
 )
-"""Of every query: time, memory and bytes of the answer; numbers are numbers, and text is UTF-8."""
+"""Settings of every query: time, memory and bytes of the answer; numbers are numbers, and text is UTF-8."""
 SCOPED: Final = (
     "since", "until", "namespace", "pod", "srcip", "dstip", "port", "protocol", "action", "policy", "egress",
 )  # fmt: skip
 """Parameters of every query."""
 _CONNECTION: Final = "cityHash64(sourceIP, sourceTransportPort, destinationIP, destinationTransportPort, protocolIdentifier, flowStartSeconds)"
-"""Of which there is a record each time that it is exported; computed once for all counts of a statement."""
+"""Identity of a connection, which has a record for each export; computed once for all counts of a statement."""
 _UNIQ: Final = "uniqCombined{}(14)"
 """12 kB of memory at most, and less time than uniq."""
 _DENIED: Final = "ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3)"

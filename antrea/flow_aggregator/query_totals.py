@@ -53,7 +53,7 @@ _KEYS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
         "namespace != ''",
     ),
 }
-"""By `by`: keys of a row, what they are computed from, and the condition on them."""
+"""Columns by `by`: keys of a row, the expression of each, and the condition on them."""
 
 
 def _of_policies(

@@ -52,7 +52,7 @@ def _columns(last: Sequence[str]) -> tuple[str, ...]:
 
 
 COLUMNS: Final = _columns(_LAST)
-"""As they are written, without a line of their names."""
+"""Columns in the order in which they are written, without a header line."""
 WITH_REQUESTS: Final = _columns((*_LAST[:-1], *_L7, _LAST[-1]))
 """The same of upstream v2.3.2, which has those of HTTP."""
 _FIELDS: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
@@ -125,7 +125,7 @@ class S3Output:
 
 
 def bucket_url(config: S3Uploader, environ: Mapping[str, str]) -> str:
-    """Of the uploader. Raises Invalid: the endpoint of the environment is none over TLS."""
+    """Return the URL of the uploader's bucket. Raises Invalid if the endpoint of the environment does not use TLS."""
     region = config.region or environ.get("AWS_REGION") or REGION
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     endpoint = endpoint or f"https://s3.{region}.amazonaws.com"

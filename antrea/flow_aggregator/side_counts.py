@@ -67,7 +67,7 @@ ADD_SIDE: Final[Mapping[str, Callable[[FlowRecord, FlowRecord], tuple[int, int, 
     "from_source_node": _add_source,
     "from_destination_node": _add_destination,
 }
-"""By side, what adds a record of that Node; it returns by how much the octets of both directions grew, and what came since the last export."""
+"""Functions by side that add a record of that Node; each returns by how much the bytes of both directions grew, and the counts since the last export."""
 
 
 def add_newest(into: FlowRecord, record: FlowRecord, deltas: Deltas) -> None:

@@ -45,7 +45,7 @@ _DROP: Final = f"ALTER TABLE {TABLE} DROP PARTITION ID {{partition:String}}"
 
 
 class Partition(NamedTuple):
-    """What is dropped at once, with what it takes."""
+    """Partition, the unit that is dropped, with its size."""
 
     identity: str
     rows: int
@@ -53,7 +53,7 @@ class Partition(NamedTuple):
 
 
 def surplus(partitions: Sequence[Partition], most: int, free: int, reserve: int) -> list[Partition]:
-    """Of partitions from the oldest on, those that have to go: for `most` bytes of all, and `reserve` bytes of the disk.
+    """Return the oldest partitions to drop so that `most` bytes remain in all, and `reserve` bytes of the disk are free.
 
     A store of less than `reserve` is left alone when the disk is full: the bytes are of others.
     """
@@ -85,14 +85,14 @@ class StoreKeeper:
             self._config, self._is_ready = config, False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self.keep()
                 self.trouble = ""
             except Unavailable as error:
                 if str(error) != self.trouble:
-                    log.warning("Failed to look after the store of records of connections", err=str(error))
+                    log.warning("Failed to look after the store of flow records", err=str(error))
                 self.trouble = str(error)
             await asyncio.sleep(PERIOD)
 
@@ -115,9 +115,7 @@ class StoreKeeper:
         self.removed += one.rows
         self.rows -= one.rows
         self.octets -= one.octets
-        log.warning(
-            "Removed the oldest records of connections", reason=why, records=one.rows, bytes=one.octets
-        )
+        log.warning("Removed the oldest flow records", reason=why, records=one.rows, bytes=one.octets)
 
 
 SIZE = Metric(

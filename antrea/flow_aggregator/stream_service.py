@@ -30,7 +30,7 @@ class StreamService:
         self._tls: ssl.SSLContext | None = None
         self._changed = asyncio.Event()
         self.streams: FlowStreams | None = None
-        """What serves them; None: they are off, or not served yet."""
+        """Server of streams; None: streams are off, or not served yet."""
 
     def offer(self, record: FlowRecord) -> None:
         """One more for those who follow."""
@@ -52,7 +52,7 @@ class StreamService:
             await self.streams.present(context)
 
     async def run(self, judges: tuple[Authentication, Authorization]) -> None:
-        """Until cancelled. Raises Unavailable: the port is taken."""
+        """Run until cancelled. Raises Unavailable if the port is taken."""
         while True:
             self._changed.clear()
             async with asyncio.TaskGroup() as tasks:
@@ -71,6 +71,4 @@ class StreamService:
             await self.streams.present(self._tls)
         if config.anonymous:
             log.warning("Streaming records to any client that reaches the port", port=config.port)
-        await self.streams.serve(
-            config.port, lambda port: log.info("Streaming records of connections", port=port)
-        )
+        await self.streams.serve(config.port, lambda port: log.info("Streaming flow records", port=port))

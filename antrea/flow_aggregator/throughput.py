@@ -17,7 +17,7 @@ SIDES: Final = ("from_source_node", "from_destination_node")
 
 
 def last_end(into: FlowRecord, sides: tuple[str, ...]) -> float:
-    """Of the last record from these sides; 0: there was none."""
+    """Return the end of the last record from these sides; 0 if there was none."""
     before = 0.0
     if SIDES[0] in sides:
         before = into.flow_end_seconds_from_source_node + into.flow_end_nanos_from_source_node / NANOS
@@ -44,7 +44,7 @@ def rates(octets: int, back: int, seconds: float) -> tuple[int, int]:
 
 
 def set_rates(into: FlowRecord, sides: tuple[str, ...], found: tuple[int, int], *, newest: bool) -> None:
-    """Of a record from these sides; `newest`: it is that of both Nodes."""
+    """Set the rates of a record from these sides; `newest`: it is the newest of both Nodes."""
     if SIDES[0] in sides:
         into.throughput_from_source_node, into.reverse_throughput_from_source_node = found
     if SIDES[1] in sides:

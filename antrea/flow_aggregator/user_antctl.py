@@ -39,7 +39,7 @@ KEPT_VARIABLES: Final = ("PATH", "PYTHONPATH", "LANG", "HTTPS_PROXY", "HTTP_PROX
 ANSWERED: Final = (0, 3)
 """Exit codes; 3: a packet that is refused, a verdict that would change."""
 _STATUS: Final = {os.EX_NOPERM: 403, os.EX_TEMPFAIL: 503}
-"""Of HTTP, by exit codes of antrea.antctl.exit_code; after others the question cannot be answered as it is."""
+"""Status of HTTP by exit codes of antrea.antctl.exit_code; others mean that the question cannot be answered as it is."""
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _END: Final = re.compile(rf"{_NAME}/{_NAME}|[0-9a-fA-F:.]{{2,45}}")
 _PORT: Final = re.compile(r"[0-9]{1,5}/(tcp|udp|sctp)|icmp")
@@ -48,7 +48,7 @@ FLOWS_FOR: Final = "policy.antrea.io/recommended-for"
 
 
 class PrintedText(NamedTuple):
-    """What a command printed."""
+    """Output of a command."""
 
     out: bytes
     lines: list[str]

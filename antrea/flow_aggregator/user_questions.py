@@ -1,4 +1,4 @@
-"""What users ask about records over HTTP: queries, records as they come, and what kube-apiserver shows them of the cluster."""
+"""Requests of users about records over HTTP: queries, streams of records, and what kube-apiserver shows them of the cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class UserQuestions:
         self._kube, self._own, self._antctl = kube, own, UserAntctl()
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
-        """By method and path."""
+        """Return the handlers by method and path."""
         ask: dict[tuple[str, str], Ask] = {
             ("GET", "live"): self._follow,
             ("GET", "explain"): self._explain,

@@ -1,4 +1,4 @@
-"""Whose records of connections a user may see: those of the Namespaces in which kube-apiserver lets the user list flows.
+"""Visibility of flow records: a user sees those of the Namespaces in which kube-apiserver lets the user list flows.
 
 `flows` of API group `flow.antrea.io` is a resource for rights alone: no kind stands behind it.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUP: Final = "flow.antrea.io"
 RESOURCE: Final = "flows"
 MAX_NAMESPACES: Final = 64
-"""Of one query, since each is a question to kube-apiserver."""
+"""Maximum number of Namespaces of a query, since each is a request to kube-apiserver."""
 _FORBIDDEN: Final = 403
 
 
@@ -37,7 +37,7 @@ class Question:
 async def streamed_namespaces(
     user: User, path: str, authorization: Authorization, names: Sequence[str]
 ) -> frozenset[str] | None:
-    """Those whose records a stream has that names these; None: all.
+    """Return the Namespaces whose records a stream with these names has; None: all.
 
     Raises ApiError: the user may not see one of them, or all where none is named.
     """

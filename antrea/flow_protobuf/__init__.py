@@ -1,1 +1,1 @@
-"""Records of connections as protocol buffers, as agents send them by gRPC and streams of records have them. No I/O."""
+"""Flow records as protocol buffers, as agents send them by gRPC and streams of records have them. No I/O."""

@@ -29,7 +29,7 @@ _TEXTS: Final = (
     "source_pod_uid", "source_node_uid", "destination_pod_uid", "destination_node_uid", "destination_service_uid",
     "ingress_network_policy_uid", "egress_network_policy_uid", "egress_uid", "egress_node_uid",
 )  # fmt: skip
-"""Of Kubernetes, by the same name in both."""
+"""Texts of Kubernetes, which have the same name in both."""
 _NUMBERS: Final = {
     "flow_type": _U8, "destination_service_port": _U16,
     "ingress_network_policy_type": _U8, "ingress_network_policy_rule_action": _U8,
@@ -44,7 +44,7 @@ _RATES: Final = {
     for way in ("", "reverse_")
     for mark, ours in (("", ""), *((f"_from_{end}", f"_{side}") for end, side in _SIDES.items()))
 }
-"""Of Aggregation, by our names."""
+"""Rates of Aggregation by our names."""
 
 
 def write(record: FlowRecord, into: Any, *, domain: int, now: int) -> None:
@@ -184,7 +184,7 @@ def _shared(value: str) -> str:
 
 
 def _address(octets: bytes) -> str:
-    """As text; nothing of what is none."""
+    """Return an address as text, empty for bytes that are not an address."""
     return _shared_address(octets) if len(octets) in (4, 16) else ""
 
 

@@ -19,7 +19,7 @@ KEEP = 0x40000
 
 
 class Instruction(NamedTuple):
-    """As the kernel's struct sock_filter."""
+    """Instruction of BPF, as the kernel's struct sock_filter."""
 
     code: int
     jt: int = 0

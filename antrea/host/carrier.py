@@ -25,13 +25,13 @@ CHAIN: Final = NftChain(
     name="prerouting-mangle", hook="type filter hook prerouting priority mangle; policy accept;"
 )
 MAX_MARKS: Final = 0xFF
-"""As wide as the field that OVS sets."""
+"""Maximum number of marks, by the width of the field that OVS sets."""
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
 RELAYED_MACS: Final = tuple(f"02:ea:00:00:00:0{hop}" for hop in (1, 2, 3))
 """Source inside a tunnel of a packet of a connection that its sender does not track, by how often it was sent on."""
 RELAYED_MASK: Final = "ff:ff:ff:ff:ff:fc"
-"""Of all of them."""
+"""Mask that matches all relayed packets."""
 _MARK_PREFIX, _HOP_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "02:eb", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 
@@ -63,7 +63,7 @@ def crosses(datapath: str) -> bool:
 
 
 def reading_entries(datapath: str, gateway: str) -> Iterator[NftChain | NftSet | NftRule]:
-    """What the host needs to read marks on `gateway`: nothing where they cross."""
+    """Yield entries by which the host reads marks on `gateway`: none where marks cross the datapath."""
     if crosses(datapath):
         return
     yield CHAIN
@@ -83,13 +83,13 @@ def reading_entries(datapath: str, gateway: str) -> Iterator[NftChain | NftSet |
 
 
 def mark_entry(datapath: str, mark: int) -> Iterator[NftElement]:
-    """What the host needs to read this mark."""
+    """Yield entries by which the host reads this mark."""
     if not crosses(datapath):
         yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}")
 
 
 def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
-    """What the host needs so that OVS receives a bit of the mark of packets from `gateway`: nothing where marks cross."""
+    """Yield entries by which OVS receives a bit of the mark of packets from `gateway`: none where marks cross the datapath."""
     if not crosses(datapath):
         yield NftTag(dev=gateway, bit=mask, mac=mark_mac(mask))
 

@@ -10,7 +10,7 @@ from antrea.rank import Rank
 
 
 class NeighbourResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks on the link of `dev` for the neighbour `ip`, by ARP or neighbour discovery, is given the MAC address of `dev`."""
+    """Answer to hosts on the link of `dev` that ask for the neighbour `ip`, by ARP or neighbour discovery: the MAC address of `dev`."""
 
     category: ClassVar[int] = 0
 

@@ -1,4 +1,4 @@
-"""What we own in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`,
+"""Antrea's objects in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`,
 and for what family inet does not have tables `ip antrea`, `ip6 antrea` and `arp antrea`.
 
 Text is nft's own (nft(8)); values are written the way `nft list` prints them, so that a person can compare.
@@ -34,7 +34,7 @@ class NftSet(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     """"ipv4_addr", "ipv4_addr . inet_proto . inet_service", "mark"."""
     data: str = ""
-    """What a map gives: "ipv4_addr", "mark"; empty for a set."""
+    """Type of a map's values: "ipv4_addr", "mark"; empty for a set."""
     flags: tuple[str, ...] = ()
     """("interval",) when elements are networks or ranges."""
     category: int = 0
@@ -128,7 +128,7 @@ class NftShield(msgspec.Struct, frozen=True):
 
     @property
     def chain(self) -> str:
-        """Of any name that an interface can have: nft takes few characters in that of a chain."""
+        """Name of the chain, safe for any name of an interface: nft allows few characters in the name of a chain."""
         name = re.sub(r"[^A-Za-z0-9_.-]", lambda found: f"/{ord(found[0]):x}", self.dev)
         return f"shield-{name}"
 
@@ -166,7 +166,7 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
     instance: int = 0
     """Index of `dev`: another one for an interface that was made anew under its name, as rules hold the index; 0: it is not there, or not read back."""
     mark: int = 0
-    """That which all packets to `dev` get: one that changes in chain `output` would be routed anew, back to the address."""
+    """Mark that all packets to `dev` get: one that changes in chain `output` would be routed anew, back to the address."""
     rank: int = Rank.DIVERTS
     category: int = 0
 
@@ -185,7 +185,7 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NftHops(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes in by `dev` goes on as it is to the neighbour on `out` that its source MAC stands for.
+    """Forwarding of packets that arrive at `dev`, unchanged, to the neighbour on `out` that their source MAC encodes.
 
     Before the host tracks or routes it, whatever its destination: that may be an address of this Node.
     """

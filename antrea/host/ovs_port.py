@@ -13,11 +13,11 @@ TYPE_KEY = "antrea-type"
 """external_ids key of the purpose of a port. Source: pkg/agent/interfacestore/types.go"""
 CONTAINER = "container"
 HOST, UPLINK = "host", "uplink"
-"""Of an interface of a machine outside the cluster: where its addresses are, and its network card."""
+"""Types of ports of a machine outside the cluster: the interface with its addresses, and its network card."""
 INDEX_KEY = "antrea-ifindex"
 """external_ids key of a port on a device of the Node: the device's index. With another index the port is made anew."""
 BFD = "bfd"
-"""Of a tunnel that carries nothing but BFD."""
+"""Type of a tunnel that carries nothing but BFD."""
 NODE_KEY = "bfd-node"
 """external_ids key of such a port: the Node at its other end."""
 
@@ -49,7 +49,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
     """All options: what is not named is taken away."""
     external_ids: tuple[tuple[str, str], ...] = ()
-    """Of the port; keys that we do not name stay as they are."""
+    """External ids of the port; keys that we do not name are kept."""
     ofport_request: int = 0
     """OpenFlow number asked for at creation, never changed later (flows name it); 0 lets OVS choose."""
     mac: str | None = None
@@ -63,7 +63,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     no_flood: bool = False
     """Keeps what NORMAL and FLOOD send to all ports away from this one"""
     bfd: tuple[tuple[str, str], ...] = ()
-    """Of a tunnel whose end OVS is to watch; none leaves what is there as it is. Source: ovs-vswitchd.conf.db(5)"""
+    """BFD settings of a tunnel whose end OVS watches; empty keeps what is there. Source: ovs-vswitchd.conf.db(5)"""
     bridge: str = ""
     """Empty: the integration bridge."""
     category: int = 1
@@ -91,7 +91,7 @@ class PodPort(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the Pod's network namespace, for later secondary interfaces"""
 
     def external_ids(self) -> dict[str, str]:
-        """As upstream writes them: if-dev only when it is not eth0."""
+        """Return the external ids as upstream writes them: if-dev only when it is not eth0."""
         ids = {
             TYPE_KEY: CONTAINER,
             "attached-mac": self.mac,
@@ -120,7 +120,7 @@ class PodPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachinePort(msgspec.Struct, frozen=True):
-    """What a port of an interface of a machine outside the cluster has in its external_ids.
+    """External ids of a port of an interface of a machine outside the cluster.
 
     # parity: pkg/agent/externalnode/external_node_controller.go GetOVSAttachInfo
     """
@@ -132,7 +132,7 @@ class MachinePort(msgspec.Struct, frozen=True):
     """Name of the network card's port."""
 
     def external_ids(self) -> dict[str, str]:
-        """As upstream writes them."""
+        """Return the external ids as upstream writes them."""
         return {
             TYPE_KEY: HOST,
             "entity-name": self.entity,

@@ -26,5 +26,5 @@ class TrackedPodAddress(msgspec.Struct, frozen=True):
         return self.ip
 
     def with_parts(self, parts: tuple[str, ...]) -> Self:
-        """Those of all Pods with the address."""
+        """Return the merged tracking of all Pods with the address."""
         return msgspec.structs.replace(self, parts=tuple(sorted(set(parts))))

@@ -13,7 +13,7 @@ import msgspec
 from antrea.rank import Rank
 
 PROTOCOL: Final = 0x40
-"""Of category 0; one more per category."""
+"""Route protocol of category 0; one more per category."""
 CATEGORIES: Final = 16
 MAIN: Final = 254
 """The routing table that is used unless a rule names another."""
@@ -53,7 +53,7 @@ class RoutingRule(msgspec.Struct, frozen=True, kw_only=True):
     mask: int
     table: int
     priority: int
-    """Of the rule list: 0 is asked first; the main table is asked at 32766."""
+    """Priority in the rule list: 0 is evaluated first; the main table is at 32766."""
     rank: int = Rank.SENDS
     category: int = 0
 

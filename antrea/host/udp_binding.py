@@ -30,7 +30,7 @@ class UdpBinding(msgspec.Struct, frozen=True):
         return (self.ip, self.port)
 
     def with_parts(self, parts: tuple[str, ...]) -> Self:
-        """Those of all Endpoints."""
+        """Return the merged binding of all Endpoints."""
         return msgspec.structs.replace(self, parts=tuple(sorted(set(parts))))
 
 

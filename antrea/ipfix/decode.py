@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 OPTIONS_SET: Final = 3
 MAX_TEMPLATES: Final = 64
-"""Of one session."""
+"""Maximum number of templates of a session."""
 MAX_FIELDS: Final = 256
-"""Of one template."""
+"""Maximum number of fields of a template."""
 MAX_SESSION_FIELDS: Final = 512
-"""Of all templates of one session."""
+"""Maximum number of fields of all templates of a session."""
 MAX_RECORDS: Final = 4096
-"""Of one message."""
+"""Maximum number of records of a message."""
 
 
 class MessageHeader(NamedTuple):
-    """Who sent a message, and when."""
+    """Sender and time of a message."""
 
     export_time: int
     sequence: int
@@ -35,7 +35,7 @@ class MessageHeader(NamedTuple):
 
 
 class Decoder:
-    """Of one transport session: it keeps the session's templates."""
+    """Decoder of one transport session; it keeps the session's templates."""
 
     def __init__(self) -> None:
         self._templates: dict[tuple[int, int], Template] = {}

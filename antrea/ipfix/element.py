@@ -1,4 +1,4 @@
-"""The information elements that records of connections are made of, with their numbers.
+"""The information elements that flow records are made of, with their numbers.
 
 Source: IANA's registry of IPFIX entities; RFC 5103 (reverse direction: enterprise 29305); the registry of go-ipfix v0.17.0
 for Antrea's own (enterprise 56506).

@@ -45,7 +45,7 @@ def domain_of(name: str) -> int:
 
 
 def elements_of(contents: Contents, *, aggregated: bool, proxied: bool) -> dict[bool, tuple[Element, ...]]:
-    """Those of a record of each family; True is IPv6."""
+    """Return the elements of a record of each family; True is IPv6."""
     elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
     return {ipv6: elements(ipv6=ipv6, contents=contents) for ipv6 in (False, True)}
 

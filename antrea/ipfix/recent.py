@@ -1,4 +1,4 @@
-"""What was computed of late, by what it was computed of: for parts of records that are the same in the next one of a connection.
+"""Cache of recent results by their input: for parts of records that are the same in the next one of a connection.
 
 Unlike functools.lru_cache it leaves to its user which results are kept, so that what anybody sends fills no memory.
 """

@@ -45,7 +45,7 @@ class TemplateField(NamedTuple):
     """One field of a template, as it is read."""
 
     name: str
-    """Of a FlowRecord's field; empty: it is skipped."""
+    """Name of a FlowRecord's field; empty: it is skipped."""
     size: int
     """Bytes; 65535: each value has its own."""
     read: Callable[[bytes], Any]
@@ -121,7 +121,7 @@ class Part:
         return at
 
     def _values(self, octets: bytes) -> Iterator[Any]:
-        """Of octets whose sizes are known to fit."""
+        """Yield the values of bytes whose sizes are known to fit."""
         at = 0
         for name, stated, read in self._fields:
             size = stated
@@ -176,7 +176,7 @@ def _runs(fields: Sequence[TemplateField]) -> Iterator[Counters | Part]:
 
 
 def _order(names: list[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Of the values of a record, followed by 0, an empty text and 1, those of a FlowRecord's fields.
+    """Return a function that orders the values of a record, followed by 0, an empty text and 1, as a FlowRecord's fields.
 
     Of a field that a template has twice the last value counts.
     """

@@ -139,13 +139,13 @@ def _ipv4(text: str) -> bytes:
 
 @lru_cache(SHARED)
 def _ipv6(text: str) -> bytes:
-    """As `_ipv4`."""
+    """Return the bytes of an IPv6 address, as `_ipv4` does of one of IPv4."""
     return socket.inet_pton(socket.AF_INET6, text) if ":" in text else bytes(16)
 
 
 @lru_cache(SHARED)
 def _uuid(text: str) -> bytes:
-    """Of a UID that is none, such as the one of a static Pod, nothing."""
+    """Return the bytes of a UID; none of a text that is not a UID, such as a static Pod's."""
     try:
         octets = bytes.fromhex(text.replace("-", ""))
     except ValueError:

@@ -44,10 +44,10 @@ _SIDES = ("SourceNode", "DestinationNode")
 
 
 class Contents(NamedTuple):
-    """What records have that not all need to have."""
+    """Optional contents of records."""
 
     requests: bool = False
-    """Those of HTTP, where upstream v2.3.2 has them."""
+    """Requests of HTTP, where upstream v2.3.2 has them."""
     names: bool = True
     """Names of objects of Kubernetes."""
     uids: bool = False
@@ -60,7 +60,7 @@ PLAIN: Final = Contents()
 
 
 def agent_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
-    """Of records that agents export."""
+    """Return the elements of records that agents export."""
     left_out = {
         *(() if contents.requests else _REQUESTS),
         *(() if contents.names else _NAMES),
@@ -73,7 +73,7 @@ def agent_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, 
 
 
 def aggregated_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Aggregate."""
+    """Return the elements of records that the aggregator exports in mode Aggregate."""
     sided = [f"{name}From{side}" for name in _COUNTS.split() for side in _SIDES]
     ends = [f"flowEndSecondsFrom{side}" for side in _SIDES]
     rates = [
@@ -86,7 +86,7 @@ def aggregated_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Elem
 
 
 def proxied_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Proxy."""
+    """Return the elements of records that the aggregator exports in mode Proxy."""
     rest = ("originalObservationDomainId", "originalExporterIPv4Address", "originalExporterIPv6Address")
     added = _named((*_LABELS, "clusterId", *rest, "flowDirection"))
     return (*agent_elements(ipv6=ipv6, contents=contents), *added)
@@ -97,7 +97,7 @@ def _named(names: Iterable[str]) -> tuple[Element, ...]:
 
 
 def template_record(number: int, elements: Sequence[Element]) -> bytes:
-    """By which a collector reads data sets of this number (RFC 7011, 3.4.1)."""
+    """Return the record by which a collector reads data sets of this number (RFC 7011, 3.4.1)."""
     fields = b"".join(
         pack("!HHI", one.number | 0x8000, one.size, one.enterprise)
         if one.enterprise

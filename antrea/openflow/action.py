@@ -1,4 +1,4 @@
-"""What a flow does: typed functions that return text. A `Mark.load` is an action too."""
+"""Actions of flows: typed functions that return text. A `Mark.load` is an action too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PUSH_VLAN = Action("push_vlan:0x8100")
 
 ETH_SRC = "NXM_OF_ETH_SRC[]"
 ETH_SRC_END = "NXM_OF_ETH_SRC[0..11]"
-"""As many bits as a VLAN has."""
+"""Last bits of the source MAC, as many as a VLAN id has."""
 ETH_DST = "NXM_OF_ETH_DST[]"
 ARP_SHA = "NXM_NX_ARP_SHA[]"
 ARP_THA = "NXM_NX_ARP_THA[]"
@@ -79,7 +79,7 @@ def clone(*actions: Action) -> Action:
 
 
 CONJUNCTIONS = 4000
-"""Of one flow: each takes 16 bytes of an OpenFlow message, which has 64 KiB; in a longer one OVS may read another flow."""
+"""Maximum number of conjunctions of a flow: each takes 16 bytes of an OpenFlow message, which has 64 KiB; in a longer one OVS may read another flow."""
 
 
 @lru_cache(8192)  # each member of a group has the same one, and 10,000 of them need no copies
@@ -110,7 +110,7 @@ def _nxm(field: str | Field) -> str:
 
 
 def set_in_port(port: int) -> Action:
-    """What the switch takes for the port that the packet came in by: it outputs none there."""
+    """Set the port that the switch takes for the packet's input port; it does not output the packet there."""
     return Action(f"set_field:{port}->in_port")
 
 
@@ -135,7 +135,7 @@ def set_arp_spa(address: str) -> Action:
 
 
 def set_dst(address: str) -> Action:
-    """Of IP; the flow has to match the family."""
+    """Set the destination address of IP; the flow has to match the family."""
     return Action(f"set_field:{address}->{'ipv6_dst' if ':' in address else 'ip_dst'}")
 
 
@@ -154,7 +154,7 @@ def set_vlan(vlan_id: int) -> Action:
 
 
 def set_vlan_priority(priority: int) -> Action:
-    """Of the tag that `PUSH_VLAN` made."""
+    """Set the priority of the tag that `PUSH_VLAN` made."""
     return Action(f"set_field:{priority}->vlan_pcp")
 
 

@@ -6,7 +6,7 @@ import struct
 
 
 def checksum(data: bytes) -> int:
-    """Of all of `data`, in which the place for it is 0. Source: RFC 1071"""
+    """Return the checksum of all of `data`, in which its place is 0. Source: RFC 1071"""
     even = data + b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(even) // 2}H", even))
     while total >> 16:

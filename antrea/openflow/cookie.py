@@ -16,7 +16,7 @@ LEARNED_ROUND = 0
 
 
 class Category(Purposed):
-    """What a flow is for; the group of flows that one sweep removes."""
+    """Purpose of a flow; the group of flows that one sweep removes."""
 
     DEFAULT = 0, "Miss flows and the flows that enter a pipeline."
     POD_CONNECTIVITY = 1, "Traffic between Pods, Nodes and the gateway."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 RANK: Final[int] = Rank.FLOW.value
-"""What a packet meets beyond the switch is ranked before, what sends packets to it after."""
+"""Rank of flows: entries that a packet meets beyond the switch are ranked before, entries that send packets to it after."""
 _INPUT = {"igmp": "ip,nw_proto=2"}
 """Words of ours (and upstream) that ovs-ofctl does not read."""
 
@@ -38,7 +38,7 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
     object_id: int = 0
     """Lower 32 bits of the cookie; the Service group of flows that learn."""
     rank: int = RANK
-    """Of flows that are put together, smaller ones stand before the others, and go after them."""
+    """Order among flows that are applied together: smaller ones are put before the others, and removed after them."""
 
     @property
     def key(self) -> tuple[str, int, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What a flow has counted, as ovs-ofctl prints it.
+"""Counters of a flow as ovs-ofctl prints them.
 
 Source: ovs-ofctl(8) "dump-flows", ovs-fields(7)
 """
@@ -32,7 +32,7 @@ class FlowCount(NamedTuple):
 
     @property
     def port(self) -> int | None:
-        """By which packets come; None: any."""
+        """Input port of the packets; None: any."""
         return self._number("in_port")
 
     @property
@@ -45,7 +45,7 @@ class FlowCount(NamedTuple):
         return int(found[1]) if found else None
 
     def value(self, field: Field) -> int | None:
-        """What it wants a field to hold; None if it does not look at all of it."""
+        """Return the value that a field must have; None if the flow does not match all of its bits."""
         found = re.search(rf",{field.register}=0x([0-9a-f]+)(?:/0x([0-9a-f]+))?", self.flow)
         if found is None or (found[2] and field.mask & ~int(found[2], 16)):
             return None
@@ -58,7 +58,7 @@ class FlowCount(NamedTuple):
 
 
 def flow_count(line: str) -> FlowCount | None:
-    """Of one line of a dump; None if it is no flow's."""
+    """Parse one line of a dump; None if the line is not a flow."""
     found = _FLOW.search(line)
     if found is None:
         return None

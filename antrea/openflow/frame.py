@@ -39,7 +39,7 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def frame(headers: Headers) -> bytes:
-    """From the Ethernet header on. Raises ValueError for addresses that are none."""
+    """Build a frame from the Ethernet header on. Raises ValueError for invalid addresses."""
     source, destination = ip_address(headers.source), ip_address(headers.destination)
     ends = source.packed + destination.packed
     macs = _mac(headers.destination_mac) + _mac(headers.source_mac)
@@ -71,7 +71,7 @@ def _body(headers: Headers, ends: bytes, *, v6: bool) -> bytes:
 
 
 def _pseudo(ends: bytes, protocol: int, length: int, *, v6: bool) -> bytes:
-    """What checksums count beside the bytes themselves."""
+    """Return the pseudo-header that checksums cover."""
     return ends + (struct.pack("!II", length, protocol) if v6 else struct.pack("!HH", protocol, length))
 
 

@@ -68,7 +68,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     buckets: tuple[Bucket, ...]
     category: int
     selection: str = ""
-    """Of a SELECT group, how it chooses, as ovs-ofctl(8) writes it; empty: by the datapath's hash of the connection."""
+    """Selection method of a SELECT group as ovs-ofctl(8) writes it; empty: the datapath's hash of the connection."""
 
     rank: ClassVar[int] = Rank.GROUP
 

@@ -1,4 +1,4 @@
-"""What a flow matches: typed functions that return text. A `Mark.match` is a match too."""
+"""Matches of flows: typed functions that return text. A `Mark.match` is a match too."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ POD_DNS_METERS: Final = 1024
 
 
 class Rate(Enum):
-    """What a meter counts per second."""
+    """Unit of a meter's rate per second."""
 
     KBPS = "kbps"
     PKTPS = "pktps"

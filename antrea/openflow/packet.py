@@ -34,13 +34,13 @@ class Packet(msgspec.Struct, frozen=True):
     source: str
     destination: str
     protocol: int
-    """Of what it carries, past the options of IPv6."""
+    """Protocol of the payload, past the options of IPv6."""
     length: int
     """Bytes by its own word, from the IP header on."""
     header: bytes
-    """From the IP header to where what it carries begins."""
+    """Bytes from the IP header to the payload."""
     payload: bytes
-    """What it carries, without padding; empty if it is not the first fragment."""
+    """Payload without padding; empty if the packet is not the first fragment."""
     first: bool
     """Whether it is whole, or the first of its fragments."""
 
@@ -125,7 +125,7 @@ def _ipv6(frame: bytes) -> Packet:
 
 
 def _chain(frame: bytes, protocol: int) -> tuple[int, int, bool]:
-    """What follows the options, where it begins after the Ethernet header, and whether it is a first fragment."""
+    """Return the protocol after the options, its offset after the Ethernet header, and whether the packet is a first fragment."""
     size, first = _IPV6_HEADER, True
     for _ in range(_MAX_HEADERS):
         if protocol not in (*_OPTIONS, _FRAGMENT) or not first:

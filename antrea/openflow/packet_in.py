@@ -41,13 +41,13 @@ class PacketIn(msgspec.Struct, frozen=True):
     in_port: int
     """Where the packet came in; 0: not known."""
     registers: dict[int, int]
-    """By number; those that are not named are 0."""
+    """Registers by number; absent ones are 0."""
     frame: bytes
-    """From the Ethernet header on."""
+    """Bytes from the Ethernet header on."""
     held: bytes = b""
-    """What the switch is sent to go on with the packet, if it waits for that."""
+    """Continuation that resumes the packet in the switch, if the switch waits for that."""
     fields: dict[int, bytes] = {}
-    """What else the pipeline knew, by number, such as `TUN_DST`."""
+    """Other fields of the pipeline by number, such as `TUN_DST`."""
 
     def address(self, *fields: int) -> str:
         """The first of these fields that holds an address other than 0; empty: none does."""
@@ -55,13 +55,13 @@ class PacketIn(msgspec.Struct, frozen=True):
         return next((str(ip_address(value)) for value in found if len(value) in (4, 16) and any(value)), "")
 
     def value(self, field: Field) -> int:
-        """What a field of a register holds."""
+        """Return the value of a field of a register."""
         register = self.registers.get(int(field.register.removeprefix("reg")), 0)
         return (register & field.mask) >> field.lo
 
 
 def packet_in(body: bytes) -> PacketIn:
-    """What follows the vendor header of an NXT_PACKET_IN2. Raises Invalid."""
+    """Parse the bytes after the vendor header of an NXT_PACKET_IN2. Raises Invalid."""
     frame, userdata, table, fields, held = b"", b"", 0, b"", b""
     for kind, value in _properties(body):
         if kind == _PACKET:

@@ -26,17 +26,17 @@ class PacketOut(msgspec.Struct, frozen=True):
     """One packet-out: it enters by `in_port` with `marks`, then goes to a table, or out of a port."""
 
     frame: bytes
-    """From the Ethernet header on."""
+    """Bytes from the Ethernet header on."""
     in_port: int
     marks: tuple[Mark, ...] = ()
-    """Of registers of 32 bits."""
+    """Marks in registers of 32 bits."""
     out_port: int = TABLE_PORT
     table: int | None = None
     """Number of the table that it goes to instead of a port."""
 
     @property
     def body(self) -> bytes:
-        """What follows the header of an OFPT_PACKET_OUT of OpenFlow 1.5."""
+        """Bytes after the header of an OFPT_PACKET_OUT of OpenFlow 1.5."""
         last = _output(self.out_port) if self.table is None else _resubmit(self.table)
         actions = b"".join((*map(_load, self.marks), last))
         match = struct.pack("!HHII4x", 1, 12, _IN_PORT, self.in_port)

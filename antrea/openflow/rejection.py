@@ -88,7 +88,7 @@ def _ip(packet: Packet, protocol: int, body: bytes) -> bytes:
 
 
 def _pseudo(packet: Packet, protocol: int, length: int) -> bytes:
-    """What checksums count beside the bytes themselves."""
+    """Return the pseudo-header that checksums cover."""
     ends = ip_address(packet.destination).packed + ip_address(packet.source).packed
     return ends + (
         struct.pack("!II", length, protocol) if packet.ipv6 else struct.pack("!HH", protocol, length)

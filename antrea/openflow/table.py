@@ -35,7 +35,7 @@ class Stage(IntEnum):
 
 
 class Miss(Enum):
-    """What happens to a packet that no flow of the table matched."""
+    """Treatment of a packet that no flow of the table matched."""
 
     NEXT = "goes to the next table"
     DROP = "is dropped"

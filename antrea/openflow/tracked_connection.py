@@ -66,11 +66,11 @@ class TrackedConnection(NamedTuple):
     reply_packets: int
     reply_octets: int
     start: str
-    """As it is printed; empty: not known."""
+    """Time of the start as printed; empty: not known."""
     mark: int
     label: int
     state: str
-    """Of TCP, by the kernel's name; empty for others."""
+    """State of TCP by the kernel's name; empty for other protocols."""
     host: HostOriginal | None = None
     """None where the host has translated nothing, or has not been asked."""
     is_direction_known: bool = True
@@ -88,7 +88,7 @@ class TrackedConnection(NamedTuple):
 
     @property
     def kind(self) -> tuple[Hashable, ...]:
-        """What connections have in common that differ in the source's port and in time alone."""
+        """Key that connections share if only their source ports and times differ."""
         protocol, _, _, server, server_port, _ = self.key
         translated = self.client != (self.source_seen, self.source_port_seen)
         to = (server, server_port, self.destination, self.port, self.host and self.host[2:])
@@ -97,7 +97,7 @@ class TrackedConnection(NamedTuple):
 
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:
-    """Those of a dump, without lines that cannot be parsed and protocols that have no records."""
+    """Yield the connections of a dump, without lines that cannot be parsed and protocols that have no records."""
     for found in _LINE.finditer(text):
         (name, source, destination, sport, dport, echo, packets, octets, server, seen, server_port, seen_port, _,
          reply_packets, reply_octets, start, mark, label, state) = found.groups()  # fmt: skip
@@ -124,10 +124,10 @@ class TrackedDump:
 
     def __init__(self) -> None:
         self._found: dict[int, TrackedConnection | None] = {}
-        """By the hash of the line, without what is another one in each dump: the time that is left."""
+        """Connections by the hash of the line without its remaining time, which differs in each dump."""
 
     def read(self, texts: Iterable[str]) -> tuple[list[TrackedConnection], list[TrackedConnection]]:
-        """Those that are new or have changed, and those that are gone, as they were last."""
+        """Return new and changed connections, and the last state of ended ones."""
         before, found = self._found, dict[int, TrackedConnection | None]()
         changed = []
         for text in texts:
@@ -146,7 +146,7 @@ class TrackedDump:
         return changed, gone
 
     def everything(self) -> Iterator[TrackedConnection]:
-        """Those of the last dump."""
+        """Yield the connections of the last dump."""
         return (one for one in self._found.values() if one)
 
 

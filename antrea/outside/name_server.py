@@ -20,7 +20,7 @@ SECONDS = 10.0
 """To wait for an answer."""
 PORT = 53
 RESOLV_CONF = "/etc/resolv.conf"
-"""Of a Pod with `hostNetwork`, whose `dnsPolicy` is not another: that of the Node."""
+"""Resolver configuration of a Pod with `hostNetwork`, whose `dnsPolicy` is not another: that of the Node."""
 ANSWERS = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 """Response codes of a conclusive answer, NXDOMAIN included."""
 _HEADER = 12

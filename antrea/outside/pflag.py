@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-"""What Go's strconv.ParseBool reads."""
+"""Texts that Go's strconv.ParseBool reads as false."""
 
 
 class GoCommand(click.Command):
@@ -43,13 +43,13 @@ class Flag(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As pflag names it in an error."""
+        """Name of the flag as pflag shows it in an error."""
         short = [name for name in self.option.opts if not name.startswith("--")]
         return ", ".join((*short, self.long))
 
 
 Flags = dict[str, Flag]
-"""By `--name` and `-n`; options of a sub-command hide those of its groups."""
+"""Flags by `--name` and `-n`; options of a sub-command hide those of its groups."""
 HELP = Flag(click.Option(["-h", "--help"], is_flag=True), 0)
 
 
@@ -111,7 +111,7 @@ def _takes_next(arg: str, flags: Mapping[str, Flag]) -> bool:
 
 
 def _words(args: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
-    """What is neither an option nor its value. parity: cobra stripFlags."""
+    """Return the arguments that are neither an option nor its value. parity: cobra stripFlags."""
     return [args[place] for place in _places(args, flags)]
 
 

@@ -1,4 +1,4 @@
-"""Runs in the virtual machine: records of connections that the kernel tracks have its counters and its times."""
+"""Runs in the virtual machine: flow records that the kernel tracks have its counters and its times."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def _policy() -> dict[str, Any]:
 
 
 def _collector() -> dict[str, Any]:
-    """Of records of connections, on each Node."""
+    """Of flow records, on each Node."""
     spec = {
         "address": f"127.0.0.1:{COLLECTOR_PORT}",
         "protocol": {"ipfix": {"transport": "tcp"}},

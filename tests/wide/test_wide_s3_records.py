@@ -1,4 +1,4 @@
-"""versitygw, an S3 server that verifies signatures, takes records of connections from who has the secret alone."""
+"""versitygw, an S3 server that verifies signatures, takes flow records from who has the secret alone."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ class Checker:
         self.room.report.say("Creating Deployment")
         self.room.make("apis/apps/v1", "deployments", body(image))
         self.room.wait_deployment(NAME)
-        found = self.room.pods(f"name={NAME}")
-        if not found:
+        pods = self.room.pods(f"name={NAME}")
+        if not pods:
             raise Failure(f"no Pod found for Deployment {NAME}")
-        self._pod = found[0]
+        self._pod = pods[0]
 
     def run(self, *command: str) -> Done:
         """In the Pod. Raises Failure."""
@@ -80,14 +80,14 @@ def body(image: str) -> dict[str, Any]:
 
 def kubernetes_version(checker: Checker) -> None:
     """Raises Failure for one that is too old."""
-    told = str(ask(checker.room.server, "/version", {})["gitVersion"])
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", told)
-    if not found:
-        raise Failure(f'error parsing server version: invalid version "{told}"')
-    if tuple(int(part or 0) for part in found.groups()) < OLDEST:
+    version = str(ask(checker.room.server, "/version", {})["gitVersion"])
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
+    if not match:
+        raise Failure(f'error parsing server version: invalid version "{version}"')
+    if tuple(int(part or 0) for part in match.groups()) < OLDEST:
         raise Failure(f"Kubernetes min version required: v{'.'.join(map(str, OLDEST))}")
     checker.room.report.say(
-        f"Kubernetes server version is compatible with Antrea. Kubernetes version: {told}"
+        f"Kubernetes server version is compatible with Antrea. Kubernetes version: {version}"
     )
 
 

@@ -89,9 +89,9 @@ def _delay(text: str) -> float:
     from antrea.config.shape import seconds  # noqa: PLC0415 (start-up time)
 
     try:
-        found = seconds(text)
+        delay = seconds(text)
     except ValueError as error:
         raise Failure(f"NetworkPolicy delay is not a valid duration string: {error}") from error
-    if found < SHORTEST_DELAY:
+    if delay < SHORTEST_DELAY:
         raise Failure("NetworkPolicy delay should not be less than 1s")
-    return found
+    return delay

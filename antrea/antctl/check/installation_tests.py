@@ -36,7 +36,7 @@ class NotRunnable(Undecided):
 
 
 class Options(NamedTuple):
-    """What is asked for on the command line."""
+    """Options of `antctl check installation`."""
 
     namespace: str
     """Antrea's."""
@@ -53,7 +53,7 @@ class Bench:
         self.options = options
         self.clients: list[str] = []
         self.pod_ips: dict[str, list[str]] = {}
-        """By name of the Deployment; without OTHER if there is one Node only."""
+        """Pod addresses by the name of the Deployment; without OTHER if there is one Node only."""
         self.service_ips: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
 
@@ -156,12 +156,12 @@ def to_service(server: str) -> Callable[[Bench], None]:
             for ip in bench.service_ips[server]:
                 end = time.monotonic() + SERVICE_SECONDS
                 while why := bench.reaches(client, ip):
-                    told = (
+                    policy_note = (
                         f"lient Pod {client} was not able to communicate with Service {server} ({ip}): {why}"
                     )
                     if time.monotonic() > end:
-                        raise Failure(f"c{told}")
-                    report.say(f"C{told}, retrying...")
+                        raise Failure(f"c{policy_note}")
+                    report.say(f"C{policy_note}, retrying...")
                     time.sleep(RETRY_SECONDS)
                 report.say(f"Client Pod {client} was able to communicate with Service {server} ({ip})")
 

@@ -42,7 +42,7 @@ class Undecided(Exception):
     """A test that neither passed nor failed, with the reason."""
 
     verdict: ClassVar[str]
-    """What the summary calls such tests."""
+    """Name of this result in the summary."""
     because: ClassVar[str] = ""
     """Words before the reason."""
 

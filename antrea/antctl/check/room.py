@@ -52,7 +52,7 @@ class Room:
         ask(self.server, "/api/v1/namespaces", {}, body)
 
     def path(self, group: str, plural: str) -> str:
-        """Of a collection in this Namespace; `group` is such as api/v1 or apis/apps/v1."""
+        """Return the path of a collection in this Namespace; `group` is such as api/v1 or apis/apps/v1."""
         return f"/{group}/namespaces/{self.namespace}/{plural}"
 
     def make(self, group: str, plural: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -61,16 +61,16 @@ class Room:
         return made
 
     def pods(self, label: str) -> list[dict[str, Any]]:
-        """Those with the label that run. Raises Failure."""
-        found = ask(self.server, self.path("api/v1", "pods"), {"labelSelector": label})
-        return [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+        """Return the running Pods with a label. Raises Failure."""
+        listed = ask(self.server, self.path("api/v1", "pods"), {"labelSelector": label})
+        return [pod for pod in listed["items"] if "deletionTimestamp" not in pod["metadata"]]
 
     def wait_deployment(self, name: str) -> None:
-        """Until it is ready; else Failure with what its Pods wait for."""
-        words = {"labelSelector": f"name={name}"}
+        """Wait until a Deployment is ready; a Failure names what its Pods wait for."""
+        query = {"labelSelector": f"name={name}"}
         wait_ready(
             *(self.server, self.report, "Deployment", name, self.path("apis/apps/v1", "deployments")),
-            trouble=lambda: trouble(ask(self.server, self.path("api/v1", "pods"), words)["items"]),
+            trouble=lambda: trouble(ask(self.server, self.path("api/v1", "pods"), query)["items"]),
         )
 
     def _tear_down(self) -> None:
@@ -119,8 +119,8 @@ def wait_ready(
         if not left:
             report.say(f'{kind} "{name}" is ready')
             return
-        found = trouble()
-        why, state = "; ".join(sorted(found.values())), (left, *sorted(found))
+        missing = trouble()
+        why, state = "; ".join(sorted(missing.values())), (left, *sorted(missing))
         if state not in said:
             report.say(f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}')
             said.add(state)
@@ -130,11 +130,11 @@ def wait_ready(
         time.sleep(LOOK_SECONDS)
 
 
-def deployment_left(found: dict[str, Any]) -> str:
-    """What a Deployment still waits for; empty if it is ready. parity: pkg/antctl/raw/check/util.go DeploymentIsReady"""
-    status, wanted = found.get("status", {}), found["spec"].get("replicas", 1)
+def deployment_left(deployment: dict[str, Any]) -> str:
+    """Describe what a Deployment still waits for; empty if it is ready. parity: pkg/antctl/raw/check/util.go DeploymentIsReady"""
+    status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
-    if found["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+    if deployment["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
         return "its spec update is to be observed"
     if updated < wanted:
         return f"{updated} out of {wanted} new replicas have been updated"
@@ -143,12 +143,12 @@ def deployment_left(found: dict[str, Any]) -> str:
     return f"{available} of {updated} updated replicas are available" if available < updated else ""
 
 
-def daemon_set_left(found: dict[str, Any]) -> str:
-    """What a DaemonSet still waits for; empty if it is ready."""
-    status = found.get("status", {})
+def daemon_set_left(daemon_set: dict[str, Any]) -> str:
+    """Describe what a DaemonSet still waits for; empty if it is ready."""
+    status = daemon_set.get("status", {})
     wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
     available = status.get("numberAvailable", 0)
-    if found["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+    if daemon_set["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
         return "its spec update is to be observed"
     if updated < wanted:
         return f"{updated} out of {wanted} new pods have been updated"
@@ -160,18 +160,18 @@ def trouble(pods: list[dict[str, Any]]) -> dict[str, str]:
 
     One image is one trouble: its reasons alternate, and their words differ each time.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for status in [pod.get("status", {}) for pod in pods]:
         for condition in status.get("conditions", []):
             if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
                 message = condition.get("message", "")
-                found[message] = message
+                reasons[message] = message
         for row in status.get("containerStatuses", []):
             waiting = row.get("state", {}).get("waiting", {})
             if message := waiting.get("message"):
-                told = f"{waiting.get('reason', '')}: {message}"
-                found[f"image {row['image']}" if waiting.get("reason") in PULLING else told] = told
-    return {about: " ".join(why.split()) for about, why in found.items() if why}
+                reason = f"{waiting.get('reason', '')}: {message}"
+                reasons[f"image {row['image']}" if waiting.get("reason") in PULLING else reason] = reason
+    return {about: " ".join(why.split()) for about, why in reasons.items() if why}
 
 
 @contextlib.contextmanager

@@ -291,7 +291,7 @@ def fqdn_cache(node: NodeState) -> Iterator[FindingText]:
 
 
 def l7_engine(node: NodeState) -> Iterator[FindingText]:
-    """Engines that judge requests, or read them for records of connections."""
+    """Engines that judge requests, or read them for flow records."""
     for condition, container, severity in (
         ("L7EngineDown", "antrea-l7-engine", "error"),
         ("L7FlowEngineMissing", "antrea-l7-flow-engine", "warning"),

@@ -1,4 +1,4 @@
-"""Records of connections that do not arrive, and a configuration that is refused: the doctor asks antctl in the flow aggregator's Pods."""
+"""Flow records that do not arrive, and a configuration that is refused: the doctor asks antctl in the flow aggregator's Pods."""
 
 from __future__ import annotations
 

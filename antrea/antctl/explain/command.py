@@ -35,7 +35,7 @@ and what the switches of the Nodes say.
 
 It asks the cluster of the kubeconfig, or with --bundle a support bundle.
 
-Exit code 0: the packet is allowed; 3: it is dropped or rejected; 4: a switch does otherwise; 1: there is no answer.
+Exit code 0: the packet is allowed; 3: it is dropped or rejected; 4: the verdict of a switch differs; 1: there is no answer.
 
 \b
 Examples:
@@ -96,22 +96,26 @@ def _callback(**given: Any) -> None:
     if not bundle and not given["no_switches"]:
         packet, lack = named(target.find(), source, packet, insecure=given["insecure"])
         source = source._replace(lacks=(*source.lacks, *filter(None, [lack])))
-    found = answer(world, packet)
+    explanation = answer(world, packet)
     says: list[SwitchVerdict] = []
     if not bundle and not given["no_switches"]:
-        found = realized(target.find(), found)
+        explanation = realized(target.find(), explanation)
     # packets alone do not show a switch what the request is
     if not bundle and not given["no_switches"] and packet.request is None:
-        says = switches(target.find(), world, packet, found, insecure=given["insecure"])
-    click.echo(_printed(found, says, source, given["output"]), nl=False)
-    if any(one.agrees is False for one in says):
+        says = switches(target.find(), world, packet, explanation, insecure=given["insecure"])
+    click.echo(_printed(explanation, says, source, given["output"]), nl=False)
+    if any(verdict.agrees is False for verdict in says):
         sys.exit(DISAGREES)
-    if found.verdict != "Allow":
+    if explanation.verdict != "Allow":
         sys.exit(REFUSED)
 
 
-def _printed(found: Any, says: list[SwitchVerdict], source: Source, form: str) -> str:
+def _printed(explanation: Any, says: list[SwitchVerdict], source: Source, form: str) -> str:
     if form == "table":
-        return text(found, says, source)
-    whole = {**msgspec.to_builtins(found), "switches": msgspec.to_builtins(says), "lacks": list(source.lacks)}
+        return text(explanation, says, source)
+    whole = {
+        **msgspec.to_builtins(explanation),
+        "switches": msgspec.to_builtins(says),
+        "lacks": list(source.lacks),
+    }
     return render(whole, form, (), ordered=False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Admin = AdminNetworkPolicy | ClusterNetworkPolicy
 
 PODS, NODE = "pods", "node"
-"""Whose names are asked for: what DNS answered to Pods, or to the Node itself."""
+"""Sources of domain names: DNS answers to Pods, and DNS answers to the Node itself."""
 
 
 def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool) -> tuple[Packet, str]:
@@ -38,30 +38,30 @@ def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool)
         rows = ask_agent(kubernetes, node, "/fqdncache", query, insecure=insecure) or ()
         known: dict[str, set[str]] = {}
         untrusted: dict[str, set[str]] = {}
-        for one in rows:
-            names_by_ip = untrusted if one.get("server") else known
-            names_by_ip.setdefault(ip(one["ipAddress"]), set()).add(str(one["fqdnName"]))
+        for row in rows:
+            names_by_ip = untrusted if row.get("server") else known
+            names_by_ip.setdefault(ip(row["ipAddress"]), set()).add(str(row["fqdnName"]))
     except (Failure, ValueError, LookupError, TypeError, AttributeError) as error:
         lack = error.message if isinstance(error, Failure) else f"its answer cannot be read: {error}"
         return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
-    names = {address: tuple(sorted(found)) for address, found in known.items()}
+    names = {address: tuple(sorted(sources)) for address, sources in known.items()}
     there = msgspec.structs.replace(
         packet.destination, names=names.get(packet.destination.ip, ()), names_of=node
     )
-    own = tuple((address, tuple(sorted(found))) for address, found in untrusted.items())
+    untrusted_names = tuple((address, tuple(sorted(sources))) for address, sources in untrusted.items())
     named_packet = msgspec.structs.replace(
-        packet, destination=there, names=tuple(names.items()), own_names=own
+        packet, destination=there, names=tuple(names.items()), own_names=untrusted_names
     )
     return named_packet, ""
 
 
 def _has_names(source: Source) -> bool:
     """Whether any policy has a rule on names."""
-    found = source.objects
-    policies: tuple[Native, ...] = (*found.cluster_policies, *found.policies)
-    own = (rule for one in policies for rule in one.spec.egress)
-    if any(peer.fqdn for rule in own for peer in rule.to):
+    objects = source.objects
+    policies: tuple[Native, ...] = (*objects.cluster_policies, *objects.policies)
+    antrea_rules = (rule for policy in policies for rule in policy.spec.egress)
+    if any(peer.fqdn for rule in antrea_rules for peer in rule.to):
         return True
-    admins: tuple[Admin, ...] = (*found.admin_policies, *found.tiered_policies)
-    admin = (rule for one in admins for rule in one.spec.egress)
+    admins: tuple[Admin, ...] = (*objects.admin_policies, *objects.tiered_policies)
+    admin = (rule for admin in admins for rule in admin.spec.egress)
     return any(getattr(peer, "domain_names", ()) for rule in admin for peer in rule.to)

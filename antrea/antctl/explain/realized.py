@@ -1,4 +1,4 @@
-"""What the agents of Nodes report of TrafficControls that they cannot realize."""
+"""Conditions in which agents report TrafficControls that they cannot realize."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ if TYPE_CHECKING:
 
 CONDITIONS = ("TrafficControlPortsMissing", "TrafficControlBypassed")
 MORE = re.compile(r" and \d+ more\b")
-"""Of a condition that does not name all."""
+"""End of a condition's message that does not list all objects."""
 
 
-def realized(kubernetes: Server, found: Answer) -> Answer:
+def realized(kubernetes: Server, answer: Answer) -> Answer:
     """The answer with what the Nodes report of the TrafficControls that it names."""
-    told = tuple(_told(kubernetes, one) for one in found.traffic_controls)
-    return msgspec.structs.replace(found, traffic_controls=told)
+    traffic_controls = tuple(
+        _told(kubernetes, traffic_control) for traffic_control in answer.traffic_controls
+    )
+    return msgspec.structs.replace(answer, traffic_controls=traffic_controls)
 
 
-def _told(kubernetes: Server, one: SteeredPacket) -> SteeredPacket:
+def _told(kubernetes: Server, steered: SteeredPacket) -> SteeredPacket:
     try:
-        info = ask(kubernetes, f"{AGENT_INFOS}/{one.node}", {})
+        info = ask(kubernetes, f"{AGENT_INFOS}/{steered.node}", {})
     except Failure as error:
-        missing = f"Node {one.node} could not be asked: {error.message}"
+        missing = f"Node {steered.node} could not be asked: {error.message}"
     else:
         conditions = info.get("agentConditions") or ()
-        missing = "; ".join(message for row in conditions for message in _messages(row, one.traffic_control))
-    return msgspec.structs.replace(one, missing=one_line(missing))
+        missing = "; ".join(
+            message for row in conditions for message in _messages(row, steered.traffic_control)
+        )
+    return msgspec.structs.replace(steered, missing=one_line(missing))
 
 
 def _messages(condition: dict[str, str], name: str) -> Iterator[str]:

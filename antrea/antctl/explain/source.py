@@ -30,12 +30,12 @@ NEEDED = frozenset({"pods", "namespaces", "networkpolicies.networking.k8s.io"})
 
 
 class Settings(NamedTuple):
-    """Of the agents' configuration."""
+    """Settings from the agents' configuration."""
 
     proxy: Proxy | None = None
     """None: AntreaProxy is off."""
     gates: frozenset[str] = frozenset()
-    """Those that are on in agents."""
+    """Feature gates that are on in agents."""
     ports: GuardPorts = DEFAULT_PORTS
     pods_keep_addresses: bool = False
     """noSNAT."""
@@ -50,22 +50,22 @@ class Source(NamedTuple):
     unenforced: frozenset[str] = frozenset()
     """Fields of `Objects` whose kinds are not enforced, since their gate is off."""
 
-    def world(self, found: Objects | None = None) -> World:
-        """Of these objects, or of others, with the cluster's settings."""
+    def world(self, objects: Objects | None = None) -> World:
+        """Return the evaluator's input for these objects with the cluster's settings."""
         return World(
-            self.objects if found is None else found,
+            self.objects if objects is None else objects,
             *self.settings[:3],
             pods_keep_addresses=self.settings.pods_keep_addresses,
         )
 
 
 def of_cluster(kubernetes: Server) -> Source:
-    """By lists of all kinds. Raises Failure if a kind may not be listed, Invalid for an object that cannot be read."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Read all kinds from kube-apiserver. Raises Failure if a kind may not be listed, Invalid for an object that cannot be read."""
+    items: dict[str, list[dict[str, Any]]] = {}
     lacks = []
     for kind in KINDS:
         try:
-            found[kind.field] = list(listed(kubernetes, kind.path))
+            items[kind.field] = list(listed(kubernetes, kind.path))
         except ErrorResponse as error:
             if kind.field in AGENT_GATES and error.status in (401, 403):
                 lacks.append(f"{kind.title}: {error.message}: none is taken into account")
@@ -79,11 +79,11 @@ def of_cluster(kubernetes: Server) -> Source:
         config = ask(kubernetes, path, {})
     except Failure as error:
         lack = error.message
-    return _source(found, lacks, config, lack)
+    return _source(items, lacks, config, lack)
 
 
 def _source(
-    found: dict[str, list[dict[str, Any]]],
+    items: dict[str, list[dict[str, Any]]],
     lacks: list[str],
     config: Mapping[str, Any] | None,
     lack: str,
@@ -100,15 +100,15 @@ def _source(
     }
     for kind in KINDS:
         if kind.field in off:
-            lacks = [one for one in lacks if kind.title not in one]
-            if found.pop(kind.field, None):
+            lacks = [lack for lack in lacks if kind.title not in lack]
+            if items.pop(kind.field, None):
                 why = f"the feature gate {off[kind.field]}"
                 lacks.append(f"{kind.title}: {why}: none is taken into account")
-    return Source(objects(found), (*lacks, *said), settings, unenforced)
+    return Source(objects(items), (*lacks, *said), settings, unenforced)
 
 
 def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:
-    """Those that are on, as by default where the configuration is missing or refused."""
+    """Return the feature gates that are on in the controller; defaults where its configuration is missing or refused."""
     from antrea.config.controller import ControllerConfig  # noqa: PLC0415 (start-up time)
     from antrea.config.load import parse  # noqa: PLC0415
     from antrea.features.framework.config_validation import accept_controller  # noqa: PLC0415
@@ -121,7 +121,7 @@ def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:
 
 
 def of_bundle(path: Path) -> Source:
-    """By a support bundle. Raises Failure for one that has too little, Invalid."""
+    """Read a support bundle. Raises Failure for one that has too little, Invalid."""
     path = path / FILE if path.is_dir() else path
     try:
         sections = dict(_sections(path))
@@ -133,19 +133,21 @@ def of_bundle(path: Path) -> Source:
     if missing:
         raise Failure(f"{path} has no {', '.join(missing)}: bundles have them since `antctl explain` exists")
     lacks = [f"{path.name}: {kind.title} are not there" for kind in KINDS if kind.title not in sections]
-    found: dict[str, list[dict[str, Any]]] = {}
+    items: dict[str, list[dict[str, Any]]] = {}
     for kind in KINDS:
         rows, complaint = sections.get(kind.title, ([], ""))
-        found[kind.field] = rows
+        items[kind.field] = rows
         if complaint:
             lacks.append(f"{path.name}: {kind.title} {complaint}")
     documents, _ = sections.get("configs", ([], ""))
-    config = next((one for one in documents if one.get("metadata", {}).get("name") == CONFIG_MAP), None)
-    return _source(found, lacks, config, f"{path.name} does not have it")
+    config = next(
+        (document for document in documents if document.get("metadata", {}).get("name") == CONFIG_MAP), None
+    )
+    return _source(items, lacks, config, f"{path.name} does not have it")
 
 
 def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings, tuple[str, ...]]:
-    """What the agents' configuration has, as by default where that is missing or refused; and why it is."""
+    """Return the settings of the agents' configuration, or the defaults and why they apply."""
     from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
     from antrea.config.load import parse  # noqa: PLC0415
     from antrea.features.framework.config_validation import accept_agent  # noqa: PLC0415
@@ -163,17 +165,17 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
     ports = guard_ports(config)
     if "AntreaProxy" not in gates:
         return Settings(None, gates.names, ports, config.no_snat), said
-    own = config.antrea_proxy
+    proxy_config = config.antrea_proxy
     hints = "PreferSameTrafficDistribution" in gates
     proxy = Proxy(
-        frozenset(own.skip_services),
-        own.service_proxy_name,
-        own.proxy_all,
-        own.proxy_load_balancer_ips,
+        frozenset(proxy_config.skip_services),
+        proxy_config.service_proxy_name,
+        proxy_config.proxy_all,
+        proxy_config.proxy_load_balancer_ips,
         hints,
-        own.default_load_balancer_mode if "LoadBalancerModeDSR" in gates else "",
+        proxy_config.default_load_balancer_mode if "LoadBalancerModeDSR" in gates else "",
         config.has_tunnel,
-        own.serve_node_external_ips,
+        proxy_config.serve_node_external_ips,
     )
     return Settings(proxy, gates.names, ports, config.no_snat), said
 
@@ -212,4 +214,4 @@ def _loaded(text: str) -> list[dict[str, Any]]:
     import yaml  # noqa: PLC0415 (start-up time)
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [one for one in yaml.load_all(text, Loader=loader) if one]
+    return [document for document in yaml.load_all(text, Loader=loader) if document]

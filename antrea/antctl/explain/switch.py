@@ -1,4 +1,4 @@
-"""What the switches of the Nodes do with the packet, by their agents' /ovstracing."""
+"""Verdicts of the switches of the Nodes on a packet, from their agents' /ovstracing."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ TABLES = {
         "IngressMetric",
     ),
 }
-"""Of policies, in each direction."""
+"""Tables of network policies by direction."""
 AFTER = {"Egress": ("L3Forwarding", "ConntrackCommit"), "Ingress": ("ConntrackCommit",)}
-"""Who gets there has passed all policies of the direction."""
+"""Tables that a packet reaches after it has passed all policies of a direction."""
 OUTPUT = "Output"
 """Where packets leave by a port, and where the agent is sent copies of those that it logs or rejects."""
 COPY = re.compile(r"\bcontroller\(.*\buserdata=01\.([0-9a-f]{2})\b")
@@ -48,12 +48,12 @@ COPY = re.compile(r"\bcontroller\(.*\buserdata=01\.([0-9a-f]{2})\b")
 REJECT = 2
 """The bit of a copy whose sender the agent answers."""
 TRANSLATED = re.compile(r"\bnat\(dst=[^)]*\)")
-"""By which AntreaProxy translates to an Endpoint."""
+"""Translation of a Service's address to an Endpoint by AntreaProxy."""
 REJECTED = "userdata=04"
-"""Of the copy for the agent of a packet to a Service without an Endpoint."""
+"""Mark of the copy that goes to the agent for a packet to a Service without an Endpoint."""
 DROP: Verdict = "Drop"
 Trace = Callable[[str, "Packet"], str]
-"""What the switch of a Node prints of a packet. Raises Failure."""
+"""Function that returns the trace of a packet in the switch of a Node. Raises Failure."""
 
 
 class SwitchVerdict(Printed, frozen=True, kw_only=True, omit_defaults=False):
@@ -64,7 +64,7 @@ class SwitchVerdict(Printed, frozen=True, kw_only=True, omit_defaults=False):
     agrees: bool | None
     """Whether the switch does as explained; None: it could not be asked."""
     does: Verdict | None = None
-    """What the switch does with the packet."""
+    """Verdict of the switch on the packet."""
     flows: tuple[str, ...] = ()
     """The flows of policies that the packet meets there."""
     why: str = ""
@@ -72,17 +72,17 @@ class SwitchVerdict(Printed, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def switches(
-    kubernetes: Server, world: World, packet: Packet, found: Answer, *, insecure: bool
+    kubernetes: Server, world: World, packet: Packet, answer: Answer, *, insecure: bool
 ) -> list[SwitchVerdict]:
     """The answer of each Node about the direction that it judges."""
     kubernetes = kubernetes._replace(seconds=kubernetes.seconds or SECONDS)
 
-    def trace(node: str, one: Packet) -> str:
-        return _trace(kubernetes, node, one, insecure=insecure)
+    def trace(node: str, traced: Packet) -> str:
+        return _trace(kubernetes, node, traced, insecure=insecure)
 
-    if found.through is not None:
-        return chosen(trace, world, packet, found.through)
-    return compared(trace, packet, found.egress, found.ingress)
+    if answer.through is not None:
+        return chosen(trace, world, packet, answer.through)
+    return compared(trace, packet, answer.egress, answer.ingress)
 
 
 def compared(trace: Trace, packet: Packet, egress: Half | None, ingress: Half) -> list[SwitchVerdict]:
@@ -133,9 +133,9 @@ def _endpoint(trace: str, through: Through) -> AtEndpoint | None:
     """The Endpoint to which the switch translates, if it is one of those explained."""
     if (match := TRANSLATED.search(trace)) is None:
         return None
-    for one in through.endpoints:
-        if f"nat(dst={Endpoint(one.ip, one.port)})" == match[0]:
-            return one
+    for endpoint in through.endpoints:
+        if f"nat(dst={Endpoint(endpoint.ip, endpoint.port)})" == match[0]:
+            return endpoint
     return None
 
 
@@ -172,7 +172,7 @@ def _trace(kubernetes: Server, node: str, packet: Packet, *, insecure: bool) -> 
 
 
 def ask_agent(kubernetes: Server, node: str, path: str, query: Mapping[str, str], *, insecure: bool) -> Any:
-    """What the agent of a Node answers. Raises Failure."""
+    """Return the answer of a Node's agent. Raises Failure."""
     server = agent(kubernetes, node, insecure=insecure)
     token = Identity(kubernetes, server).headers()["Authorization"].removeprefix("Bearer ")
     access: Any = server.access
@@ -180,7 +180,7 @@ def ask_agent(kubernetes: Server, node: str, path: str, query: Mapping[str, str]
 
 
 def question(packet: Packet) -> dict[str, str]:
-    """As `antctl trace-packet` asks an agent."""
+    """Return the query by which `antctl trace-packet` asks an agent for this packet."""
     v = family(packet.source.ip)
     name = packet.protocol.lower()
     kind = name + ("6" if v == 6 else "")

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from antrea.explain.verdict import Half
 
 
-def text(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> str:
+def text(answer: Answer, says: Sequence[SwitchVerdict], source: Source) -> str:
     """Lines for people, with the verdict first."""
-    return "".join(f"{line}\n" for line in _lines(found, says, source))
+    return "".join(f"{line}\n" for line in _lines(answer, says, source))
 
 
-def _lines(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iterator[str]:
-    packet = found.packet
+def _lines(answer: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iterator[str]:
+    packet = answer.packet
     ends = (_end(packet.source, packet.source_ip), _end(packet.destination, packet.destination_ip))
-    yield f"{found.verdict}: {packet.what} from {ends[0]} to {ends[1]}"
-    yield f"Because: {found.sentence}"
+    yield f"{answer.verdict}: {packet.what} from {ends[0]} to {ends[1]}"
+    yield f"Because: {answer.sentence}"
     if packet.names_of:
         names = ", ".join(map(one_line, packet.names)) or "none"
         yield f"Names: {names}, by DNS answers that the agent of Node {packet.names_of} has."
@@ -37,53 +37,55 @@ def _lines(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iter
             f"Names of DNS servers that are not trusted: {names}; for rules that drop or reject alone"
             " (fqdnTrustedDNSServers)."
         )
-    if found.audit is not None:
-        yield f"Audit: {found.audit.verdict} if audited policies were enforced: {found.audit.sentence}"
+    if answer.audit is not None:
+        yield f"Audit: {answer.audit.verdict} if audited policies were enforced: {answer.audit.sentence}"
     yield ""
-    if found.through is not None:
-        yield from _through(found.through)
+    if answer.through is not None:
+        yield from _through(answer.through)
     yield from table(
-        [_row(half) for half in (found.egress, found.ingress)], COLUMNS, ordered=False
+        [_row(half) for half in (answer.egress, answer.ingress)], COLUMNS, ordered=False
     ).splitlines()
     others = [
         {"direction": half.direction, "rule": lost.rule.title, "why": lost.why}
-        for half in (found.egress, found.ingress)
+        for half in (answer.egress, answer.ingress)
         for lost in half.lost
     ]
     if others:
         yield from ("", "Rules that match and do not decide:")
-        yield from (f"- {one['rule']}: {one['why']}" for one in others)
-    silent = [lost for half in (found.egress, found.ingress) for lost in half.silent]
+        yield from (f"- {other['rule']}: {other['why']}" for other in others)
+    silent = [lost for half in (answer.egress, answer.ingress) for lost in half.silent]
     if silent:
         yield from ("", "Without effect:")
         yield from (f"- {lost.rule.title}: {lost.why}" for lost in silent)
-    for at in found.traffic_controls:
+    for at in answer.traffic_controls:
         yield from _steered(at)
     yield ""
-    yield from _turning(found)
-    for one in says:
+    yield from _turning(answer)
+    for verdict in says:
         yield ""
-        yield from _switch(one)
+        yield from _switch(verdict)
     if source.lacks:
         yield from ("", "Not taken into account:", *(f"- {lack}" for lack in source.lacks))
 
 
-def _through(found: Through) -> Iterator[str]:
+def _through(through: Through) -> Iterator[str]:
     """Among which Endpoints AntreaProxy chooses, and what becomes of the packet at each."""
-    chosen = f"AntreaProxy chooses one of the {found.among} of Service {found.service}"
-    if not found.endpoints:
+    chosen = f"AntreaProxy chooses one of the {through.among} of Service {through.service}"
+    if not through.endpoints:
         yield from (f"{chosen}: there is none.", "")
         return
-    sticky = "; a client stays with the first that it gets (sessionAffinity ClientIP)" if found.sticky else ""
+    sticky = (
+        "; a client stays with the first that it gets (sessionAffinity ClientIP)" if through.sticky else ""
+    )
     yield f"{chosen}{sticky}:"
     rows = [
         {
-            "endpoint": one.endpoint,
-            "address": str(Endpoint(one.ip, one.port)),
-            "verdict": one.verdict,
-            "by": one.sentence,
+            "endpoint": endpoint.endpoint,
+            "address": str(Endpoint(endpoint.ip, endpoint.port)),
+            "verdict": endpoint.verdict,
+            "by": endpoint.sentence,
         }
-        for one in found.endpoints
+        for endpoint in through.endpoints
     ]
     yield from table(rows, ENDPOINT_COLUMNS, ordered=False).splitlines()
     yield ""
@@ -116,35 +118,35 @@ COLUMNS = (
 )
 
 
-def _turning(found: Answer) -> Iterator[str]:
+def _turning(answer: Answer) -> Iterator[str]:
     """The change that would turn the verdict over."""
-    other = "refuse" if found.verdict == "Allow" else "allow"
-    if not found.changes:
+    other = "refuse" if answer.verdict == "Allow" else "allow"
+    if not answer.changes:
         yield f"No change of policies would {other} it."
-    elif len(found.changes) == 1:
-        yield f"The smallest change that would {other} it: {found.changes[0]}"
+    elif len(answer.changes) == 1:
+        yield f"The smallest change that would {other} it: {answer.changes[0]}"
     else:
         yield f"The smallest changes that together would {other} it:"
-        yield from (f"- {one}" for one in found.changes)
+        yield from (f"- {change}" for change in answer.changes)
 
 
-def _steered(one: SteeredPacket) -> Iterator[str]:
+def _steered(steered: SteeredPacket) -> Iterator[str]:
     """Before the switches: what they do with a packet that policies let pass."""
-    does = "a copy goes to" if one.action == "Mirror" else "it goes to"
-    back = f", and comes back by {one.returned}" if one.returned else ""
-    end = back or (", and does not come back" if one.action == "Redirect" else "")
-    way = "sent" if one.direction == "Egress" else "received"
+    does = "a copy goes to" if steered.action == "Mirror" else "it goes to"
+    back = f", and comes back by {steered.returned}" if steered.returned else ""
+    end = back or (", and does not come back" if steered.action == "Redirect" else "")
+    way = "sent" if steered.direction == "Egress" else "received"
     yield ""
-    yield f"TrafficControl {one.traffic_control} of Pod {one.pod}, {way} on Node {one.node}: {does} {one.target}{end}."
-    if one.missing:
-        yield f"- Not realized: {one.missing}"
-    yield from (f"- Without effect: {lost}" for lost in one.without_effect)
+    yield f"TrafficControl {steered.traffic_control} of Pod {steered.pod}, {way} on Node {steered.node}: {does} {steered.target}{end}."
+    if steered.missing:
+        yield f"- Not realized: {steered.missing}"
+    yield from (f"- Without effect: {lost}" for lost in steered.without_effect)
 
 
-def _switch(one: SwitchVerdict) -> Iterator[str]:
-    if one.agrees is None:
-        yield f"Switch of Node {one.node} ({one.direction.lower()}): it could not be asked: {one.why}"
+def _switch(verdict: SwitchVerdict) -> Iterator[str]:
+    if verdict.agrees is None:
+        yield f"Switch of Node {verdict.node} ({verdict.direction.lower()}): it could not be asked: {verdict.why}"
         return
-    word = "does the same" if one.agrees else f"DOES OTHERWISE ({one.does})"
-    yield f"Switch of Node {one.node} ({one.direction.lower()}): {word}, by these flows:"
-    yield from (f"  {flow}" for flow in one.flows)
+    word = "does the same" if verdict.agrees else f"DOES OTHERWISE ({verdict.does})"
+    yield f"Switch of Node {verdict.node} ({verdict.direction.lower()}): {word}, by these flows:"
+    yield from (f"  {flow}" for flow in verdict.flows)

@@ -51,11 +51,11 @@ class Cluster:
     def daemon_set(self) -> dict[str, Any] | None:
         """kube-proxy's."""
         path = f"/apis/apps/v1/namespaces/{PROXY_NAMESPACE}/daemonsets"
-        found = ask(self.kubernetes, path, {"labelSelector": PROXY_PODS})["items"]
-        if len(found) > 1:
-            names = ", ".join(row["metadata"]["name"] for row in found)
+        daemon_sets = ask(self.kubernetes, path, {"labelSelector": PROXY_PODS})["items"]
+        if len(daemon_sets) > 1:
+            names = ", ".join(row["metadata"]["name"] for row in daemon_sets)
             raise Failure(f"several DaemonSets have the label {PROXY_PODS}: {names}")
-        return found[0] if found else None
+        return daemon_sets[0] if daemon_sets else None
 
     def proxy_nodes(self) -> set[str]:
         """Nodes with a Pod of kube-proxy, whatever its state."""
@@ -64,14 +64,14 @@ class Cluster:
         return {pod["spec"].get("nodeName", "") for pod in pods}
 
     def config_map(self, name: str, namespace: str) -> Mapping[str, str] | None:
-        """Its data; None: there is no such ConfigMap."""
+        """Return the data of a ConfigMap; None if it does not exist."""
         try:
-            found = ask(self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
+            config_map = ask(self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
         except ErrorResponse as error:
             if error.status == 404:
                 return None
             raise
-        return dict(found.get("data") or {})
+        return dict(config_map.get("data") or {})
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         """A merge patch."""
@@ -95,37 +95,37 @@ class Cluster:
             return list(pool.map(lambda name: self.node(name, agents), names))
 
     def node(self, name: str, agents: Mapping[str, str], *, act: str = "") -> NodeView:
-        """One Node, once `clean` has removed what kube-proxy left there, or `keep` has what goes on beside it."""
+        """Return the view of a Node after `clean` removed kube-proxy's state there, or `keep` kept established connections."""
         if name not in agents:
             return NodeView(name, {}, "no agent of Antrea runs there")
-        words = ("antctl", "kube-proxy", "node", *((f"--{act}",) if act else ()))
+        command = ("antctl", "kube-proxy", "node", *((f"--{act}",) if act else ()))
         try:
             done = run_in_pod(
-                *(self.kubernetes, agents[name], words), container="antrea-agent", seconds=NODE_SECONDS
+                *(self.kubernetes, agents[name], command), container="antrea-agent", seconds=NODE_SECONDS
             )
             if done.code:
                 raise Failure(done.stderr.strip() or f"exit code {done.code}")
             return NodeView(name, guarded("answer of its agent", json.loads, done.stdout))
         except (Failure, Invalid) as error:
-            told = error.format_message() if isinstance(error, Failure) else str(error)
-            return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {told}")
+            message = error.format_message() if isinstance(error, Failure) else str(error)
+            return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {message}")
 
     def proxy_config(self) -> Mapping[str, Any]:
         data = self.config_map(PROXY_CONFIG_MAP, PROXY_NAMESPACE) or {}
         try:
-            found = guarded(PROXY_FILE, yaml.safe_load, data.get(PROXY_FILE, ""))
+            config = guarded(PROXY_FILE, yaml.safe_load, data.get(PROXY_FILE, ""))
         except Invalid as error:
             raise Failure(
                 f"ConfigMap {PROXY_NAMESPACE}/{PROXY_CONFIG_MAP}, {PROXY_FILE}: not YAML: {error.why}"
             ) from error
-        return found if isinstance(found, dict) else {}
+        return config if isinstance(config, dict) else {}
 
     def _endpoints(self) -> list[str]:
         listed = ask(self.kubernetes, SLICES, {"labelSelector": "kubernetes.io/service-name=kubernetes"})
-        found = set()
-        for one in listed["items"]:
-            for endpoint in one.get("endpoints") or ():
+        addresses = set()
+        for endpoint_slice in listed["items"]:
+            for endpoint in endpoint_slice.get("endpoints") or ():
                 for address in endpoint["addresses"]:
                     host = f"[{address}]" if ":" in address else address
-                    found |= {f"{host}:{port['port']}" for port in one.get("ports") or ()}
-        return sorted(found)
+                    addresses |= {f"{host}:{port['port']}" for port in endpoint_slice.get("ports") or ()}
+        return sorted(addresses)

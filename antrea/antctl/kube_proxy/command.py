@@ -62,7 +62,7 @@ def command() -> click.Command:
         short_help="Hand all Services over from kube-proxy to AntreaProxy, and back",
         help=TAKEOVER,
     )  # fmt: skip
-    one = click.Command(
+    act_command = click.Command(
         "node",
         context_settings=HELP,
         params=[
@@ -70,7 +70,7 @@ def command() -> click.Command:
             click.Option(
                 ["--keep"],
                 is_flag=True,
-                help="let connections of this Node to Services go on by the switch when kube-proxy of mode ipvs starts",
+                help="keep established connections to Services in the switch when kube-proxy in mode ipvs starts",
             ),
         ],
         callback=node.callback,
@@ -78,27 +78,27 @@ def command() -> click.Command:
         help="Print what kube-proxy has on the Node of this agent, as JSON.",
     )
     short = "Hand Services over between kube-proxy and AntreaProxy"
-    return Group("kube-proxy", [takeover, one], context_settings=HELP, help=short)
+    return Group("kube-proxy", [takeover, act_command], context_settings=HELP, help=short)
 
 
 def _takeover(api_server: str, **acts: bool) -> None:
     from antrea.antctl.kube_proxy.cluster import Cluster  # noqa: PLC0415 (start-up time)
     from antrea.antctl.kube_proxy.takeover import Takeover  # noqa: PLC0415
 
-    asked = [act for act in ACTS if acts[act]]
-    if len(asked) != 1:
+    requested = [act for act in ACTS if acts[act]]
+    if len(requested) != 1:
         raise Failure(f"exactly one of {', '.join(f'--{act}' for act in ACTS)} has to be given")
     context = click.get_current_context()
     target: Target = context.obj
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
     cluster = Cluster(target.find())
-    if asked == ["plan"]:
+    if requested == ["plan"]:
         context.exit(show_plan(cluster.view(api_server)))
-    if asked == ["verify"]:
+    if requested == ["verify"]:
         context.exit(show_nodes(cluster.view(api_server)))
     work = Takeover(cluster, click.echo)
-    work.apply(api_server) if asked == ["apply"] else work.roll_back()
+    work.apply(api_server) if requested == ["apply"] else work.roll_back()
 
 
 def show_plan(view: ClusterView) -> int:
@@ -109,15 +109,17 @@ def show_plan(view: ClusterView) -> int:
     click.echo(f"\nkube-proxy's mode: {view.mode}\n\nApplying changes, in this order:")
     for line in changes(view):
         click.echo(f"- {line}")
-    found = list(blockers(view))
-    click.echo("\nIn the way:" if found else "\nNothing is in the way.")
-    for line in found:
+    blocked = list(blockers(view))
+    click.echo("\nIn the way:" if blocked else "\nNothing is in the way.")
+    for line in blocked:
         click.echo(f"- {line}")
-    return int(bool(found))
+    return int(bool(blocked))
 
 
 def show_nodes(view: ClusterView) -> int:
     """Print a row for each Node; 1: kube-proxy has something on one, or Services are not served there without it."""
-    rows = [{"node": one.name, **one.told, "why": one.unseen or one.told["trouble"]} for one in view.nodes]
+    rows = [
+        {"node": node.name, **node.told, "why": node.unseen or node.told["trouble"]} for node in view.nodes
+    ]
     click.echo(table(rows, COLUMNS, ordered=True), nl=False)
-    return int(not all(one.is_free and not one.serves for one in view.nodes))
+    return int(not all(node.is_free and not node.serves for node in view.nodes))

@@ -14,11 +14,11 @@ from antrea.errors import Invalid
 
 
 def value_of(text: str, path: str) -> Any:
-    """What stands at `path`, such as antreaProxy.proxyAll; None: nothing. Raises Invalid."""
-    found = guarded(path, yaml.safe_load, text)
+    """Return the value at `path`, such as antreaProxy.proxyAll; None if it is not set. Raises Invalid."""
+    value = guarded(path, yaml.safe_load, text)
     for key in path.split("."):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def with_value(text: str, path: str, value: str | bool) -> str:

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.ipvs_connection import IpvsConnection
 
 TABLE: Final = "antrea-takeover"
-"""Of nftables, while connections pause."""
+"""nftables table that exists while connections pause."""
 EXPIRE: Final = Path("/proc/sys/net/ipv4/vs/expire_nodest_conn")
 """Whether IPVS forgets connections with their server; those that it kept would end ours in 15 minutes."""
 CONNECTIONS: Final = Path("/proc/thread-self/net/ip_vs_conn")
 SECONDS: Final = 10.0
 """In which IPVS has to have forgotten them."""
 MAX_CONNECTIONS: Final = 50_000
-"""Connections that go on; so many pause for 5 s."""
+"""Maximum number of connections that are kept; that many pause for 5 s."""
 NAMES: Final = {number: name for name, number in PROTOCOLS.items()}
 
 
 def hand_over(
     servers: Collection[VirtualServer], addresses: Collection[str], remove_addresses: Callable[[], object]
 ) -> int:
-    """Delete the servers, and have connection tracking go on with their connections; how many are too many for that, and end.
+    """Delete the servers and move their connections to connection tracking; return how many exceed the limit and end.
 
     `addresses` are those of the Node that `remove_addresses` takes away. Raises OSError, SubprocessError, Unavailable.
     """
@@ -51,9 +51,11 @@ def hand_over(
         return 0
     try:
         run_nft(rules(servers, ()))
-        found, ended = lasting(one for one in ipvs_connections() if is_of(one, servers))
-        run_nft(rules(servers, found))
-        hold({str(one.source[0]) for one in found} & set(addresses), found)
+        connections, ended = lasting(
+            connection for connection in ipvs_connections() if is_of(connection, servers)
+        )
+        run_nft(rules(servers, connections))
+        hold({str(connection.source[0]) for connection in connections} & set(addresses), connections)
         remove_addresses()
         hide()
         if EXPIRE.read_text().strip() != "1":
@@ -62,7 +64,7 @@ def hand_over(
         try:
             wait_forgotten(servers)
         finally:
-            translate_by_tracking(found)
+            translate_by_tracking(connections)
     finally:
         run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
     return ended
@@ -71,18 +73,20 @@ def hand_over(
 def lasting(connections: Iterable[IpvsConnection]) -> tuple[list[IpvsConnection], int]:
     """`MAX_CONNECTIONS` of them, and how many others there are: UDP, which needs no new connection, and those that last packets were seen of long ago, end first."""
     numbers = count()
-    found = nlargest(MAX_CONNECTIONS, (one for one, _ in zip(connections, numbers, strict=False)), key=_lasts)
-    return found, next(numbers) - len(found)
+    longest = nlargest(
+        MAX_CONNECTIONS, (connection for connection, _ in zip(connections, numbers, strict=False)), key=_lasts
+    )
+    return longest, next(numbers) - len(longest)
 
 
-def _lasts(one: IpvsConnection) -> tuple[bool, int]:
-    return NAMES.get(one.protocol) != "UDP", one.timeout
+def _lasts(connection: IpvsConnection) -> tuple[bool, int]:
+    return NAMES.get(connection.protocol) != "UDP", connection.timeout
 
 
-def is_of(one: IpvsConnection, servers: Collection[VirtualServer]) -> bool:
+def is_of(connection: IpvsConnection, servers: Collection[VirtualServer]) -> bool:
     """Whether it goes to one of these."""
-    ip, port = one.service
-    return VirtualServer(NAMES.get(one.protocol, ""), str(ip), port) in servers
+    ip, port = connection.service
+    return VirtualServer(NAMES.get(connection.protocol, ""), str(ip), port) in servers
 
 
 def rules(servers: Iterable[VirtualServer], connections: Iterable[IpvsConnection]) -> str:
@@ -93,8 +97,8 @@ def rules(servers: Iterable[VirtualServer], connections: Iterable[IpvsConnection
         begun[6 if ":" in server.ip else 4].append(
             f"{PROTOCOLS[server.protocol]} . {server.ip} . {server.port}"
         )
-    for one in connections:
-        known[one.service[0].version] += key(one)
+    for connection in connections:
+        known[connection.service[0].version] += key(connection)
     lines = [f"table inet {TABLE}", f"delete table inet {TABLE}", f"table inet {TABLE} {{"]
     for version in (4, 6):
         kind = f"ipv{version}_addr . inet_service"
@@ -122,7 +126,7 @@ def _drops(stage: str) -> Iterator[str]:
 
 
 def wait_forgotten(servers: Collection[VirtualServer]) -> None:
-    """Until IPVS has no connection to them. Raises OSError."""
+    """Wait until IPVS has no connection to these servers. Raises OSError."""
     deadline = time.monotonic() + SECONDS
     while left := remembered(CONNECTIONS.read_text(), servers):
         if time.monotonic() > deadline:
@@ -132,4 +136,4 @@ def wait_forgotten(servers: Collection[VirtualServer]) -> None:
 
 def remembered(table: str, servers: Collection[VirtualServer]) -> int:
     """Connections to these in /proc/net/ip_vs_conn."""
-    return sum(one in servers for one in connection_servers(table))
+    return sum(server in servers for server in connection_servers(table))

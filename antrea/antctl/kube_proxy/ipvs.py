@@ -1,4 +1,4 @@
-"""What kube-proxy of mode ipvs has on a Node beside chains: a device with addresses of Services, virtual servers, ipsets.
+"""State of kube-proxy in mode ipvs on a Node beside chains: a device with addresses of Services, virtual servers, ipsets.
 
 Names: kube-proxy v1.34 pkg/proxy/ipvs/ipset.go. A virtual server is kube-proxy's if its address is on kube-ipvs0, or in a set of
 kube-proxy with its port, as when a removal was interrupted, or if its port is in kube-proxy's set of NodePorts; those of other programs stay.
@@ -27,46 +27,46 @@ SERVICES = re.compile(r"KUBE-(?:6-)?(?:CLUSTER-IP|(?:EXTERNAL-IP|LOAD-BALANCER)(
 
 
 class IpvsState(NamedTuple):
-    """Of kube-proxy alone."""
+    """IPVS state that belongs to kube-proxy alone."""
 
     addresses: tuple[str, ...] | None = None
-    """On kube-ipvs0; None: there is no such device."""
+    """Addresses on kube-ipvs0; None if the device does not exist."""
     servers: tuple[VirtualServer, ...] = ()
     sets: tuple[str, ...] = ()
 
 
 def left() -> IpvsState:
-    """What there is in this network namespace. Raises OSError, SubprocessError, ValueError."""
+    """Read the IPVS state of this network namespace. Raises OSError, SubprocessError, ValueError."""
     addresses, sets = _addresses(), tuple(name for name in set_names() if SETS.fullmatch(name))
     return IpvsState(addresses, tuple(_servers(frozenset(addresses or ()), sets)), sets)
 
 
-def counts(found: IpvsState) -> dict[str, int]:
-    """As `antctl kube-proxy node` prints them."""
+def counts(state: IpvsState) -> dict[str, int]:
+    """Count the state for `antctl kube-proxy node`."""
     return {
-        "ipvs": found.addresses is not None,
-        "ipvsAddresses": len(found.addresses or ()),
-        "virtualServers": len(found.servers),
-        "ipSets": len(found.sets),
+        "ipvs": state.addresses is not None,
+        "ipvsAddresses": len(state.addresses or ()),
+        "virtualServers": len(state.servers),
+        "ipSets": len(state.sets),
     }
 
 
-def hand_over(found: IpvsState) -> int:
-    """Virtual servers and addresses go, connections go on; how many end, since there are too many. Raises OSError, SubprocessError, Unavailable.
+def hand_over(state: IpvsState) -> int:
+    """Remove virtual servers and addresses and keep connections; return how many exceed the limit and end. Raises OSError, SubprocessError, Unavailable.
 
     Addresses go first: while the Node has them, packets that no virtual server takes would be answered with a reset.
     """
 
     def remove_addresses() -> None:
-        if found.addresses is not None:
+        if state.addresses is not None:
             run("ip", "link", "delete", DEVICE)
 
-    return handover.hand_over(frozenset(found.servers), found.addresses or (), remove_addresses)
+    return handover.hand_over(frozenset(state.servers), state.addresses or (), remove_addresses)
 
 
-def remove_sets(found: IpvsState) -> None:
+def remove_sets(state: IpvsState) -> None:
     """Chains that use them are gone before. Raises OSError."""
-    destroy_sets(found.sets)
+    destroy_sets(state.sets)
 
 
 def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualServer]:
@@ -81,18 +81,18 @@ def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualSe
     }
     ends = {element for name in sets if SERVICES.fullmatch(name) for element in set_elements(name)}
 
-    def is_of_kube_proxy(one: VirtualServer) -> bool:
-        end = (PROTOCOLS[one.protocol], one.ip, one.port)
-        return one.ip in addresses or (one.protocol, one.port) in ports or end in ends
+    def is_of_kube_proxy(server: VirtualServer) -> bool:
+        end = (PROTOCOLS[server.protocol], server.ip, server.port)
+        return server.ip in addresses or (server.protocol, server.port) in ports or end in ends
 
-    return [one for one in listed if is_of_kube_proxy(one)]
+    return [server for server in listed if is_of_kube_proxy(server)]
 
 
 def _addresses() -> tuple[str, ...] | None:
     listed = json.loads(run("ip", "-json", "address", "show") or "[]")
     rows = [row for row in listed if row.get("ifname") == DEVICE]
     return (
-        tuple(one["local"] for one in rows[0].get("addr_info", ()) if one["scope"] != "link")
+        tuple(address["local"] for address in rows[0].get("addr_info", ()) if address["scope"] != "link")
         if rows
         else None
     )

@@ -44,7 +44,7 @@ PROCESS = "kube-proxy"
 LISTING_TIMEOUT: Final = 60.0
 """For the listing of one table."""
 MAX_LISTING: Final = 256 << 20
-"""Of the listing of one table, in JSON: 10,000 Services of kube-proxy in mode iptables are 100 MB."""
+"""Maximum size of the listing of one table in JSON: 10,000 Services of kube-proxy in mode iptables are 100 MB."""
 
 
 def callback(clean: bool, keep: bool) -> None:
@@ -60,21 +60,21 @@ def callback(clean: bool, keep: bool) -> None:
         ended = remove(host, gateway) if clean else 0
         if keep:
             keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
-        click.echo(json.dumps({**look(host, config, os.environ), "endedConnections": ended}))
+        click.echo(json.dumps({**read_state(host, config, os.environ), "endedConnections": ended}))
     except (OSError, ValueError, subprocess.SubprocessError, Invalid, Unavailable) as error:
         raise Failure(f"the Node cannot be looked at: {_told(error)}") from error
 
 
-def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """What there is of kube-proxy, and whether Services are served. Raises OSError, SubprocessError, ValueError, Invalid, Unavailable."""
+def read_state(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Read the state that kube-proxy left, and whether Services are served. Raises OSError, SubprocessError, ValueError, Invalid, Unavailable."""
     rows = _listed()
-    found = leftover(rows)
+    rules = leftover(rows)
     return {
         "runs": PROCESS in host.processes(),
-        "tables": [" ".join(place) for place in found.tables],
-        "chains": len(found.chains),
+        "tables": [" ".join(place) for place in rules.tables],
+        "chains": len(rules.chains),
         "complete": is_complete(rows, _families()),
-        "held": sorted({f"{' '.join(one.place)} {one.chain} -> {one.target}" for one in found.held}),
+        "held": sorted({f"{' '.join(jump.place)} {jump.chain} -> {jump.target}" for jump in rules.held}),
         "legacy": _legacy_tables(),
         **ipvs.counts(ipvs.left()),
         "heldAddresses": len(held_addresses()),
@@ -92,18 +92,18 @@ def remove(host: Host, gateway: str) -> int:
     """
     if PROCESS in host.processes():
         raise Failure("kube-proxy runs on this Node and would make its rules again")
-    found = ipvs.left()
-    ended = ipvs.hand_over(found)
+    ipvs_state = ipvs.left()
+    ended = ipvs.hand_over(ipvs_state)
     if script := commands(leftover(_listed())):
         run_nft(script)
-    ipvs.remove_sets(found)
+    ipvs.remove_sets(ipvs_state)
     if kept_route.kept_addresses():
         kept_route.give_up(gateway)
     return ended
 
 
 def keep_routes(gateway: str, switch: Path) -> None:
-    """Of connections to Services, before kube-proxy makes their addresses the Node's own. Raises as `look`, Unavailable."""
+    """Keep routes of connections to Services before kube-proxy makes their addresses the Node's own. Raises as `read_state`, Unavailable."""
     tracking = Conntrack(switch)
     texts = [asyncio.run(tracking.dump(int(zone))) for zone in (Zone.CT_ZONE, Zone.CT_ZONE_V6)]
     kept_route.keep(gateway, VIRTUAL_IPS, switched(texts))
@@ -112,15 +112,15 @@ def keep_routes(gateway: str, switch: Path) -> None:
 def switched(dumps: Iterable[str]) -> Iterator[Ends]:
     """Open connections that the switch translates, as their first packets were."""
     for dump in dumps:
-        for one in tracked_connections(dump):
-            protocol, source, source_port, server, port, _ = one.key
-            is_open = one.state in OPEN_STATES or not one.state
-            if is_open and one.port and (server, port) != (one.destination, one.port):
-                yield protocol, source, source_port, one.destination, one.port
+        for connection in tracked_connections(dump):
+            protocol, source, source_port, server, port, _ = connection.key
+            is_open = connection.state in OPEN_STATES or not connection.state
+            if is_open and connection.port and (server, port) != (connection.destination, connection.port):
+                yield protocol, source, source_port, connection.destination, connection.port
 
 
 def _listed() -> list[LeadRow]:
-    """Of kube-proxy's own tables the names alone, since they go as a whole: the rules of 10,000 Services are 100 MB of JSON."""
+    """List the names of kube-proxy's own tables without their rules: they are removed whole, and the rules of 10,000 Services are 100 MB of JSON."""
     places = [(family, name) for family in FAMILIES for name in sorted(tables(family))]
     found: list[LeadRow] = []
     for family, table in places:
@@ -140,12 +140,12 @@ def _families() -> frozenset[str]:
 
 def _legacy_tables() -> list[str]:
     """Tables that iptables-legacy has in the kernel, by family."""
-    found = []
+    tables = []
     for family in ("ip", "ip6"):
         names = Path(f"/proc/thread-self/net/{family}_tables_names")
         if names.exists():
-            found += [f"{family} {name}" for name in names.read_text().split()]
-    return found
+            tables += [f"{family} {name}" for name in names.read_text().split()]
+    return tables
 
 
 def _told(why: Exception) -> str:

@@ -31,7 +31,7 @@ def node_address_notes(
         config = parse(AgentConfig, agent_conf).config
     except Invalid:
         return  # what blocks the take-over says so
-    rows = [row for one in services if (row := _row(one))]
+    rows = [row for service in services if (row := _row(service))]
     holders = {
         ip: node["metadata"]["name"]
         for node in nodes

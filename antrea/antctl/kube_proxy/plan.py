@@ -1,4 +1,4 @@
-"""What a take-over will change, and what is in its way: pure functions of what was seen of the cluster."""
+"""Plan of a take-over: its changes and its obstacles, as pure functions of the observed cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 AGENT_CONF, CONTROLLER_CONF = "antrea-agent.conf", "antrea-controller.conf"
 OVERRIDE = "kubeAPIServerOverride"
 MODES = ("iptables", "nftables", "ipvs")
-"""Whose state we can remove."""
+"""Modes of kube-proxy whose state antctl can remove."""
 UNKNOWN = "unknown"
 """The mode where no configuration of kube-proxy is left to read."""
 METRICS_PORT = 10249
-"""Of kube-proxy, also where another program has it within itself, as k3s."""
+"""Port of kube-proxy's metrics, also where another program such as k3s embeds it."""
 
 
 class NodeView(NamedTuple):
@@ -50,18 +50,18 @@ class NodeView(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """What was seen."""
+    """Observed state of the cluster."""
 
     daemon_set: Mapping[str, Any] | None
     """kube-proxy's."""
     proxy_config: Mapping[str, Any]
     """kube-proxy's own configuration."""
     files: Mapping[str, str]
-    """Of ConfigMap antrea-config."""
+    """Files of ConfigMap antrea-config."""
     api_server: str
-    """What the user wants kubeAPIServerOverride to be; empty: what it is."""
+    """New value of kubeAPIServerOverride; empty keeps the present one."""
     endpoints: Sequence[str]
-    """Of kube-apiserver, host:port."""
+    """Endpoints of kube-apiserver as host:port."""
     nodes: Sequence[NodeView]
     services: Sequence[Mapping[str, Any]] = ()
     node_objects: Sequence[Mapping[str, Any]] = ()
@@ -79,7 +79,7 @@ class ClusterView(NamedTuple):
 
     @property
     def override(self) -> str:
-        """Of the agents, as it will be."""
+        """Value of kubeAPIServerOverride in the agents' configuration after the take-over."""
         return self.api_server or str(_values(self.files, AGENT_CONF).get(OVERRIDE) or "")
 
 
@@ -103,12 +103,14 @@ def blockers(view: ClusterView) -> Iterator[str]:
 
 
 def _hidden_proxies(view: ClusterView) -> Iterator[str]:
-    """Of a cluster without a DaemonSet of kube-proxy."""
+    """Yield Nodes with kube-proxy in a cluster that has no DaemonSet of it."""
     if not view.is_deleted:
         yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy), and kube-proxy runs: stop what starts it, and see docs/take-over.md"
     for node in view.nodes:
         listening = node.told.get("listening") or ()
-        if not node.told.get("runs") and any((one[0], one[2]) == ("TCP", METRICS_PORT) for one in listening):
+        if not node.told.get("runs") and any(
+            (socket[0], socket[2]) == ("TCP", METRICS_PORT) for socket in listening
+        ):
             yield f"Node {node.name}: a program listens at port {METRICS_PORT} of TCP, as kube-proxy does, which k3s has within itself (there --disable-kube-proxy ends it): stop that first"
 
 
@@ -121,7 +123,7 @@ def _config_blockers(files: Mapping[str, str]) -> Iterator[str]:
 
 
 def changes(view: ClusterView) -> Iterator[str]:
-    """What applying does, in this order."""
+    """Describe the changes that applying makes, in order."""
     agent = _values(view.files, AGENT_CONF)
     if not (agent.get("antreaProxy") or {}).get("proxyAll"):
         yield f"ConfigMap antrea-config, {AGENT_CONF}: antreaProxy.proxyAll becomes true; all agents serve NodePorts, load balancer and external IPs"
@@ -134,9 +136,9 @@ def changes(view: ClusterView) -> Iterator[str]:
         if not node.unseen:
             yield f"Node {node.name}: {'; '.join(_node_changes(node)) or 'nothing to remove'}"
     if wanted := view.proxy_config.get("nodePortAddresses"):
-        own = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
-        if sorted(own) != sorted(wanted):
-            yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {own or 'empty: all addresses'}; this command leaves it"
+        addresses = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
+        if sorted(addresses) != sorted(wanted):
+            yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {addresses or 'empty: all addresses'}; this command leaves it"
     listening = {node.name: node.told.get("listening") or () for node in view.nodes}
     conf = view.files.get(AGENT_CONF, "")
     yield from node_address_notes(view.services, view.node_objects, listening, conf)
@@ -153,7 +155,7 @@ def _daemon_set_changes(view: ClusterView) -> Iterator[str]:
 
 
 LABEL = "antrea.io/kube-proxy"
-"""Of Nodes on which kube-proxy still is to run."""
+"""Label of Nodes on which kube-proxy must still run."""
 
 
 def _node_changes(node: NodeView) -> Iterator[str]:
@@ -166,14 +168,14 @@ def _node_changes(node: NodeView) -> Iterator[str]:
     if node.told["ipvs"]:
         yield f"kube-ipvs0 goes, with {node.told.get('ipvsAddresses', 0)} addresses of Services"
     if servers := node.told.get("virtualServers"):
-        yield f"{servers} virtual servers of IPVS go; connections through them pause for a moment, and go on"
+        yield f"{servers} virtual servers of IPVS are removed; connections through them pause for a moment and continue"
     if sets := node.told.get("ipSets"):
         yield f"{sets} ipsets of kube-proxy go"
 
 
 def _values(files: Mapping[str, str], file: str) -> Mapping[str, Any]:
     try:
-        found = guarded(file, yaml.safe_load, files.get(file, ""))
+        values = guarded(file, yaml.safe_load, files.get(file, ""))
     except Invalid:
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}

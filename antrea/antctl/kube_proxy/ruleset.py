@@ -25,7 +25,7 @@ FILLED_LAST = "KUBE-POSTROUTING"
 """Has rules in both modes of iptables and in each family, whichever Services there are."""
 BUILT_IN = frozenset(("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"))
 TABLE = "kube-proxy"
-"""Of mode nftables, in the families ip and ip6."""
+"""nftables table of kube-proxy in mode nftables, in the families ip and ip6."""
 Place = tuple[str, str]
 """Family and table."""
 
@@ -40,12 +40,12 @@ class Rule(NamedTuple):
 
 
 class Leftover(NamedTuple):
-    """What kube-proxy has in the packet filter of a Node."""
+    """State of kube-proxy in the packet filter of a Node."""
 
     tables: tuple[Place, ...] = ()
     """Its own, of mode nftables."""
     chains: tuple[tuple[Place, str], ...] = ()
-    """Of modes iptables and ipvs, which can go."""
+    """Removable chains of modes iptables and ipvs."""
     jumps: tuple[Rule, ...] = ()
     """Rules of built-in chains that lead to these."""
     held: tuple[Rule, ...] = ()
@@ -85,17 +85,17 @@ def is_complete(listed: Iterable[LeadRow], families: frozenset[str]) -> bool:
     return bool(made) and made <= filled
 
 
-def commands(found: Leftover) -> str:
+def commands(rules: Leftover) -> str:
     """For `nft -f`: all of it goes in one transaction, or nothing."""
-    return "".join(f"{line}\n" for line in _commands(found))
+    return "".join(f"{line}\n" for line in _commands(rules))
 
 
-def _commands(found: Leftover) -> Iterator[str]:
-    yield from (f"delete table {' '.join(place)}" for place in found.tables)
-    for rule in found.jumps:
+def _commands(rules: Leftover) -> Iterator[str]:
+    yield from (f"delete table {' '.join(place)}" for place in rules.tables)
+    for rule in rules.jumps:
         yield f"delete rule {' '.join(rule.place)} {rule.chain} handle {rule.handle}"
     for way in ("flush", "delete"):
-        yield from (f"{way} chain {' '.join(place)} {chain}" for place, chain in found.chains)
+        yield from (f"{way} chain {' '.join(place)} {chain}" for place, chain in rules.chains)
 
 
 def _place(row: ListedChain | ListedRule[Lead | str | None]) -> Place:
@@ -114,8 +114,8 @@ def _leads(rule: ListedRule[Lead | str | None]) -> Iterator[Rule]:
 
 def _reached(chains: set[tuple[Place, str]], leads: list[Rule]) -> set[tuple[Place, str]]:
     """These, and all that their rules lead to."""
-    found, new = set(chains), set(chains)
+    reached, new = set(chains), set(chains)
     while new:
-        new = {_end(rule) for rule in leads if (rule.place, rule.chain) in new} - found
-        found |= new
-    return found
+        new = {_end(rule) for rule in leads if (rule.place, rule.chain) in new} - reached
+        reached |= new
+    return reached

@@ -45,10 +45,10 @@ class Takeover:
         self._cluster, self._say, self._seconds = cluster, say, seconds
 
     def apply(self, api_server: str) -> None:
-        """From kube-proxy to AntreaProxy; begun again, it goes on. Of one deleted by hand, what it has left goes."""
+        """Move from kube-proxy to AntreaProxy; a second call resumes. If kube-proxy was deleted by hand, its leftover state is removed."""
         view = self._cluster.view(api_server)
-        if found := list(blockers(view)):
-            raise Failure("nothing was changed:\n" + "\n".join(f"- {line}" for line in found))
+        if blocked := list(blockers(view)):
+            raise Failure("nothing was changed:\n" + "\n".join(f"- {line}" for line in blocked))
         noted: Mapping[str, str] = {}
         if (proxy := view.daemon_set) is not None:
             if self._cluster.config_map(NOTED, self._cluster.namespace) is None:
@@ -66,7 +66,7 @@ class Takeover:
         self._say("AntreaProxy serves all Services on every Node.")
 
     def roll_back(self) -> None:
-        """From AntreaProxy to kube-proxy, by what `apply` noted; begun again, it goes on."""
+        """Move from AntreaProxy back to kube-proxy with the values that `apply` recorded; a second call resumes."""
         noted = self._noted()
         if self._cluster.daemon_set() is None:
             raise Failure(f"nothing was changed: {GONE}")
@@ -219,10 +219,10 @@ class Takeover:
         self._wait(f"kube-proxy on Node {name}", lambda: self._proxy_lacks(name))
 
     def _proxy_lacks(self, name: str) -> str:
-        told = self._node(name).told
-        if not told["runs"]:
+        report = self._node(name).told
+        if not report["runs"]:
             return "it does not run"
-        return "" if told["complete"] else "it has not made its rules yet"
+        return "" if report["complete"] else "it has not made its rules yet"
 
     def _node(self, name: str, act: str = "") -> NodeView:
         node = self._cluster.node(name, self._cluster.agents(), act=act)
@@ -231,7 +231,7 @@ class Takeover:
         return node
 
     def _wait(self, what: str, lacks: Callable[[], str]) -> None:
-        """Until nothing lacks. Raises Failure."""
+        """Wait until `lacks` returns nothing. Raises Failure."""
         deadline = time.monotonic() + self._seconds
         while why := lacks():
             if time.monotonic() > deadline:
@@ -241,16 +241,16 @@ class Takeover:
 
 
 def empty(path: str) -> str | bool:
-    """What a value is that is not set."""
+    """Return the value that stands for an unset key."""
     return False if path == PROXY_ALL else ""
 
 
 def only_labelled(affinity: Mapping[str, Any] | None) -> dict[str, Any]:
     """The affinity of Pods that run only on Nodes with the label, of those on which they ran before."""
-    found: dict[str, Any] = copy.deepcopy(dict(affinity or {}))
-    node = found.setdefault("nodeAffinity", {})
+    limited: dict[str, Any] = copy.deepcopy(dict(affinity or {}))
+    node = limited.setdefault("nodeAffinity", {})
     required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
     for term in required["nodeSelectorTerms"]:
         term["matchExpressions"] = [*term.get("matchExpressions", ()), KEPT]
-    return found
+    return limited

@@ -77,8 +77,8 @@ def _callback(**given: Any) -> None:
     try:
         ask(server, COLLECTION, {}, body)
     except Failure as error:
-        words = "error when creating PacketCapture, is PacketCapture feature gate enabled?"
-        raise Failure(f"{words} {error.format_message()}") from error
+        failure = "error when creating PacketCapture, is PacketCapture feature gate enabled?"
+        raise Failure(f"{failure} {error.format_message()}") from error
     if given["nowait"]:
         click.echo(f"PacketCapture Name: {name}")
         return
@@ -142,8 +142,8 @@ def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:
                     server, f"{namespace}/{pod}", path, copy, container="antrea-agent", seconds=COPY_SECONDS
                 )
         except (Failure, OSError) as error:
-            words = error.format_message() if isinstance(error, Failure) else str(error)
-            raise Failure(f"error when copying pcapng file from container: {words}") from error
+            reason = error.format_message() if isinstance(error, Failure) else str(error)
+            raise Failure(f"error when copying pcapng file from container: {reason}") from error
         click.echo(f"Captured packets file: {file}")
     if condition.get("reason") in ("Failed", "Timeout"):
         raise Failure(f"error when checking PacketCapture status: {condition.get('message', '')}")

@@ -41,16 +41,16 @@ def endpoint(text: str, what: str) -> dict[str, Any]:
 def packet(flow: str) -> dict[str, Any]:
     """spec.packet of a flow such as `tcp,tcp_dst=80,tcp_flags=+syn-ack`. Raises Failure."""
     fields = dict(_fields(flow.replace(" ", "")))
-    found: dict[str, Any] = {"ipFamily": "IPv6" if {"ipv6", "icmpv6"} & fields.keys() else "IPv4"}
+    fields_of_packet: dict[str, Any] = {"ipFamily": "IPv6" if {"ipv6", "icmpv6"} & fields.keys() else "IPv4"}
     named = [name for name in PROTOCOLS if name in fields]
     if len(named) > 1:
         raise Failure(f"failed to parse flow: {' and '.join(named)} cannot be both")
     if named:
-        found["protocol"] = PROTOCOLS[named[0]]
+        fields_of_packet["protocol"] = PROTOCOLS[named[0]]
     header = dict(_header(fields))
     if len(header) > 1:
         raise Failure(f"failed to parse flow: fields of {' and '.join(header)} cannot be both")
-    return {**found, "transportHeader": header} if header else found
+    return {**fields_of_packet, "transportHeader": header} if header else fields_of_packet
 
 
 def _fields(flow: str) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def _number(key: str, fields: Mapping[str, str], most: int) -> int:
     try:
         number = int(fields[key], 0)
     except ValueError as error:
-        raise Failure(f"failed to parse flow: {key}={fields[key]} is no number") from error
+        raise Failure(f"failed to parse flow: {key}={fields[key]} is not a number") from error
     if not 0 <= number <= most:
         raise Failure(f"failed to parse flow: {key}={number} is not between 0 and {most}")
     return number

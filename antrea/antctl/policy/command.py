@@ -44,7 +44,7 @@ Examples:
   antctl policy replay -f policies.yaml -n shop -o json"""
 CHANGES: Final = 3
 MAX_SHOWN: Final = 20
-"""Of what is left out, in lines."""
+"""Maximum number of lines that are shown about unused connections."""
 COLUMNS: tuple[Column, ...] = (
     ("NAME", lambda row: row["metadata"]["name"]),
     ("POD-SELECTOR", lambda row: _selector(row["spec"]["podSelector"])),
@@ -122,24 +122,24 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
     server, (links, bad) = target.find(), seen(target, namespace, since, flows)
     spaces = {end.split("/")[1] for link in links for end in link[:2] if end.startswith("workload/")}
     pods = [
-        {**one, "metadata": {**one["metadata"], "namespace": space}}
+        {**item, "metadata": {**item["metadata"], "namespace": space}}
         for space in sorted(spaces | {namespace})
-        for one in ask(server, f"/api/v1/namespaces/{quote(space, safe='')}/pods", {})["items"]
+        for item in ask(server, f"/api/v1/namespaces/{quote(space, safe='')}/pods", {})["items"]
     ]
-    found = recommend(namespace, links, pods)
-    _name_each("left out", [*bad, *found.left_out])
-    _name_each("note", found.notes)
-    if not found.policies:
+    recommendation = recommend(namespace, links, pods)
+    _name_each("left out", [*bad, *recommendation.left_out])
+    _name_each("note", recommendation.notes)
+    if not recommendation.policies:
         raise Failure(
             f"no connection of Namespace {namespace} was seen that could be allowed: is --since long enough?"
         )
     if output == "yaml":
-        click.echo("---\n".join(text_of(one) for one in found.policies), nl=False)
+        click.echo("---\n".join(text_of(policy) for policy in recommendation.policies), nl=False)
     elif output == "json":
-        items = {"apiVersion": "v1", "kind": "List", "items": found.policies}
+        items = {"apiVersion": "v1", "kind": "List", "items": recommendation.policies}
         click.echo(json.dumps(items, indent=2))
     else:
-        click.echo(render(found.policies, output, COLUMNS, ordered=False), nl=False)
+        click.echo(render(recommendation.policies, output, COLUMNS, ordered=False), nl=False)
 
 
 def _documents(file: IO[bytes]) -> list[Any]:
@@ -163,9 +163,13 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         documents = guarded(filename.name, _documents, filename)
     except Invalid as error:
         raise Failure(f"--filename: {filename.name} has no objects of Kubernetes: {error.why}") from error
-    manifests = [one for one in documents if one]
+    manifests = [document for document in documents if document]
     try:
-        items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
+        items = [
+            item
+            for manifest in manifests
+            for item in (manifest["items"] if manifest.get("kind") == "List" else [manifest])
+        ]
         source = of_cluster(target.find())
         after = with_objects(source, items, namespace=namespace or "default")
     except (AttributeError, TypeError, KeyError) as error:
@@ -175,17 +179,17 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
     except Invalid as error:
         raise Failure(f"--filename: {error}") from error
     links, bad = seen(target, namespace, since, flows)
-    found = replay(source, after, links)
+    outcome = replay(source, after, links)
     rows = [
-        {**one.link._asdict(), "before": one.before, "after": one.after, "why": one.sentence}
-        for one in found.changed
+        {**change.link._asdict(), "before": change.before, "after": change.after, "why": change.sentence}
+        for change in outcome.changed
     ]
     _name_each("not taken into account", source.lacks)
-    _name_each("not judged", [*bad, *found.unjudged])
-    if not found.judged:
+    _name_each("not judged", [*bad, *outcome.unjudged])
+    if not outcome.judged:
         raise Failure("no connection was judged: is --since long enough?")
     click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
-    for line in sentences(found):
+    for line in sentences(outcome):
         click.echo(line, err=True)
     click.get_current_context().exit(CHANGES if rows else 0)
 

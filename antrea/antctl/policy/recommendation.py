@@ -33,7 +33,7 @@ OF_ONE_POD: Final = frozenset(
 _SUFFIX: Final = re.compile(
     r"-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
 )
-"""As antrea.flow_aggregator.query_map has it."""
+"""Suffix of a workload's Pod names, the same as in antrea.flow_aggregator.query_map."""
 _NAME_MOST: Final = 253
 Labels = tuple[tuple[str, str], ...]
 
@@ -48,7 +48,7 @@ class Link(NamedTuple):
     connections: int
     denied: int
     unknown: int = 0
-    """Those that passed and of which it is unknown which end opened them: the real ones may go the other way."""
+    """Number of allowed connections of unknown direction: either end may have opened them."""
 
     @property
     def shown(self) -> str:
@@ -67,16 +67,20 @@ class Recommendation(NamedTuple):
 
 def workload_labels(pods: Iterable[Mapping[str, Any]]) -> dict[str, Labels]:
     """The labels that all Pods of a workload have, by `workload/NAMESPACE/NAME`, of objects of Pods; none in the Node's network."""
-    found: dict[str, Labels] = {}
+    labels_by_workload: dict[str, Labels] = {}
     for pod in pods:
         meta = pod["metadata"]
         if pod.get("spec", {}).get("hostNetwork"):
             continue
         key = f"workload/{meta['namespace']}/{workload_of(meta['name'])}"
         labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in OF_ONE_POD}
-        common = set(found[key]) & set(labels.items()) if key in found else labels.items()
-        found[key] = tuple(sorted(common))
-    return found
+        common = (
+            set(labels_by_workload[key]) & set(labels.items())
+            if key in labels_by_workload
+            else labels.items()
+        )
+        labels_by_workload[key] = tuple(sorted(common))
+    return labels_by_workload
 
 
 def workload_of(pod: str) -> str:
@@ -85,10 +89,10 @@ def workload_of(pod: str) -> str:
 
 
 def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str, Any]]) -> Recommendation:
-    """Of what was seen between workloads of these Pods."""
-    own, labels = f"workload/{namespace}/", workload_labels(pods)
+    """Recommend policies from the connections seen between workloads of these Pods."""
+    prefix, labels = f"workload/{namespace}/", workload_labels(pods)
     rules: dict[str, dict[str, dict[str, set[tuple[int, int]]]]] = defaultdict(lambda: defaultdict(dict))
-    told: dict[str, list[str]] = defaultdict(list)
+    remarks: dict[str, list[str]] = defaultdict(list)
     left: list[str] = []
     notes: list[str] = []
     ends: set[str] = set()
@@ -107,10 +111,10 @@ def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str,
                 (link.source, "egress", link.target),
                 (link.target, "ingress", link.source),
             ):
-                if end.startswith(own):
+                if end.startswith(prefix):
                     rules[end][way].setdefault(peer, set()).add((link.protocol, link.port))
-                    told[end].append(f"{link.shown}: {allowed}")
-    policies = [_policy(end, labels, ways, told[end]) for end, ways in sorted(rules.items())]
+                    remarks[end].append(f"{link.shown}: {allowed}")
+    policies = [_policy(end, labels, ways, remarks[end]) for end, ways in sorted(rules.items())]
     isolation = _object(namespace, DENY, {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, [])
     notes.extend(_wider(sorted(ends), labels, pods))
     # the isolation comes last: applied in this order nothing is denied for a moment that is allowed in the end
@@ -118,7 +122,7 @@ def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str,
 
 
 def _not_counted(link: Link, was: str = "") -> Iterator[str]:
-    """Connections of a link that are no reason to allow it; `was` begins what was done with them."""
+    """Describe connections of a link that do not justify a rule; `was` begins the sentence."""
     if link.denied:
         yield f"{was}denied {link.denied} times"
     if link.unknown:
@@ -129,17 +133,23 @@ def _wider(
     ends: Iterable[str], labels: Mapping[str, Labels], pods: Iterable[Mapping[str, Any]]
 ) -> Iterator[str]:
     """Workloads whose labels select Pods of others, too: what is allowed for the one is for both."""
-    found: dict[str, list[tuple[str, set[tuple[str, str]]]]] = defaultdict(list)
+    workloads: dict[str, list[tuple[str, set[tuple[str, str]]]]] = defaultdict(list)
     for pod in pods:
         if not pod.get("spec", {}).get("hostNetwork"):
             meta = pod["metadata"]
-            own = set((meta.get("labels") or {}).items())
-            found[meta["namespace"]].append(
-                (f"workload/{meta['namespace']}/{workload_of(meta['name'])}", own)
+            pod_labels = set((meta.get("labels") or {}).items())
+            workloads[meta["namespace"]].append(
+                (f"workload/{meta['namespace']}/{workload_of(meta['name'])}", pod_labels)
             )
-    for end in (one for one in ends if one.startswith("workload/")):
+    for end in (end for end in ends if end.startswith("workload/")):
         wanted = set(labels[end])
-        others = sorted({other for other, own in found[end.split("/")[1]] if other != end and wanted <= own})
+        others = sorted(
+            {
+                other
+                for other, other_labels in workloads[end.split("/")[1]]
+                if other != end and wanted <= other_labels
+            }
+        )
         if others:
             names = ", ".join(map(_name, others[:MAX_NAMED]))
             more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
@@ -154,7 +164,7 @@ def _policy(
     end: str,
     labels: Mapping[str, Labels],
     ways: Mapping[str, Mapping[str, set[tuple[int, int]]]],
-    told: list[str],
+    remarks: list[str],
 ) -> dict[str, Any]:
     _, namespace, name = end.split("/", 2)
     spec: dict[str, Any] = {"podSelector": {"matchLabels": dict(labels[end])}, "policyTypes": []}
@@ -165,7 +175,7 @@ def _policy(
                 {key: [_peer(peer, namespace, labels) for peer in peers], "ports": _ports(ports)}
                 for ports, peers in _by_ports(ways[way]).items()
             ]
-    return _object(namespace, _policy_name(name), spec, told)
+    return _object(namespace, _policy_name(name), spec, remarks)
 
 
 def _policy_name(workload: str) -> str:
@@ -179,10 +189,10 @@ def _policy_name(workload: str) -> str:
 
 def _by_ports(peers: Mapping[str, set[tuple[int, int]]]) -> dict[tuple[tuple[int, int], ...], list[str]]:
     """Peers that have the same ports are one rule."""
-    found: dict[tuple[tuple[int, int], ...], list[str]] = defaultdict(list)
+    names_by_ports: dict[tuple[tuple[int, int], ...], list[str]] = defaultdict(list)
     for peer, ports in sorted(peers.items()):
-        found[tuple(sorted(ports))].append(peer)
-    return dict(sorted(found.items()))
+        names_by_ports[tuple(sorted(ports))].append(peer)
+    return dict(sorted(names_by_ports.items()))
 
 
 def _ports(ports: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -200,11 +210,11 @@ def _peer(end: str, namespace: str, labels: Mapping[str, Labels]) -> dict[str, A
     return peer
 
 
-def _object(namespace: str, name: str, spec: dict[str, Any], told: list[str]) -> dict[str, Any]:
+def _object(namespace: str, name: str, spec: dict[str, Any], remarks: list[str]) -> dict[str, Any]:
     meta: dict[str, Any] = {"name": name, "namespace": namespace}
-    if told:
-        more = [f"and {len(told) - MAX_NAMED} more"] if len(told) > MAX_NAMED else []
-        meta["annotations"] = {FLOWS: "; ".join((*told[:MAX_NAMED], *more))}
+    if remarks:
+        more = [f"and {len(remarks) - MAX_NAMED} more"] if len(remarks) > MAX_NAMED else []
+        meta["annotations"] = {FLOWS: "; ".join((*remarks[:MAX_NAMED], *more))}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 

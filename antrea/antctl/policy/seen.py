@@ -1,4 +1,4 @@
-"""What was seen, as policies are made of it and judged by it: from the flow aggregator, or from a file that a user has."""
+"""Observed connections from which policies are made and by which they are judged: from the flow aggregator, or from a user's file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_VALUE: Final = {
     "port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1, "unknown": 2**64 - 1,
 }  # fmt: skip
 MAX_TEXT: Final = 100
-"""Characters that a message has of what is no end."""
+"""Maximum length of an invalid end in an error message."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class Seen(NamedTuple):
-    """What was seen, and in sentences what of it cannot be used; a bad record costs no other."""
+    """Observed connections, and sentences on the records that cannot be used; one bad record affects no other."""
 
     links: Sequence[Link]
     bad: Sequence[str]
@@ -40,25 +40,27 @@ def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) ->
     """With an end in this Namespace, in any if it is empty. Raises Failure."""
     if flows and click.get_current_context().get_parameter_source("since") is not ParameterSource.DEFAULT:
         raise Failure("--since: a file has no times: leave it out, or print the file of --flows with it")
-    asked = {"since": since, "by": "endpoint", **({"namespace": namespace} if namespace else {})}
-    found = _json(flows) if flows else flow_map.read(target, asked)
-    if isinstance(found, dict) and found.get("truncated"):
+    query = {"since": since, "by": "endpoint", **({"namespace": namespace} if namespace else {})}
+    records = _json(flows) if flows else flow_map.read(target, query)
+    if isinstance(records, dict) and records.get("truncated"):
         raise Failure(
             "the flow aggregator has seen more than one answer holds: ask for less by --since or --namespace"
         )
-    own, (links, bad) = f"workload/{namespace}/", links_of(found)
+    prefix, (links, bad) = f"workload/{namespace}/", links_of(records)
     in_it = [
-        link for link in links if not namespace or link.source.startswith(own) or link.target.startswith(own)
+        link
+        for link in links
+        if not namespace or link.source.startswith(prefix) or link.target.startswith(prefix)
     ]
     return Seen(in_it, bad)
 
 
-def links_of(found: Any) -> Seen:
-    """Of the answer of /flows/map by endpoint. Raises Failure: it is none, or nothing of it can be used."""
+def links_of(answer: Any) -> Seen:
+    """Read links from the answer of /flows/map by endpoint. Raises Failure if the answer is malformed or has no usable record."""
     links: list[Link] = []
     bad: list[ValueError] = []
     try:
-        for row in found["links"]:
+        for row in answer["links"]:
             try:
                 links.append(_link(row))
             except ValueError as error:
@@ -77,7 +79,7 @@ def _link(row: Mapping[str, Any]) -> Link:
     row = {"unknown": 0, **row}  # files of earlier versions do not have it
     for key, most in MAX_VALUE.items():
         if type(row[key]) is not int or not 0 <= row[key] <= most:
-            raise ValueError(f"{key} {row[key]!r} is no number from 0 to {most}")
+            raise ValueError(f"{key} {row[key]!r} is not a number from 0 to {most}")
     return Link(_end(row["source"]), _end(row["target"]), *(row[key] for key in MAX_VALUE))
 
 
@@ -88,7 +90,9 @@ def _end(text: Any) -> str:
         return str(text)
     if kind == "address" and len(rest) == 1 and "%" not in rest[0]:
         return f"address/{ipaddress.ip_address(rest[0])}"
-    raise ValueError(f"{str(text)[:MAX_TEXT]!r} is no workload or address: print the ends with --by endpoint")
+    raise ValueError(
+        f"{str(text)[:MAX_TEXT]!r} is not a workload or address: print the ends with --by endpoint"
+    )
 
 
 def _json(file: IO[bytes]) -> Any:

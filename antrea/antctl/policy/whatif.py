@@ -1,4 +1,4 @@
-"""What policies would change of what was seen: each connection is judged with and without them, by the explanation's own rules."""
+"""Effect of new policies on observed connections: each is judged with and without them, by the rules of `antctl explain`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OTHERS = frozenset(("groups", "cluster_groups", "tiers"))
 NAMESPACED = frozenset(("kube_policies", "policies", "groups"))
 YOUNGEST = "9999-12-31T23:59:59Z"
 MAX_PODS = 8
-"""Of a workload, by which a connection is judged."""
+"""Maximum number of Pods of a workload by which a connection is judged."""
 
 
 class Changed(NamedTuple):
@@ -50,7 +50,7 @@ class Changed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What would change, how many connections were judged, and which were not, in sentences."""
+    """Changed verdicts, the number of judged connections, and sentences on those that were not judged."""
 
     changed: list[Changed]
     judged: int
@@ -58,24 +58,24 @@ class Outcome(NamedTuple):
 
 
 def with_objects(
-    source: Source, found: Iterable[Mapping[str, Any]], *, namespace: str = "default"
+    source: Source, manifests: Iterable[Mapping[str, Any]], *, namespace: str = "default"
 ) -> Objects:
-    """Those of `source`, with these in place of those of their names. Raises Invalid naming the object."""
+    """Return the objects of `source` with these added or replaced by name. Raises Invalid naming the object."""
     now = source.objects
     kinds = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.field in POLICIES | OTHERS}
-    for one in found:
-        named = (str(one.get("apiVersion")), str(one.get("kind")))
+    for manifest in manifests:
+        named = (str(manifest.get("apiVersion")), str(manifest.get("kind")))
         if named not in kinds:
-            raise Invalid("/".join(named), "is no policy, group or tier that policies are judged by")
+            raise Invalid("/".join(named), "is not a policy, group or tier, and does not affect verdicts")
         kind = kinds[named]
         if kind.field in source.unenforced:
             raise Invalid(
                 "/".join(named), f"the feature gate {GATES[kind.field]} is off: it would decide nothing"
             )
-        meta = {**(one.get("metadata") or {})}
+        meta = {**(manifest.get("metadata") or {})}
         if kind.field in NAMESPACED:
             meta.setdefault("namespace", namespace)
-        (fresh,) = getattr(objects({kind.field: [{**one, "metadata": meta}]}), kind.field)
+        (fresh,) = getattr(objects({kind.field: [{**manifest, "metadata": meta}]}), kind.field)
         if kind.field == "kube_policies":
             fresh = _with_policy_types(fresh)
         now = msgspec.structs.replace(now, **{kind.field: _replaced(now, kind, fresh)})
@@ -83,7 +83,7 @@ def with_objects(
 
 
 def _with_policy_types(policy: NetworkPolicy) -> NetworkPolicy:
-    """As kube-apiserver stores one that has none: https://kubernetes.io/docs/reference/kubernetes-api/ (policyTypes)."""
+    """Set policyTypes as kube-apiserver does where a policy has none: https://kubernetes.io/docs/reference/kubernetes-api/ (policyTypes)."""
     if policy.spec.policy_types:
         return policy
     types = ("Ingress", "Egress") if policy.spec.egress else ("Ingress",)
@@ -92,7 +92,7 @@ def _with_policy_types(policy: NetworkPolicy) -> NetworkPolicy:
 
 def _replaced(now: Objects, kind: Kind, fresh: Any) -> tuple[Any, ...]:
     """A new object is the youngest, one that is there keeps its age: by it, policies of equal priority are ordered."""
-    rows = {(one.metadata.namespace, one.metadata.name): one for one in getattr(now, kind.field)}
+    rows = {(stored.metadata.namespace, stored.metadata.name): stored for stored in getattr(now, kind.field)}
     key = (fresh.metadata.namespace, fresh.metadata.name)
     old = rows.pop(key, None)
     uid, created = (old.metadata.uid, old.metadata.creation_timestamp) if old else ("", YOUNGEST)
@@ -101,8 +101,8 @@ def _replaced(now: Objects, kind: Kind, fresh: Any) -> tuple[Any, ...]:
 
 
 def replay(source: Source, after: Objects, links: Sequence[Link]) -> Outcome:
-    """Of what was seen, by Pods that are there now; a connection has changed if it has for any two of its Pods."""
-    worlds = [source.world(found) for found in (source.objects, after)]
+    """Judge observed connections by the Pods that exist now; a connection has changed if it has for any two of its Pods."""
+    worlds = [source.world(objects) for objects in (source.objects, after)]
     pods = _pods_of_workloads(worlds[0], _written(source.objects, after))
     changed: list[Changed] = []
     unjudged: list[str] = []
@@ -115,8 +115,8 @@ def replay(source: Source, after: Objects, links: Sequence[Link]) -> Outcome:
             continue
         count += 1
         unjudged.extend(f"{link.shown}: {text}" for text in _beyond(pods, link))
-        if found := [one for packet in packets if (one := _changed(worlds, packet, link))]:
-            changed.append(min(found, key=lambda one: one.before != "Allow"))
+        if changes := [change for packet in packets if (change := _changed(worlds, packet, link))]:
+            changed.append(min(changes, key=lambda change: change.before != "Allow"))
     return Outcome(changed, count, unjudged)
 
 
@@ -127,28 +127,28 @@ def _changed(worlds: Sequence[World], packet: Packet, link: Link) -> Changed | N
     return Changed(link, was.verdict, would.verdict, would.decisive.sentence)
 
 
-def _written(*found: Objects) -> bytes:
+def _written(*objects: Objects) -> bytes:
     """All policies and groups, to see whether a label is in any."""
     fields = sorted(POLICIES | OTHERS)
-    return msgspec.json.encode([[getattr(one, field) for field in fields] for one in found])
+    return msgspec.json.encode([[getattr(each, field) for field in fields] for each in objects])
 
 
 def _pods_of_workloads(world: World, written: bytes) -> dict[str, list[str]]:
     """Names of Pods by workload: one of those that differ for no policy but by their addresses."""
     idle = {key for key in OF_ONE_POD if key.encode() not in written}
-    found: dict[str, dict[tuple[object, ...], str]] = {}
+    pods_by_workload: dict[str, dict[tuple[object, ...], str]] = {}
     for name, pod in sorted(world.pods.items()):
         if pod.spec.host_network or not pod.spec.node_name or not pod_ips(pod):
             continue
-        own = world.member(pod)
-        labels = frozenset(item for item in own.labels.items() if item[0] not in idle)
-        end = f"workload/{own.namespace}/{workload_of(own.name)}"
-        found.setdefault(end, {}).setdefault((labels, own.ports, own.account), name)
-    return {end: list(names.values()) for end, names in found.items()}
+        member = world.member(pod)
+        labels = frozenset(item for item in member.labels.items() if item[0] not in idle)
+        end = f"workload/{member.namespace}/{workload_of(member.name)}"
+        pods_by_workload.setdefault(end, {}).setdefault((labels, member.ports, member.account), name)
+    return {end: list(names.values()) for end, names in pods_by_workload.items()}
 
 
 def _beyond(pods: Mapping[str, list[str]], link: Link) -> Iterator[str]:
-    """What is left of workloads whose Pods differ too much."""
+    """Yield sentences on workloads whose Pods differ too much to be judged by a few."""
     for end in sorted({link.source, link.target}):
         if (more := len(pods.get(end, ())) - MAX_PODS) > 0:
             yield f"{more} Pods of {end.partition('/')[2]} that differ in labels, ports or ServiceAccount"
@@ -164,15 +164,15 @@ def _packets(world: World, pods: Mapping[str, list[str]], link: Link) -> list[Pa
         [(v, world.end(text, v)) for text in _texts(end, pods) for v in sorted(world.families(text))]
         for end in (link.source, link.target)
     )
-    found = [
+    packets = [
         Packet(source, target, PROTOCOLS[link.protocol], link.port, ANY_PORT)
         for family, source in sources
         for v, target in targets
         if family == v
     ]
-    if not found:
+    if not packets:
         raise Invalid(link.source.partition("/")[2], "has no family in common with the other end")
-    return found
+    return packets
 
 
 def _texts(end: str, pods: Mapping[str, list[str]]) -> list[str]:
@@ -186,6 +186,6 @@ def _texts(end: str, pods: Mapping[str, list[str]]) -> list[str]:
 
 def sentences(outcome: Outcome) -> Iterator[str]:
     """The whole, in a line or two."""
-    denied = sum(one.before == "Allow" for one in outcome.changed)
-    opened = sum(one.after == "Allow" for one in outcome.changed)
+    denied = sum(change.before == "Allow" for change in outcome.changed)
+    opened = sum(change.after == "Allow" for change in outcome.changed)
     yield f"{outcome.judged} connections were judged: {denied} would be denied that pass, {opened} would pass that are denied"

@@ -163,7 +163,9 @@ def _patterns(option: str, text: str) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple(re.compile(part) for part in text.split(","))
     except re.error as error:
-        raise Failure(f"--{option.replace('_', '-')}: {text!r} is no regular expression: {error}") from error
+        raise Failure(
+            f"--{option.replace('_', '-')}: {text!r} is not a regular expression: {error}"
+        ) from error
 
 
 def _files(given: dict[str, Any]) -> Files | None:
@@ -171,7 +173,7 @@ def _files(given: dict[str, Any]) -> Files | None:
         return None
     folder = Path(given["www"])
     if not folder.is_dir():
-        raise Failure(f"--www: {folder} is no directory")
+        raise Failure(f"--www: {folder} is not a directory")
     return Files(folder, _slashed(given["www_prefix"]))
 
 

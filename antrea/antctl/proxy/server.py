@@ -1,4 +1,4 @@
-"""The reverse proxy itself: requests go on as they are, with our credentials; answers stream back."""
+"""Reverse proxy of `antctl proxy`: it forwards requests unchanged with our credentials and streams responses back."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class ReverseProxy:
             raise Failure(str(error)) from error
 
     def serve(self, place: Place) -> None:
-        """Until SIGINT or SIGTERM. Raises Failure if `place` cannot be listened at."""
+        """Serve until SIGINT or SIGTERM. Raises Failure if `place` cannot be bound."""
         asyncio.run(self.run(place, lambda where: click.echo(f"Starting to serve on {where}")))
 
     async def run(self, place: Place, started: Callable[[str], object]) -> None:
-        """As `serve`; `started` gets the address where it listens."""
+        """Serve as `serve` does, and call `started` with the bound address."""
         ended = asyncio.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(name, ended.set)
@@ -96,11 +96,11 @@ class ReverseProxy:
         try:
             headers = _passed(request.headers)
             headers.popall("Host", None)
-            own = await asyncio.to_thread(self._identity.headers)
+            identity_headers = await asyncio.to_thread(self._identity.headers)
             if "Authorization" in headers:
                 # another token, but never more than the kubeconfig grants to the certificate of the connection
-                own.pop("Authorization", None)
-            headers.update(own)
+                identity_headers.pop("Authorization", None)
+            headers.update(identity_headers)
             target = self._access.url + request.raw_path.removeprefix(self._cut)
             async with session.request(
                 request.method,
@@ -147,9 +147,9 @@ async def _stream(request: web.Request, behind: aiohttp.ClientResponse) -> web.S
 
 def _passed(headers: Mapping[str, str]) -> CIMultiDict[str]:
     """Without hop-by-hop headers."""
-    own = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    hop_by_hop = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP | own
+        (name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP | hop_by_hop
     )
 
 

@@ -1,4 +1,4 @@
-"""What kube-apiserver has for a support bundle: the cluster, and the logs of programs that do not answer.
+"""Objects of kube-apiserver for a support bundle, and the logs of programs that do not answer.
 
 Secrets are taken out here, as these texts still have them. parity: pkg/antctl/raw/supportbundle/command.go getClusterInfo,
 downloadFallbackAgentBundleFromKubernetes, downloadFallbackControllerBundleFromKubernetes
@@ -37,16 +37,16 @@ LISTS = (
 """Titles of sections; those of `KINDS` are what `antctl explain` reads."""
 CONFIG_MAPS = ("antrea-config", "antrea-ca", "antrea-ipsec-ca", "antrea-cluster-identity")
 LOG_BYTES = 64 << 20
-"""Of one container's log."""
+"""Maximum size of one container's log."""
 
 
 def listed(kubernetes: Server, path: str, **query: str) -> Iterator[dict[str, Any]]:
     """All objects of a list, page by page. Raises Failure."""
     page = {**query, "limit": str(PAGE)}
     while True:
-        found = ask(kubernetes, path, page)
-        yield from found.get("items") or ()
-        following = found.get("metadata", {}).get("continue", "")
+        page_items = ask(kubernetes, path, page)
+        yield from page_items.get("items") or ()
+        following = page_items.get("metadata", {}).get("continue", "")
         if not following:
             return
         page["continue"] = following
@@ -59,8 +59,8 @@ def write_cluster(kubernetes: Server, namespace: str, path: Path) -> list[str]:
         for title, place in LISTS:
             file.write(f"#{title}\n")
             try:
-                for one in listed(kubernetes, place):
-                    _write(file, one)
+                for item in listed(kubernetes, place):
+                    _write(file, item)
             except Failure as error:
                 file.write(f"# not complete: {error.message}\n")
                 lacks.append(f"{title}: {error.message}")
@@ -74,15 +74,17 @@ def write_cluster(kubernetes: Server, namespace: str, path: Path) -> list[str]:
     return lacks
 
 
-def _write(file: IO[str], found: dict[str, Any]) -> None:
-    file.write(f"{_yaml(tree(found))}---\n")
+def _write(file: IO[str], document: dict[str, Any]) -> None:
+    file.write(f"{_yaml(tree(document))}---\n")
 
 
-def _yaml(found: Any) -> str:
+def _yaml(document: Any) -> str:
     import yaml  # noqa: PLC0415 (start-up time)
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(found, Dumper=dumper, sort_keys=True, default_flow_style=False, allow_unicode=True))
+    return str(
+        yaml.dump(document, Dumper=dumper, sort_keys=True, default_flow_style=False, allow_unicode=True)
+    )
 
 
 def fallback_agents(kubernetes: Server, namespace: str, nodes: Collection[str], folder: Path) -> list[str]:
@@ -122,8 +124,8 @@ def _bundle(kubernetes: Server, pod: dict[str, Any], documents: dict[str, Any], 
     failed = []
     try:
         with create(part) as whole, tarfile.open(fileobj=whole, mode="w:gz") as archive:
-            for name, found in documents.items():
-                _add(archive, name, io.BytesIO(_yaml(tree(found)).encode()))
+            for name, document in documents.items():
+                _add(archive, name, io.BytesIO(_yaml(tree(document)).encode()))
             for container in names:
                 with tempfile.TemporaryFile(dir=path.parent) as file:
                     try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PATH = "/apis/system.antrea.io/v1beta1/supportbundles"
 FIRST_SECONDS, AGAIN_SECONDS = 0.1, 0.5
 MAX_SECONDS = 300.0
-"""Until a program gives up by itself, and some more."""
+"""Timeout of a bundle, somewhat longer than the one after which a program gives up by itself."""
 
 
 def begin(server: Server, name: str, since: str = "") -> None:
@@ -46,10 +46,10 @@ def wait(server: Server, name: str, sleep: Callable[[float], object] = time.slee
     while time.monotonic() < end:
         sleep(pause)
         pause = AGAIN_SECONDS
-        found: dict[str, Any] = ask(server, f"{PATH}/{name}", {})
-        if found.get("status") == "Collected":
-            return found
-        if found.get("status") != "Collecting":
+        bundle: dict[str, Any] = ask(server, f"{PATH}/{name}", {})
+        if bundle.get("status") == "Collected":
+            return bundle
+        if bundle.get("status") != "Collecting":
             raise Failure("somebody else ended the collection")
     raise Failure(f"the support bundle has not been collected in {MAX_SECONDS:.0f} s")
 
@@ -62,13 +62,13 @@ def create(path: Path) -> IO[bytes]:
 
 def download(server: Server, name: str, path: Path, sleep: Callable[[float], object]) -> None:
     """The bundle, once it is collected, whole or not at all. Raises Failure."""
-    found = wait(server, name, sleep)
+    bundle = wait(server, name, sleep)
     part = path.with_name(f".{path.name}.part")
     try:
         with create(part) as file:
             save(server, f"{PATH}/{name}/download", file)
         with part.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != found.get("sum"):
+            if hashlib.file_digest(file, "sha256").hexdigest() != bundle.get("sum"):
                 raise Failure("the support bundle was cut off or replaced while it was downloaded")
         part.replace(path)
     except OSError as error:
@@ -92,20 +92,20 @@ def _callback() -> None:
     target = click.get_current_context().obj
     name, server = "agent" if target.mode is AGENT else "controller", target.find()
     begin(server, name)
-    found = wait(server, name)
-    expires = time.strptime(found["metadata"]["deletionTimestamp"], FORM)
+    bundle = wait(server, name)
+    expires = time.strptime(bundle["metadata"]["deletionTimestamp"], FORM)
     # as antrea.outside.support_bundle.server does
     folder = Path(tempfile.gettempdir()) if target.mode is AGENT else target.token_file.parent / "bundles"
     click.echo(f"Created bundle under {folder}")
-    if path := made(folder, found.get("size", 0)):
+    if path := made(folder, bundle.get("size", 0)):
         click.echo(f"Fetch it with: {fetching(path, name, os.environ)}")
     click.echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")
 
 
 def made(folder: Path, size: int) -> Path | None:
     """The newest bundle in `folder` that has this many bytes."""
-    found = [(path.stat(), path) for path in folder.glob("bundle_*.tar.gz")]
-    fitting = [(status.st_mtime, path) for status, path in found if status.st_size == size]
+    files = [(path.stat(), path) for path in folder.glob("bundle_*.tar.gz")]
+    fitting = [(status.st_mtime, path) for status, path in files if status.st_size == size]
     return max(fitting)[1] if fitting else None
 
 

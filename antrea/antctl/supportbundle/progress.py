@@ -1,4 +1,4 @@
-"""A bar on the terminal's stderr, and nothing where there is no terminal."""
+"""Progress bar on stderr, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bar:
         self._shown = self._out.isatty()
 
     def say(self, what: str) -> None:
-        """What is counted from here on."""
+        """Set the item that is counted from now on."""
         with self._lock:
             self._what = what
             self._draw()

@@ -63,7 +63,7 @@ EXAMPLES = """
 
 
 class Wanted(NamedTuple):
-    """What the command line asks for."""
+    """Options of `antctl supportbundle`."""
 
     folder: Path
     names: tuple[str, ...]
@@ -168,16 +168,16 @@ class Agents:
         name = node["metadata"]["name"]
         if info is None:
             raise Failure(f"Node {name} has no AntreaAgentInfo: does an agent run there?")
-        found = agent_of(self._kubernetes, node, info, insecure=self._insecure)
+        agent = agent_of(self._kubernetes, node, info, insecure=self._insecure)
         with self._lock:
             token = self._identity.headers()["Authorization"].removeprefix("Bearer ")
-        access: Any = found.access
-        return found._replace(access=msgspec.structs.replace(access, token=token))
+        access: Any = agent.access
+        return agent._replace(access=msgspec.structs.replace(access, token=token))
 
 
 def programs(kubernetes: Server, wanted: Wanted) -> dict[str, Callable[[], Server]]:
-    """Who is asked. Raises Failure."""
-    found: dict[str, Callable[[], Server]] = {}
+    """Return the programs to ask, by name. Raises Failure."""
+    servers: dict[str, Callable[[], Server]] = {}
     if not wanted.controller_only:
         matches = wanted.matcher()
         selector = {"labelSelector": wanted.selector} if wanted.selector else {}
@@ -190,31 +190,31 @@ def programs(kubernetes: Server, wanted: Wanted) -> dict[str, Callable[[], Serve
         agents = Agents(kubernetes, wanted) if nodes else None
         for node in nodes:
             name = node["metadata"]["name"]
-            found[name] = lambda node=node, name=name: agents.at(node, infos.get(name))  # type: ignore[union-attr,misc]
+            servers[name] = lambda node=node, name=name: agents.at(node, infos.get(name))  # type: ignore[union-attr,misc]
     if wanted.controller:
-        found[CONTROLLER] = lambda: controller(kubernetes, insecure=wanted.insecure)
-    if not found:
+        servers[CONTROLLER] = lambda: controller(kubernetes, insecure=wanted.insecure)
+    if not servers:
         raise Failure("no matched Nodes found to collect agent bundles")
-    return found
+    return servers
 
 
 def collect(kubernetes: Server, wanted: Wanted) -> None:
     """Everything, into the folder. Raises Failure if nothing could be had, or the folder cannot be written."""
-    asked = programs(kubernetes, wanted)
+    servers = programs(kubernetes, wanted)
     namespace = antrea_namespace(kubernetes)
     try:
         wanted.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for lack in write_cluster(kubernetes, namespace, wanted.folder / "clusterinfo"):
             click.echo(f"clusterinfo is not complete: {lack}", err=True)
-        collection = Collection(asked, wanted)
+        collection = Collection(servers, wanted)
         collection.run()
         report(kubernetes, namespace, wanted.folder, collection.failed)
     except OSError as error:
         raise Failure(f"{wanted.folder}: {error.strerror or error}") from error
-    kept = len(asked) - len(collection.failed)
+    kept = len(servers) - len(collection.failed)
     if not kept and not any(wanted.folder.glob("*.tar.gz")):
         raise Failure(f"no data was collected: {'; '.join(collection.failed.values())}")
-    click.echo(f"Saved {kept} of {len(asked)} support bundles under {wanted.folder}")
+    click.echo(f"Saved {kept} of {len(servers)} support bundles under {wanted.folder}")
 
 
 def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str, str]) -> None:

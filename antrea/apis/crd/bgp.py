@@ -38,7 +38,7 @@ class EgressAdvertisement(CrdStruct, frozen=True):
 
 
 class Advertisements(CrdStruct, frozen=True):
-    """What is advertised to routers; nothing of what is not given."""
+    """Addresses that are advertised to routers; a kind that is not given is not advertised."""
 
     service: ServiceAdvertisement | None = None
     pod: PodAdvertisement | None = None
@@ -78,7 +78,7 @@ class BGPPolicySpec(CrdStruct, frozen=True):
 
 
 class BGPPolicy(CrdStruct, frozen=True):
-    """What Nodes advertise to routers by BGP."""
+    """Advertisement of routes by Nodes to routers by BGP."""
 
     spec: BGPPolicySpec
     metadata: Metadata = Metadata()

@@ -1,4 +1,4 @@
-"""What a declaration of a kind consists of, and the CustomResourceDefinition that comes from it.
+"""Declaration of a kind, and the CustomResourceDefinition that comes from it.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
 """

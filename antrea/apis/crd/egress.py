@@ -27,7 +27,7 @@ class Bandwidth(CrdStruct, frozen=True):
 
 
 class Destinations(CrdStruct, frozen=True):
-    """What outside the cluster the address is for."""
+    """Destinations outside the cluster for which the address is used."""
 
     cidrs: Annotated[
         tuple[Cidr, ...], doc("Packets to these leave with the address; none: to all.", maxItems=MAX_CIDRS)

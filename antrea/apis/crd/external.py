@@ -11,7 +11,7 @@ from antrea.apis.crd.part import Address, CrdStruct, Metadata
 from antrea.apis.schema import doc
 
 MAX_INTERFACES = 16
-"""Of one ExternalNode; upstream's CRD allows one."""
+"""Maximum number of interfaces of an ExternalNode; upstream's CRD allows one."""
 
 
 class Endpoint(CrdStruct, frozen=True):
@@ -52,7 +52,7 @@ class NetworkInterface(CrdStruct, frozen=True):
 
 
 class ExternalNodeSpec(CrdStruct, frozen=True):
-    """What policies can be applied to."""
+    """Endpoint to which policies can be applied."""
 
     interfaces: Annotated[
         tuple[NetworkInterface, ...],

@@ -68,7 +68,7 @@ class TlsConfig(CrdStruct, frozen=True):
 
 
 class FlowExporterDestinationSpec(CrdStruct, frozen=True):
-    """Where records of connections go."""
+    """Where flow records go."""
 
     address: Annotated[
         str, doc("The collector, as host:port or namespace/service:port.", pattern="^.+:[0-9]+$")
@@ -87,7 +87,7 @@ class FlowExporterDestinationSpec(CrdStruct, frozen=True):
 
 
 class FlowExporterDestination(CrdStruct, frozen=True):
-    """A collector of records of connections."""
+    """A collector of flow records."""
 
     spec: FlowExporterDestinationSpec
     metadata: Metadata = Metadata()

@@ -19,7 +19,7 @@ class ServiceReference(CrdStruct, frozen=True):
 
 
 class GroupSpec(CrdStruct, frozen=True):
-    """Who belongs to the group: one of these fields, or `namespaceSelector` with one of the others that select."""
+    """Members of the group: one of these fields, or `namespaceSelector` with one of the others that select."""
 
     child_groups: Annotated[tuple[str, ...], doc("Groups whose members belong to it.")] = ()
     pod_selector: Annotated[LabelSelector | None, selector("Pods")] = None

@@ -122,7 +122,7 @@ class FileServer(CrdStruct, frozen=True):
 
 
 class PacketCaptureSpec(CrdStruct, frozen=True):
-    """What is captured, and how much of it."""
+    """Packets to capture, and limits of the capture."""
 
     schema_keywords: ClassVar[dict[str, Any]] = {
         "x-kubernetes-validations": [

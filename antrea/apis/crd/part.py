@@ -1,4 +1,4 @@
-"""What several kinds of crd.antrea.io share: names, selectors, addresses, conditions."""
+"""Types that several kinds of crd.antrea.io share: names, selectors, addresses, conditions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CrdStruct(msgspec.Struct, frozen=True, rename=json_name, omit_defaults=Tru
 
 
 class Metadata(ObjectMeta, frozen=True):
-    """What is read of the metadata of a custom resource."""
+    """Fields read of the metadata of a custom resource."""
 
     generation: int = 0
     creation_timestamp: str = ""
@@ -68,7 +68,7 @@ class Requirement(CrdStruct, frozen=True):
 
 
 class LabelSelector(CrdStruct, frozen=True):
-    """What has labels that meet all conditions; without any condition, everything."""
+    """Selector of objects whose labels meet all conditions; without any condition, of all."""
 
     match_expressions: Annotated[tuple[Requirement, ...], doc("Conditions, all of which must hold.")] = ()
     match_labels: Annotated[

@@ -98,7 +98,7 @@ class StatefulSetOwner(CrdStruct, frozen=True):
 
 
 class IPAddressOwner(CrdStruct, frozen=True):
-    """Who has an address."""
+    """Object that owns an address."""
 
     pod: PodOwner | None = None
     stateful_set: StatefulSetOwner | None = None

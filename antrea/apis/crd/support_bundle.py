@@ -55,7 +55,7 @@ class BundleServerAuthConfiguration(CrdStruct, frozen=True):
 
 
 class SupportBundleCollectionSpec(CrdStruct, frozen=True):
-    """From where to where."""
+    """Sources of the collection and destination of its files."""
 
     schema_keywords: ClassVar[dict[str, Any]] = {
         "anyOf": [{"required": ["nodes"]}, {"required": ["externalNodes"]}]

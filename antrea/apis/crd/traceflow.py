@@ -97,7 +97,7 @@ class TraceflowSpec(CrdStruct, frozen=True):
 
 
 class Observation(CrdStruct, frozen=True):
-    """What one component did with the packet."""
+    """Action of one component on the packet."""
 
     component: Annotated[str, doc("SpoofGuard, LB, Routing, NetworkPolicy, Forwarding or Egress.")] = ""
     component_info: Annotated[str, doc("Where in the component, such as a table.")] = ""
@@ -120,7 +120,7 @@ class Observation(CrdStruct, frozen=True):
 
 
 class NodeResult(CrdStruct, frozen=True):
-    """What happened on one Node."""
+    """Observations on one Node."""
 
     node: Annotated[str, doc("Name of the Node.")] = ""
     role: Annotated[str, doc("Its part in it.")] = ""
@@ -140,7 +140,7 @@ class CapturedPacket(CrdStruct, frozen=True):
 
 
 class TraceflowStatus(CrdStruct, frozen=True):
-    """What became of the packet."""
+    """Result of the trace."""
 
     phase: Annotated[str, doc("Running, Succeeded or Failed; empty before.")] = ""
     reason: Annotated[str, doc("Why it failed.")] = ""

@@ -62,7 +62,7 @@ NO_ERSPAN: dict[str, Any] = one_of("ovsInternal", "device", "geneve", "vxlan", "
 
 
 class TrafficControlSpec(CrdStruct, frozen=True):
-    """Whose traffic goes where."""
+    """Pods whose traffic is mirrored or redirected, and the port that it goes to."""
 
     applied_to: Annotated[AppliedToPods, doc("Pods whose traffic is meant.")]
     direction: Annotated[

@@ -1,4 +1,4 @@
-"""What the kinds of policy.networking.k8s.io share: subjects, peers, rules, conditions.
+"""Types that the kinds of policy.networking.k8s.io share: subjects, peers, rules, conditions.
 
 Lists and choices are bounded in the schema alone: objects of other versions of these CRDs are read as well, and what is not
 known of them is closed, and named in their status.
@@ -72,7 +72,7 @@ class EgressPeer(Subject, frozen=True):
 
 
 class Rule(CrdStruct, frozen=True):
-    """What a rule has in every version and direction."""
+    """Fields of a rule in every version and direction."""
 
     action: Annotated[str, doc("What becomes of the traffic; Pass leaves it to the next tier.")] = ""
     name: RuleName = ""
@@ -111,7 +111,7 @@ class AdminPolicyStatus(CrdStruct, frozen=True):
 
 
 class AdminPolicySpec(CrdStruct, frozen=True):
-    """What every kind has."""
+    """Fields of every kind."""
 
     schema_keywords: ClassVar[Schema] = {"required": ["subject"]}
 

@@ -35,7 +35,7 @@ class ConnectedAgents:
         self._others[replica] = (number, self._now())
 
     def total(self) -> int:
-        """Of all replicas."""
+        """Return the number of agents connected to all replicas."""
         oldest = self._now() - KEPT_SECONDS
         self._others = {name: said for name, said in self._others.items() if said[1] >= oldest}
         return self.own + sum(number for number, _ in self._others.values())
@@ -49,7 +49,7 @@ class ConnectedAgents:
         self._reported, self._reported_at = (self.own, leader), self._now()
 
     def handler(self) -> Handler:
-        """Of PUT with the queries `replica` and `agents`."""
+        """Return the handler of PUT with the queries `replica` and `agents`."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             number = request.query.get("agents", "")

@@ -42,7 +42,7 @@ class Condition(CoreStruct, frozen=True):
 
 
 class Info(CoreStruct, frozen=True):
-    """What is read of an AntreaAgentInfo, and of the AntreaControllerInfo."""
+    """Fields read of an AntreaAgentInfo and of the AntreaControllerInfo."""
 
     metadata: ObjectMeta = ObjectMeta()
     agent_conditions: tuple[Condition, ...] = ()

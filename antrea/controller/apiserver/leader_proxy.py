@@ -183,7 +183,7 @@ class LeaderProxy:
         self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes = b"", *,
         seconds: float = REQUEST_SECONDS,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:  # fmt: skip
-        """As this replica. Raises _NotLeading."""
+        """Send a request as this replica. Raises _NotLeading."""
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=False)
         own = self._kube.access.authorization() if self._kube else {}
@@ -199,7 +199,7 @@ class LeaderProxy:
         )
 
     def _trust(self) -> ssl.SSLContext:
-        """Of the CA's file as it is now. Raises _NotLeading while there is none."""
+        """Return a TLS context with the present content of the CA file. Raises _NotLeading while the file does not exist."""
         try:
             age = self._ca_file.stat().st_mtime_ns
             if self._tls is None or self._tls[0] != age:

@@ -99,7 +99,7 @@ class ApiServerProcess:
         self.changed: Callable[[], None] = _nobody
         """Called when `agents` changed."""
         self.metrics: Callable[[], str] = str
-        """What this process counts, in Prometheus' format."""
+        """Function that returns the metrics of this process in Prometheus' format."""
         self.catch_up: Callable[[], Awaitable[None]] = _nothing_is_late
         """Wait until everything that kube-apiserver has delivered is published. Raises Unavailable, Refused."""
         self._turns: set[asyncio.Task[None]] = set()
@@ -161,7 +161,7 @@ class ApiServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that serves."""
+        """Process id of the serving process."""
         return self._process.pid
 
     async def run(self) -> None:

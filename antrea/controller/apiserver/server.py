@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FAREWELL_SECONDS = 2.0
-"""From the end of this replica to that of its API: until kube-apiserver has switched to another one."""
+"""Seconds between the end of this replica and that of its API, in which kube-apiserver switches to another replica."""
 NAMES, ADDRESSES = ("antrea", "antrea-controller", "localhost"), ("127.0.0.1", "::1")
 
 
@@ -151,7 +151,7 @@ class ApiServer:
         )
 
     def _puts(self) -> dict[tuple[str, str], Handler]:
-        """What only other replicas do."""
+        """Return handlers of requests that only other replicas send."""
         return (
             {("PUT", connected_agents.PATH): self._connected_agents.handler()} if self._start.elected else {}
         )
@@ -168,7 +168,7 @@ class ApiServer:
             raise
 
     async def run(self) -> None:
-        """Until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
+        """Run until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
         kube, start = self._kube, self._start
         self._certificate.look()
         try:

@@ -27,7 +27,7 @@ CATCH_UP_SECONDS = 10.0
 PROBE_SECONDS = 60.0
 """For what costs nothing to answer: it computes in steps of less than a tenth of a second."""
 MAX_QUERIES = 1000
-"""That wait for an answer at a time."""
+"""Maximum number of queries that wait for an answer."""
 AGENTS_SECONDS = 1.0
 SLICE = 200
 """Publications applied before others have their turn."""
@@ -78,7 +78,7 @@ class ComputeClient:
         return status
 
     async def metrics(self) -> str:
-        """Of the other process. Raises Unavailable if none come in time."""
+        """Return the metrics of the other process. Raises Unavailable if they do not arrive in time."""
         number = next(self._numbers)
         found: ipc.MetricsResult = await self._reply(number, ipc.GetMetrics(number), METRICS_SECONDS)
         return found.text

@@ -1,4 +1,4 @@
-"""What a support bundle of the controller holds, in upstream's files where it has the same.
+"""Contents of the controller's support bundle, in upstream's files where it has the same.
 
 Objects are printed by antctl, in a process of its own, from this process's API: they may be many.
 parity: pkg/support/dump.go (controllerDumper). Files of our own: featuregates, antrea-controller.conf, memory and

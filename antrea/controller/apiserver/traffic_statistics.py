@@ -1,4 +1,4 @@
-"""What policies matched and Egresses sent, summed over Nodes: adds up what agents report, and keeps the stores of stats.antrea.io.
+"""Traffic of policies and Egresses, summed over Nodes: adds up agents' reports and keeps the stores of stats.antrea.io.
 
 An entry comes with its policy or Egress, with zeros, and goes with it. Its creationTimestamp is when this replica began to
 count: when it received the policy, or began to lead if that was later, since only the leader gets reports.
@@ -40,12 +40,12 @@ PLURALS = {
     CLUSTER: "antreaclusternetworkpolicystats",
     NAMESPACED: "antreanetworkpolicystats",
 }
-"""By the kind of the policy."""
+"""Plural of the statistics' resource by the kind of the policy."""
 EGRESSES = "egressstats"
 COUNTED = frozenset(PLURALS.values()) | {EGRESSES}
 _MAX_VALUE = 2**63 - 1
 MAX_NODES = 20_000
-"""Whose last report is remembered."""
+"""Maximum number of Nodes whose last report is remembered."""
 SLICE = 500
 """Entries that are begun anew before others have their turn."""
 
@@ -57,7 +57,7 @@ class TrafficCounts:
         """`gates` that are on; without theirs, lists are empty and objects refused."""
         self._stores = {plural: stores[stats.GROUP, plural] for plural in COUNTED}
         self._places: dict[str, tuple[Store, str]] = {}
-        """By UID of the policy or Egress: where its entry is."""
+        """Store and name of the entry by UID of the policy or Egress."""
         self._rules: dict[str, frozenset[str]] = {}
         """Names of the rules of a policy, by its UID."""
         self._egresses: dict[str, str] = {}
@@ -65,7 +65,7 @@ class TrafficCounts:
         self._epoch = uuid.uuid4().hex
         """Changes each time that counting restarts: agents then report all that they have counted."""
         self._reports: dict[str, tuple[str, int]] = {}
-        """By Node, the account and number of the last report that was added."""
+        """Account and number of the last report that was added, by Node."""
         self._sources: list[Store] = []
         """Without them nothing is known of what agents report."""
         self._stale: set[str] = set()
@@ -147,7 +147,7 @@ class TrafficCounts:
         return NodeStatsSummary(metadata=ObjectMetadata(name=node, annotations={STATS_EPOCH: self._epoch}))
 
     def add(self, summary: NodeStatsSummary) -> None:
-        """What one Node counted since its last report; what is gone meanwhile is passed over.
+        """Add what a Node has counted since its last report; objects that are deleted meanwhile are skipped.
 
         Raises Answered if something is negative; then nothing is added.
         """

@@ -1,4 +1,4 @@
-"""What the controller counts, under upstream's names; only what has a true value.
+"""Metrics of the controller's computing process under upstream's names; metrics without a true value are absent.
 
 parity: pkg/controller/metrics/prometheus.go
 """

@@ -51,7 +51,7 @@ class PodProgressPublisher:
         self._news = asyncio.Event()
 
     def of(self, kind: type[Fact]) -> Callable[[Any], None]:
-        """What the feed of `kind` is to call with each object."""
+        """Return the function that the feed of `kind` calls with each object."""
         return self.note if kind is Pod else _ignore
 
     def note(self, pod: core.Pod) -> None:

@@ -82,7 +82,7 @@ class _PublishedGroup:
 
 
 class _Delta(msgspec.Struct):
-    """What one batch does to one group."""
+    """Changes of one batch to one group."""
 
     added: list[Placed] = []
     removed: list[Placed] = []
@@ -104,7 +104,7 @@ class PublishSink:
         """Groups of each Pod as published last."""
         self._told: dict[Name, _PublishedGroup] = {}
         self._policies: dict[str, PublishedPolicy] = {}
-        """What was last published, by UID."""
+        """Last published policies by UID."""
         self.processed: Counter[str] = Counter()
         """Number of objects published or withdrawn since this process started, by plural."""
 

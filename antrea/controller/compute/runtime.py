@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 3.0
 FAILURES = failures("controller")
 BY_FOLDER = declared(FOLDERS, "controller", ControllerFeature)
-"""What each folder of features declares to the controller."""
+"""Controller features by folder of antrea/features."""
 FEATURES: tuple[ControllerFeature, ...] = tuple(one for found in BY_FOLDER.values() for one in found)
 
 
 DISABLED: tuple[ControllerFeature, ...] = tuple(
     one for found in declared(FOLDERS, "disabled", ControllerFeature).values() for one in found
 )
-"""What runs instead of a feature whose gate is off, so that no status keeps what the feature wrote."""
+"""Features that run in place of one whose gate is off, so that no status keeps what that one wrote."""
 
 
 def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:
@@ -82,7 +82,7 @@ def _idle_requests(kube: Kube, watched: Iterable[Watch]) -> IdleRequestEvents:
 
 
 class Computation:
-    """What runs for the features that are on."""
+    """Computation of the enabled features."""
 
     def __init__(
         self,
@@ -124,18 +124,18 @@ class Computation:
         self._watches = {watch.name: self._watch_feed(kube, watch) for watch in plan}
         by_fact = {fact: self._watches[watch.name] for watch in plan for fact in watch.rows}
         self._feeds = {one.fact: by_fact[one.fact] for one in watched}
-        """By kind of fact; several are read of one watch."""
+        """Feeds by kind of fact; several kinds may share a watch."""
         for one in watched:
             barrier.watch(one, self._feeds[one.fact])
 
     def _replay_when_leading(self, sinks: Mapping[type, Sink]) -> None:
-        """What was not written by a replica that did not lead is written once it does."""
+        """Write what a replica could not write before it led, once it leads."""
         for sink in set(sinks.values()):
             if isinstance(sink, LeaderOnlySink):
                 sink.follow(self._engine.resync)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._engine.run(), name="engine")
             for name, feed in self._watches.items():
@@ -185,7 +185,7 @@ class Computation:
         )
 
     def metrics(self) -> str:
-        """What was computed since this process started and what waits, in Prometheus' format."""
+        """Return counts of computed and waiting jobs since the start of this process, in Prometheus' format."""
         own = "".join(part.metrics() for part in self._parts)
         counted = self._sink.processed + self._statuses.written
         own += self.isolation.text(FAILURES)

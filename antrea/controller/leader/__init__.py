@@ -1,1 +1,1 @@
-"""What the leading replica alone does."""
+"""Tasks of the leading replica."""

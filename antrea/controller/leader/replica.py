@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEASE = "antrea-controller"
 TOLD_SECONDS = 0.2
-"""From a write in etcd until watches have delivered it, with much to spare."""
+"""Seconds between a write in etcd and its delivery by watches, with a wide margin."""
 
 
 class Replica:
@@ -52,7 +52,7 @@ class Replica:
 
 
 def replica(kube: Kube | None, *, elect: bool, namespace: str, port: int) -> Replica:
-    """Of the Pod that the environment names. Raises Invalid if it cannot take part in an election."""
+    """Return the replica of the Pod that the environment names. Raises Invalid if it cannot take part in an election."""
     if not elect:
         return Replica(kube)
     if kube is None:

@@ -54,7 +54,7 @@ class AgentInfos:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for path in self._collections:
                 tasks.create_task(self._follow(path), name=f"names of {path}")

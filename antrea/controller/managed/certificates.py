@@ -34,13 +34,13 @@ SERVICE = "antrea"
 SELF_SIGNED = Path("/var/run/antrea/antrea-controller-self-signed/antrea-controller.pem")
 PROVIDED = Path("/var/run/antrea/antrea-controller-tls")
 PROVIDED_SECONDS = 120.0
-"""That user-provided files may take: cert-manager fills the Secret after the Pod is made."""
+"""Timeout for user-provided files: cert-manager fills the Secret after the Pod is made."""
 LOOK_AT_AGE_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
 OTHERS_SECONDS = 30.0
-"""That other replicas may take to serve a new certificate."""
+"""Timeout for other replicas to serve a new certificate."""
 SETTLE_SECONDS = 60.0
-"""That publishing a new CA may hold its certificate back: an old one must not be served for ever."""
+"""Maximum time for which publishing a new CA holds its certificate back: an old one must not be served for ever."""
 
 
 class SelfSigned:
@@ -55,7 +55,7 @@ class SelfSigned:
         self._now: Certificate | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         looked = asyncio.Event()
         self._publisher.lead.listeners.append(looked.set)
         async with asyncio.TaskGroup() as group:
@@ -115,7 +115,7 @@ class Provided:
         self._directory = directory
 
     async def run(self) -> None:
-        """Until cancelled. Raises Invalid if the files do not come."""
+        """Run until cancelled. Raises Invalid if the files are not provided in time."""
         await provided(self._directory)
         while True:
             with contextlib.suppress(OSError):

@@ -63,7 +63,7 @@ class ControllerInfo:
         replica.lead.listeners.append(self._changed.set)
 
     async def run(self) -> None:
-        """Until cancelled: once a minute, and soon after a change."""
+        """Write the AntreaControllerInfo once a minute and soon after a change, until cancelled."""
         while True:
             self._changed.clear()
             info = self.now()
@@ -75,7 +75,7 @@ class ControllerInfo:
                     await asyncio.sleep(SETTLE_SECONDS)
 
     def now(self) -> system.AntreaControllerInfo:
-        """What is true now; Pod and Node come from the environment that the manifest sets."""
+        """Return the present AntreaControllerInfo; Pod and Node come from the environment that the manifest sets."""
         namespace, pod = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
         return system.AntreaControllerInfo(
             metadata=ObjectMetadata(name=NAME),

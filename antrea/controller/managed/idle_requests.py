@@ -57,13 +57,13 @@ class Kind(NamedTuple):
 
     @property
     def qualified(self) -> str:
-        """As in AnnotationRule."""
+        """Full name of the rule, as in AnnotationRule."""
         group = self.api_version.rpartition("/")[0]
         return f"{self.name}.{group}" if group else self.name
 
 
 class Requests(NamedTuple):
-    """What an object asks for: its kind, and its annotations of ours."""
+    """Kind of an object and its annotations of Antrea's."""
 
     about: ObjectReference
     kind: Kind
@@ -72,7 +72,7 @@ class Requests(NamedTuple):
 
 @cache
 def kind_of(path: str) -> Kind | None:
-    """Of a collection such as /api/v1/pods; None for one of which nothing is judged."""
+    """Return the kind of a collection such as /api/v1/pods; None for one that is not checked."""
     root, _, plural = path.rpartition("/")
     api_version = root.removeprefix("/apis/").removeprefix("/api/")
     group = api_version.rpartition("/")[0]

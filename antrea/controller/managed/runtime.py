@@ -1,4 +1,4 @@
-"""What the computing process keeps true in the cluster so that the front is found and trusted: certificate, CA, and the
+"""Objects that the computing process maintains so that the serving process is found and trusted: certificate, CA, and the
 cluster's identity."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def served_files(*, self_signed: bool) -> tuple[Path, Path | None]:
 async def keep_managed_objects(
     kube: Kube, lead: Leadership, namespace: str, *, self_signed: bool, directory: Path | None = None
 ) -> None:
-    """Until cancelled. Raises Invalid if the user's certificate files do not come.
+    """Keep the managed objects until cancelled. Raises Invalid if the user's certificate files are not provided in time.
 
     `directory` holds the certificate files instead of the usual one.
     """

@@ -56,11 +56,11 @@ SECONDS = 4.0
 """For one decision, below the 5 s that the API server waits, so that the user reads why."""
 JSON = "application/json"
 MAX_WARNINGS, MAX_WARNING, MOST_MESSAGE = 20, 500, 4000
-"""Of an answer; characters of one, and of a denial."""
+"""Maximum number of warnings in an answer, and maximum characters of a warning and of a denial."""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a collection has: objects, and the names of those that cannot be read."""
+    """Content of a collection: objects, and the names of those that cannot be read."""
 
     objects: Sequence[Any] = ()
     unread: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class ApiReader(Protocol):
 
 
 class AdmissionContext:
-    """What verdicts are made from: facts, and what may be looked up besides."""
+    """Input of verdicts: facts, and lookups beyond them."""
 
     def __init__(self, facts: Facts, outside: ApiReader) -> None:
         self.facts = facts
@@ -223,7 +223,7 @@ async def _decide(
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """Of an object's metadata, whether it is being deleted."""
+    """Deletion timestamp in an object's metadata, if the object is being deleted."""
 
     deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
 
@@ -253,7 +253,7 @@ def _content(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
-    """As many as a person reads; the API server cuts off what is more, but the answer would hold it all."""
+    """Limit warnings to the number that a person reads; the API server cuts off the rest, but the answer would hold all."""
     said = [one[:MAX_WARNING] for one in dict.fromkeys(warnings)]
     more = len(said) - MAX_WARNINGS
     return (*said[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))
@@ -275,7 +275,7 @@ async def _run(steps: Steps, user: UserInfo, context: AdmissionContext, turn: Re
 
 
 def _next(steps: Steps, answer: Any, warnings: list[str]) -> Find | FindAll | MayGet | None:
-    """What the rules ask next, None at their end; their warnings are noted."""
+    """Advance the rules and return their next lookup, None at their end; add their warnings to `warnings`."""
     try:
         step = steps.throw(answer) if isinstance(answer, Unavailable) else steps.send(answer)
         while isinstance(step, Warn):

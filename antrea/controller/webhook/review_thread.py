@@ -25,11 +25,11 @@ _WORKERS = {
     True: ThreadPoolExecutor(1, "large-review"),
     False: ThreadPoolExecutor(1, "large-review-of-stranger"),
 }
-"""By whether the caller is trusted."""
+"""Numbers of worker threads by whether the caller is trusted."""
 
 
 class Caller(NamedTuple):
-    """Who sends a review."""
+    """Sender of a review."""
 
     address: str
     trusted: bool
@@ -53,7 +53,7 @@ class ReviewThread:
         self._large = large
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; not StopIteration."""
+        """Return what `work` returns, or raise what it raises except StopIteration."""
         if not self._large:
             return work()
         return await asyncio.get_running_loop().run_in_executor(_WORKERS[self.caller.trusted], work)

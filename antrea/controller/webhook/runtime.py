@@ -36,7 +36,7 @@ ACCESS_SECONDS = 3.0
 
 
 class ApiLookup:
-    """What decisions ask of the API server."""
+    """Lookups of decisions at the API server."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube

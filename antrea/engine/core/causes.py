@@ -22,7 +22,7 @@ class Causes:
         """The same, before this pass, for the causes that it touched, with the act."""
 
     def state(self, job: Job, acts: dict[Any, Any]) -> None:
-        """From now on `job` states these causes."""
+        """Replace the causes that `job` states."""
         details = job.ensure_details()
         for cause in acts.keys() ^ details.acts.keys():
             act = acts.get(cause) or details.acts[cause]

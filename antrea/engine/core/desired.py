@@ -25,7 +25,7 @@ BOOKKEEPING = ("category", "rank")
 """Fields of entries by which the engine orders and sweeps them; they are no state of the outside."""
 
 _bookkeeping: dict[type, tuple[str, ...]] = {}
-"""By class: those of these fields that its values have."""
+"""Bookkeeping fields of each class that its values have."""
 
 
 def bookkeeping_of(kind: type) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def state_of(value: Any) -> Any:
 
 
 class SharedValue:
-    """What several owners want under one key.
+    """Values that several owners want under one key.
 
     Where they clash, one owner holds the key: the one that claimed it first, or, if none has held it yet, the one
     whose value is applied. A later claim, or a change of it, never takes the key from its holder.
@@ -277,7 +277,7 @@ class SharedValue:
 
 
 class UnitedParts(SharedValue):
-    """Of a kind whose values of one key differ in their parts alone (`parts_only`): parts are counted, no value is kept.
+    """Values of one key that differ in their parts alone (`parts_only`): parts are counted, no value is kept.
 
     A value that differs otherwise is a fault of its unit, and clashes: it does not count while older ones exist.
     """
@@ -292,7 +292,7 @@ class UnitedParts(SharedValue):
         self.fields: tuple[str, ...] = fields
         """All but the parts."""
         self.odd: dict[Any, Any] | None = None
-        """By owner the values that differ otherwise, if there are any."""
+        """Values that differ otherwise, by owner, if there are any."""
 
     def change(self, owner: Any, old: Any, new: Any) -> None:
         """`owner` wants `new` instead of `old`; None stands for nothing."""
@@ -309,7 +309,7 @@ class UnitedParts(SharedValue):
             self._hand_over(self.odd)
 
     def _hand_over(self, odd: dict[Any, Any]) -> None:
-        """From now on the others must agree with the oldest of the odd values."""
+        """Require the others to agree with the oldest of the differing values."""
         self.odd = None
         self.parts = PartCounts(next(iter(odd.values())))
         for owner, value in odd.items():

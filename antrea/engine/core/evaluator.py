@@ -49,12 +49,12 @@ class Evaluator:
         self._urgent = JobQueue(IN_URGENT)
         self._bulk = JobQueue(IN_BULK)
         self._running = JobQueue(0)
-        """What the pass has still to run."""
+        """Jobs that the pass still has to run."""
         self._under_way: tuple[BoundUnit, int] | None = None
         """The unit that is run, and how many of its jobs are left, as of the last pause."""
         self._ran: list[Job] = []
         self._made: dict[Cell, Any] = {}
-        """What the running job has yielded so far."""
+        """Values that the running job has yielded so far."""
         self._acts: dict[Any, Any] = {}
         self._twice: dict[Cell, SharedValue] = {}
         """Cells for which it yielded several values."""

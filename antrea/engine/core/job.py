@@ -55,7 +55,7 @@ class JobDetails:
 
     def __init__(self) -> None:
         self.acts: dict[Any, Any] = NOTHING
-        """By class, key and cause."""
+        """Acts by class, key and cause."""
         self.ids: Any = ()
         """A tuple of few numbers, or a frozenset of many."""
         self.released_ids: dict[Any, None] = NOTHING
@@ -104,9 +104,9 @@ class Job:
         self.row: Row = row
         self.reads: tuple[Place, ...] = ()
         self.wanted: tuple[Any, ...] = ()
-        """What its last good run yielded: cell, value, cell, value ..."""
+        """Output of its last good run: cell, value, cell, value ..."""
         self.contributed: tuple[Any, ...] = ()
-        """What it contributes now: `wanted`, or `last_applied` while it is held back."""
+        """Present contribution: `wanted`, or `last_applied` while it is held back."""
         self.last_applied: tuple[Any, ...] = ()
         """Its last version that was applied as a whole."""
         self.waiting: int = 0

@@ -41,7 +41,7 @@ class Ledger:
         self._facts = facts
         self._errors = errors
         self.tables: list[Table] = []
-        """Of all entries that have a sink, or were yielded."""
+        """Tables of all entries that have a sink, or were yielded."""
         by_sink: dict[int, SinkQueue] = {}
         for kind, sink in sinks.items():
             queue = by_sink.get(id(sink))
@@ -74,7 +74,7 @@ class Ledger:
     # contributions
 
     def contribute(self, job: Job, entries: tuple[Any, ...]) -> None:
-        """From now on `job` contributes `entries` instead of what it did."""
+        """Replace the contribution of `job` by `entries`."""
         old = job.contributed
         if old is entries:
             return
@@ -194,7 +194,7 @@ class Ledger:
     # what is applied
 
     def resolve(self, cell: Cell) -> None:
-        """What is wanted there is applied: jobs that wait for it go on."""
+        """Continue the jobs that wait for the cell, whose wanted value is applied."""
         if self.clashed and cell in self.clashed:
             self._resolve_held(cell)
             return

@@ -23,7 +23,7 @@ def _first(value: Any) -> Any:
 
 
 def use_ids(job: Job, used: frozenset[Any], ids: Ids) -> None:
-    """From now on `job` uses these numbers; those that it no longer uses are released once it is settled."""
+    """Replace the numbers that `job` uses; those that it no longer uses are released once it is settled."""
     details = job.ensure_details()
     before = frozenset(details.ids)
     if used == before:

@@ -18,9 +18,9 @@ class Slot:
 
     def __init__(self, bulk: bool, number: int, drop: bool, weight: int) -> None:
         self.bulk: bool = bulk
-        """Of a pass that was not urgent."""
+        """Whether the pass was not urgent."""
         self.number: int = number
-        """Of the pass."""
+        """Number of the pass."""
         self.drop: bool = drop
         self.weight: int = weight
         """The rank of a put, minus the rank of a drop."""
@@ -64,7 +64,7 @@ class Order:
 
     @property
     def number(self) -> int:
-        """Of the latest pass."""
+        """Number of the latest pass."""
         return self._number
 
     def replay(self, rank: int) -> Slot:

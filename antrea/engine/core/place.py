@@ -46,7 +46,7 @@ class Row(Place):
 
 
 class Cell(Row):
-    """What jobs want under one key: an entry, or a derived row."""
+    """Place of what jobs want under one key: an entry, or a derived row."""
 
     __slots__ = ("doubt", "pending", "shared", "wanted")
 
@@ -85,7 +85,7 @@ class Table:
         self.name: str = name
         """Name of the index; empty for the kind itself."""
         self.values: Any = values
-        """Of an index: the function from a row to the values under which it is found."""
+        """Function of an index from a row to the values under which it is found."""
         self.rows: dict[Any, Row] = {}
         self.units: list[BoundUnit] = []
         """Units over this table."""
@@ -98,7 +98,7 @@ class Table:
         self.forgets: bool = bool(getattr(kind, "forgets", False))
         self.parts_only: bool = bool(getattr(kind, "parts_only", False))
         self.same_fields: tuple[str, ...] = ()
-        """Of a kind whose values of one key differ in their parts alone: its other fields."""
+        """Fields other than the parts, for a kind whose values of one key differ in their parts alone."""
         if self.parts_only:
             self.same_fields = tuple([one for one in kind.__struct_fields__ if one != "parts"])  # type: ignore[attr-defined]
         self.observers: list[Callable[[type, Any], None]] = []

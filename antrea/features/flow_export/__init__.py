@@ -1,1 +1,1 @@
-"""Records of connections: who talks to whom, by which policies, and how much."""
+"""Flow records: who talks to whom, by which policies, and how much."""

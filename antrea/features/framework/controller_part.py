@@ -30,11 +30,11 @@ Handler = Callable[[Any], Awaitable[None]]
 
 
 class ControllerContext(msgspec.Struct, kw_only=True):
-    """What a part may use of the controller."""
+    """Context of the controller that a part may use."""
 
     config: ControllerConfig
     gates: frozenset[str]
-    """Those that are on."""
+    """Enabled feature gates."""
     facts: Facts
     kube: Kube
     """Writes only while this replica leads."""

@@ -184,7 +184,7 @@ GATES: tuple[Gate, ...] = (
         "Run the agent on machines outside the cluster.",
         built=True,
     ),
-    Gate("FlowExporter", _AGENT, "ALPHA", False, "alpha v0.9", "Export records of connections.", built=True),
+    Gate("FlowExporter", _AGENT, "ALPHA", False, "alpha v0.9", "Export flow records.", built=True),
     Gate("IPsecCertAuth", _BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
     Gate(
         "L7FlowExporter",
@@ -192,7 +192,7 @@ GATES: tuple[Gate, ...] = (
         "ALPHA",
         False,
         "alpha v1.15",
-        "Add requests of HTTP, TLS and DNS to the records of connections (upstream removed it in v2.6).",
+        "Add requests of HTTP, TLS and DNS to the flow records (upstream removed it in v2.6).",
         built=True,
         needs="FlowExporter",
     ),

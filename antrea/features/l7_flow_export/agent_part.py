@@ -1,4 +1,4 @@
-"""Gets requests of annotated Pods from the engine, and keeps them until records of connections take them."""
+"""Gets requests of annotated Pods from the engine, and keeps them until flow records take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request asks for, as authorization sees it.
+"""Attributes of a request, as authorization sees it.
 
 Source: k8s.io/apiserver/pkg/endpoints/request/requestinfo.go
 """
@@ -47,7 +47,7 @@ class Attributes(msgspec.Struct, frozen=True):
     name: str = ""
     subresource: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    """What a field selector wants fields to be, each once."""
+    """Values that a field selector requires of fields, each once."""
 
     @property
     def key(self) -> str:
@@ -69,7 +69,7 @@ class Attributes(msgspec.Struct, frozen=True):
 
 
 def attributes(method: str, raw_path: str, query: Mapping[str, str]) -> Attributes:
-    """Of a path as it was sent. Raises Answered: 400 for what two readers could read differently, 404 for what is too long."""
+    """Return the attributes of a path as it was sent. Raises Answered: 400 for what two readers could read differently, 404 for what is too long."""
     # without a slash at the end, as it is served
     path = ("/" + "/".join(_segments(raw_path))).rstrip("/") or "/"
     if len(repeatable := [name for name, _ in query.items() if name != EXCLUDE]) != len(set(repeatable)):

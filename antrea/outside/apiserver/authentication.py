@@ -1,4 +1,4 @@
-"""Who asks: this process's own token, the aggregation layer in a user's name, a client certificate, a token of the cluster.
+"""Authentication of requests: this process's own token, the aggregation layer in a user's name, a client certificate, a token of the cluster.
 
 parity: k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go (order, TTL)
 """
@@ -97,7 +97,7 @@ class Trust(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: dict[str, str], client_ca: str = "") -> Trust:
-        """From the ConfigMap's data and the file that clientCAFile names."""
+        """Read the ConfigMap's data and the file that clientCAFile names."""
         return cls(
             client_ca=f"{data.get('client-ca-file', '')}\n{client_ca}".strip(),
             front_ca=data.get("requestheader-client-ca-file", ""),
@@ -167,7 +167,7 @@ class Authentication:
         self._proved: weakref.WeakKeyDictionary[asyncio.Transport, str] = weakref.WeakKeyDictionary()
         """Authenticated connections, with the name of their user."""
         self._front_transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
-        """Those of the aggregation layer, which asks in many names."""
+        """Connections of the aggregation layer, which sends requests of many users."""
         self._subjects: dict[tuple[bytes, str], Subject | None] = {}
 
     async def user(self, request: web.Request) -> User:
@@ -210,7 +210,7 @@ class Authentication:
         return bool(bearer) and hmac.compare_digest(bearer.encode("utf-8", "surrogateescape"), self._token)
 
     def holder(self, request: web.Request, user: User) -> str:
-        """Whose the connection is, of those who may have a bounded number: a user at an address; empty: no bound."""
+        """Return the holder of the connection, of those whose connections are limited: a user at an address; empty: no limit."""
         if user == LOOPBACK or request.transport in self._front_transports:
             return ""
         return f"{user.name} at {network(_address(request))}"
@@ -283,7 +283,7 @@ class Authentication:
         return user
 
     def _whose(self, request: web.Request) -> str:
-        """Whose failures count: an address's, or those of who has proved himself over this connection, apart from strangers' there."""
+        """Return the key under which failures are counted: an address, or the user authenticated over this connection, apart from strangers there."""
         if request.transport is None:
             return ""
         address = network(_address(request))
@@ -291,7 +291,7 @@ class Authentication:
         return f"{prover} at {address}" if prover else address
 
     async def _first_review(self, kube: ReviewClient, token: str, whose: str) -> User:
-        """Of a token that was never good. Raises Answered: 429 if too many of the same proved nothing."""
+        """Review a token that was never valid. Raises Answered: 429 after too many failures of the same key."""
         if wait := self._failures.take(whose):
             why = f"too many tokens of {whose} proved nothing, try again in {math.ceil(wait)} s"
             raise ApiError(429, why)

@@ -1,4 +1,4 @@
-"""Who may do what: asked of kube-apiserver, remembered for a while.
+"""Authorization of requests by kube-apiserver, cached for a while.
 
 parity: k8s.io/apiserver/pkg/server/options/authorization.go (groups and paths that are always allowed, TTLs)
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 TTL_SECONDS = 10.0
-"""Of a yes as of a no."""
+"""Seconds for which an answer is cached, whether it allows or denies."""
 MAX_VERDICTS = 8192
 NOTHING: Mapping[str, frozenset[str]] = MappingProxyType({})
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 MAX_BYTES = 64 << 20
-"""Of all bodies that are being read or answered."""
+"""Maximum size of all bodies that are being read or answered."""
 MAX_OF_STRANGERS = 24 << 20
-"""Of these, without a proof of identity, or where none is asked for; the API server calls webhooks so."""
+"""Part of it for requests without a proof of identity, or where none is required; the API server calls webhooks so."""
 STRANGERS_SECONDS = 10.0
-"""From the first to the last byte of such a body: twice what the API server waits for a whole answer."""
+"""Timeout of such a body from its first to its last byte: twice what the API server waits for a whole answer."""
 _BODY = web.RequestKey("antrea_body", bytes)
 
 
@@ -110,4 +110,4 @@ def too_large(most: int, size: int) -> web.HTTPRequestEntityTooLarge:
 
 
 BODIES = Bodies()
-"""Those of this process, which has one server."""
+"""Bodies of this process, which has one server."""

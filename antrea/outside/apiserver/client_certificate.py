@@ -59,7 +59,7 @@ def _leads(
     now: datetime,
     depth: int = DEPTH,
 ) -> float | None:
-    """Until when a chain from `one` to a root is valid, None if there is none."""
+    """Return until when a chain from `one` to a root is valid, None if there is none."""
     if not _valid(one, now):
         return None
     until = one.not_valid_after_utc.timestamp()

@@ -1,4 +1,4 @@
-"""What the server has, as kubectl and the aggregation layer ask: group by group, and all of it at once.
+"""Discovery of the server's resources for kubectl and the aggregation layer: group by group, and aggregated.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 """

@@ -22,7 +22,7 @@ class FailureLimit:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What of the burst is spent, and when that was so; who failed longest ago comes first."""
+        """Spent part of the burst, and the time at which it was computed; the address that failed longest ago comes first."""
 
     def take(self, address: str) -> float:
         """Take one from the bucket: 0, or the seconds until there is one again."""
@@ -34,7 +34,7 @@ class FailureLimit:
         return 0.0
 
     def give_back(self, address: str) -> None:
-        """What was taken was no failure."""
+        """Return the tokens taken for a request that did not fail."""
         key = network(address)
         self._put(key, max(0.0, self._left(key) - 1))
 

@@ -28,7 +28,7 @@ def body(found: msgspec.Struct) -> bytes:
 
 
 def envelope(kind: str, api_version: str) -> bytes:
-    """What an object begins with, up to where its body goes on."""
+    """Return the beginning of an object, up to the point at which its body continues."""
     head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
     return head[:-1] + b","
 

@@ -62,7 +62,7 @@ def _wanted(headers: CIMultiDictProxy[str]) -> User:
 
 
 def _questions(wanted: User) -> Iterator[Attributes]:
-    """What must be allowed for it, one right for each attribute of the user."""
+    """Yield the permissions that impersonation needs, one for each attribute of the user."""
     if account := _service_account(wanted.name):
         yield Attributes("impersonate", "", "", "v1", account[0], "serviceaccounts", account[1])
     else:

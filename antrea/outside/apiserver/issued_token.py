@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 PATH = "/openid/v1/jwks"
-"""Of kube-apiserver's keys, which it lets every ServiceAccount read."""
+"""Path of kube-apiserver's keys, which it lets every ServiceAccount read."""
 KEPT_SECONDS = 300.0
 """After which they are read again; what was read last counts until that has worked."""
 AGAIN_SECONDS = 10.0
@@ -54,13 +54,13 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeySet(msgspec.Struct, frozen=True):
-    """What the API server publishes."""
+    """Keys that the API server publishes."""
 
     keys: tuple[Key, ...] = ()
 
 
 class Publisher(Protocol):
-    """Who has the keys."""
+    """Source of the keys."""
 
     async def get(self, path: str, kind: type[Any]) -> Any:
         """The object at `path`, or None. Raises Unavailable, Refused."""

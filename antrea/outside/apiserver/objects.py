@@ -29,7 +29,7 @@ SYNC_SECONDS = 10.0
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What only the program that computes can answer; `found` is the posted object, None for get and delete."""
+    """Request that only the computing process can answer; `found` is the posted object, None for get and delete."""
 
     group: str
     resource: str

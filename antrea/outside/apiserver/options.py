@@ -1,4 +1,4 @@
-"""What a list or a watch asks for in its query.
+"""Options of a list or a watch in its query.
 
 Source: k8s.io/apimachinery/pkg/apis/meta/internalversion/validation ValidateListOptions
 """

@@ -20,7 +20,7 @@ Placed = tuple[Any, str]
 
 
 class Change(Protocol):
-    """What a MODIFIED event carries."""
+    """Change that a MODIFIED event carries."""
 
     def seen_by(self, node: str | None) -> Seen | None:
         """The object for a watcher of `node`, None if it sees no change."""
@@ -57,7 +57,7 @@ class Row:
         return self._found
 
     def gone(self) -> Any:
-        """What a DELETED event carries."""
+        """Return the object that a DELETED event carries."""
         return self._resource.gone(self._resource, self._found)
 
     def since(self, before: Row) -> Change:

@@ -133,7 +133,7 @@ class Server:
             stream.cancel()
 
     async def _stream(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
-        """What ends by itself."""
+        """Respond with a stream that ends by itself."""
         stream = asyncio.current_task()
         assert stream is not None  # noqa: S101 (it runs)
         self._streams.add(stream)
@@ -281,7 +281,7 @@ def _failure(code: int, message: str) -> web.Response:
 
 
 def _logger() -> logging.Logger:
-    """Of aiohttp's server, which writes a traceback for each request that is none: any stranger could fill the log."""
+    """Return the logger of aiohttp's server, which writes a traceback for each malformed request: any stranger could fill the log."""
     logger = logging.getLogger("aiohttp.server")
     if _is_ours not in logger.filters:
         logger.addFilter(_is_ours)

@@ -36,7 +36,7 @@ class ApiError(Exception):
 
 
 def success(code: int = 200, details: StatusDetails | None = None) -> Status:
-    """What is answered where there is no object to show."""
+    """Return the Status of a success that has no object to show."""
     return Status(status="Success", details=details, code=code)
 
 

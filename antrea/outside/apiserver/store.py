@@ -39,9 +39,9 @@ class Store:
         self._now = now
         self._rows: dict[str, Row] = {}
         self._watchers: dict[str | None, dict[Watcher, None]] = {}
-        """By the Node they ask for."""
+        """Watchers by the Node that they request."""
         self._processed: dict[str, int] = {}
-        """By Node."""
+        """Processed versions by Node."""
         self._waiting: list[Callable[[], None]] = []
         self.listeners: list[Callable[[str, Any], None]] = []
         """Called with the key and what is put; with None once it is dropped."""
@@ -67,7 +67,7 @@ class Store:
         removed: Iterable[Placed] = (),
         span: frozenset[str] | None = None,
     ) -> None:
-        """Of the group `key`, members came and went, each with its Node ("" for none); the cost is that of the change."""
+        """Change the members of the group `key`, each with its Node ("" for none); the cost is that of the change."""
         row = self._rows[key]
         if not isinstance(row, GroupRow):
             raise TypeError(f"{self.resource.plural} are no groups")
@@ -115,7 +115,7 @@ class Store:
         return row.whole(None) if row else None
 
     def selected(self, selection: Selection) -> list[tuple[Any, bytes]]:
-        """What is selected, each object as the selection's Node sees it, with its body; sorted by key."""
+        """Return the selected objects, each as the selection's Node sees it, with its body; sorted by key."""
         rows = ((key, self._rows[key]) for key in sorted(self._rows))
         return [row.whole(selection.node) for key, row in rows if selection.wants(key, row.span)]
 

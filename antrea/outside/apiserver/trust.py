@@ -22,7 +22,7 @@ NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 async def follow_trust(
     kube: Kube, authentication: Authentication, tls: ssl.SSLContext, client_ca_file: str
 ) -> None:
-    """Until cancelled. What the ConfigMap no longer names is no longer trusted from the next request on.
+    """Follow the ConfigMap until cancelled. An authority that it no longer names is no longer trusted from the next request on.
 
     Raises Invalid if clientCAFile cannot be read.
     """

@@ -21,7 +21,7 @@ MAX_BYTES = 32 << 20
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What a watch asks for; None is everything."""
+    """Selection of a watch; None selects everything."""
 
     node: str | None = None
     key: str | None = None
@@ -55,7 +55,7 @@ class Watcher:
         self._rest: deque[memoryview] = deque()
 
     def begin(self, lines: Iterable[Pieces]) -> None:
-        """What it gets first, whatever its size: all of it is shared with the store."""
+        """Send the first lines, whatever their size: all of them are shared with the store."""
         self._first.extend(lines)
 
     def offer(self, line: Pieces) -> None:

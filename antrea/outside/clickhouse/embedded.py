@@ -97,7 +97,7 @@ class _Worker:
         await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._close)))
 
     def _insert(self, into: str, structure: str, rows: bytes) -> None:
-        """From a file in memory: of a text in the statement the engine would make copy after copy.
+        """Insert rows from a file in memory: of a text in the statement the engine would make copy after copy.
 
         Not send_insert of 26.9: on a full disk it answers that rows are written which are not.
         """
@@ -149,7 +149,7 @@ def _engine() -> Any:
 
 
 class DirectoryLock:
-    """Of one process. The error of the engine's own lock has no reason in it."""
+    """Lock of the engine's directory for one process. The error of the engine's own lock has no reason in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -165,7 +165,7 @@ class DirectoryLock:
             self._users += 1
 
     def release(self) -> None:
-        """By one session; after the last one another process can have it."""
+        """Release the lock for one session; after the last one another process can have it."""
         with self._guard:
             self._users -= 1
             if self._file and not self._users:

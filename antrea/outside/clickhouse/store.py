@@ -1,4 +1,4 @@
-"""What every ClickHouse takes, whether a server elsewhere or the engine in this process: the same statements."""
+"""Interface to ClickHouse, whether a server elsewhere or the engine in this process: both take the same statements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 Value = str | int | Sequence[str]
-"""Of a {name:Type} in a statement: String or a number's type, or Array(String)."""
+"""Value of a {name:Type} in a statement: String or a number's type, or Array(String)."""
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 _QUOTED: Final = str.maketrans({"\\": "\\\\", "'": "\\'"})
 

@@ -92,7 +92,7 @@ class WatchEvent(Protocol):
 
 
 class WatchedKind(Protocol):
-    """What is watched, and what its events mean."""
+    """Kind to watch, and the meaning of its events."""
 
     @property
     def plural(self) -> str: ...
@@ -150,7 +150,7 @@ class WatchFeed:
         """Watches that write their initial state together: a policy is incomplete without its groups."""
 
     async def run(self, kube: Kube, facts: Facts, opened: Callable[[], None]) -> None:
-        """Until the watch ends. Raises Unavailable, Refused."""
+        """Watch until the watch ends. Raises Unavailable, Refused."""
         self._before = {**self._before, **self._rows}
         self._rows, self.whole, self.listed = {}, False, False
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
@@ -281,7 +281,7 @@ class Controlplane:
         self._on_connect: list[Callable[[], None]] = []
 
     async def run(self, facts: Facts) -> None:
-        """Until cancelled: connect, watch, and connect again."""
+        """Connect, watch, and connect again until cancelled."""
         pause = Backoff(asyncio.sleep, random.uniform, longest=MAX_PAUSE)
         while True:
             try:
@@ -324,7 +324,7 @@ class Controlplane:
         return await controller_access(self._kube, self._namespace, random.randrange)
 
     async def _watch(self, controller: Kube, facts: Facts, pause: Backoff) -> None:
-        """Until one of the watches ends. Raises Unavailable, Refused."""
+        """Watch all kinds until one of the watches ends. Raises Unavailable, Refused."""
 
         def opened() -> None:
             if self.trouble:

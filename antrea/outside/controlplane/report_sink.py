@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ReportClient(Protocol):
-    """What Controlplane is to us."""
+    """Part of Controlplane that reports need."""
 
     @property
     def controller(self) -> Kube | None:

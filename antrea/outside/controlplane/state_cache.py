@@ -37,7 +37,7 @@ EVERY_SECONDS, SHARE = 1.0, 20
 
 
 class CachedState(NamedTuple):
-    """What is in the file."""
+    """Content of the file."""
 
     rows: list[Fact]
     covered: tuple[str, ...]
@@ -73,7 +73,7 @@ class StateCacheFile:
         now: Callable[[], list[Fact] | None],
         covered: Callable[[], Collection[str]],
     ) -> None:
-        """Until cancelled: write down what there is, some time after `changed`, and at the end what was not written yet.
+        """Write the state some time after each `changed` until cancelled, and at the end what was not written yet.
 
         `now` is None while there is nothing whole.
         """

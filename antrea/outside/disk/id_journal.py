@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 _NUMBERS = range(1 << 32)
-"""As wide as the widest field that carries one."""
+"""Numbers that fit the widest field that carries one."""
 
 
 class FileJournal:

@@ -45,7 +45,7 @@ _UNFINISHED = ".unfinished"  # not an address, so neither side takes it for a re
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """What one Pod interface got: an address and a gateway per Pod CIDR, in the order of the Pod CIDRs."""
+    """Addresses of one Pod interface: an address and a gateway per Pod CIDR, in the order of the Pod CIDRs."""
 
     addresses: tuple[str, ...]
     """With prefix length: ("10.244.1.5/24", "fd00:10:244:1::5/64")."""

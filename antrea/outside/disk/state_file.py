@@ -61,7 +61,7 @@ def sealed(kind: bytes, parts: Sequence[bytes]) -> list[bytes]:
 
 
 def unsealed(kind: bytes, data: bytes) -> memoryview:
-    """What was sealed. Raises Damaged."""
+    """Return the content of a sealed file. Raises Damaged."""
     body = memoryview(data)[len(kind) + DIGEST :]
     if not data.startswith(kind) or blake2b(body, digest_size=DIGEST).digest() != data[len(kind) :][:DIGEST]:
         raise Damaged("it is not what was written")

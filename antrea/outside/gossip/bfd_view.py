@@ -1,4 +1,4 @@
-"""What members observe of each other's switches by BFD, and how it is combined with gossip.
+"""Observations by BFD of other members' switches, combined with gossip.
 
 BFD notices within 0.5 s that a switch is silent, but alone it is no proof: at 5 % loss it errs, and a switch may be
 restarting. So a member counts by what most of its observers see, and by whether its agent still answers:
@@ -72,7 +72,7 @@ class BfdViews:
         self._timing = timing
         self._number = 0
         self._views: dict[str, dict[str, View]] = {}
-        """By node and observer."""
+        """Views by node and observer."""
         self._telling: dict[tuple[str, str], int] = {}
         """How often a view, by node and observer, has been sent."""
         self._down: dict[str, float] = {}
@@ -147,7 +147,7 @@ class BfdViews:
         return bool(self._telling)
 
     def take(self, room: int, members: int) -> tuple[View, ...]:
-        """What fits into `room` bytes, sent once more to one of `members`; the least sent go first."""
+        """Return the views that fit into `room` bytes, sent once more to one of `members`; the least sent go first."""
         found = []
         for node, observer in sorted(self._telling, key=lambda key: self._telling[key]):
             view = self._views[node][observer]
@@ -222,7 +222,7 @@ class BfdViews:
             away.since, away.sign = away.since + gap, away.sign + gap
 
     def _await(self, now: float, tally: Mapping[str, tuple[int, int, int]], down: Collection[str]) -> None:
-        """Those that are back in a moment, until they are, or it is over with that."""
+        """Wait for sessions that return within a moment, or until that moment is over."""
         for node, held in self._views.items():
             word = held.get(node)
             if word is None or not word.unsure:

@@ -33,7 +33,7 @@ class BroadcastQueue:
 
     def __init__(self) -> None:
         self._told: dict[str, dict[str, _Broadcast]] = {}
-        """By member and witness."""
+        """Broadcasts by member and witness."""
 
     def __bool__(self) -> bool:
         return bool(self._told)
@@ -52,7 +52,7 @@ class BroadcastQueue:
         self._told.pop(node, None)
 
     def take(self, room: int, members: int, *, is_told: bool = True) -> list[Update]:
-        """What fits into `room` bytes, sent once more to one of `members`, if that one counts."""
+        """Return the updates that fit into `room` bytes, sent once more to one of `members`, if that one counts."""
         if not self._told:
             return []
         most = often(members)

@@ -60,7 +60,7 @@ class KeyOffer(NamedTuple):
 
 
 class OutgoingMessage(NamedTuple):
-    """What is to be sent; `stream`: over TCP."""
+    """Message to send; `stream`: over TCP."""
 
     data: bytes
     stream: bool = False
@@ -76,7 +76,7 @@ class SealedPacket(NamedTuple):
 
 
 class OpenedPacket(NamedTuple):
-    """What a packet was: a text of `sender`, if any, and what has to be sent to `sender` now."""
+    """Content of a packet: a text of `sender`, if any, and what has to be sent to `sender` now."""
 
     sender: str = ""
     text: bytes | None = None
@@ -108,7 +108,7 @@ class Channel:
         return header + self._out.seal(_nonce(self._sent), text, header)
 
     def sealed(self, text: OutgoingMessage) -> Iterator[SealedPacket]:
-        """What is to be sent so that the other side can open `text`."""
+        """Yield the packets from which the other side can open `text`."""
         data = self.seal(text.data)
         if not self.proof or not self._proofs:
             yield SealedPacket(data, text.stream)
@@ -140,7 +140,7 @@ def _nonce(number: int) -> bytes:
 
 
 class Channels:
-    """Those with all peers. Peers are named by the caller; bounded by their number."""
+    """Channels with all peers. Peers are named by the caller; bounded by their number."""
 
     def __init__(self, me: str, token: Token) -> None:
         self._me = me
@@ -185,7 +185,7 @@ class Channels:
     def send(
         self, now: float, peer: str, text: OutgoingMessage, *, renew: bool = False
     ) -> Iterator[SealedPacket]:
-        """What to send so that `peer` gets `text`; `renew`: it may have lost the channel, so begin one as well."""
+        """Yield the packets that deliver `text` to `peer`; `renew`: it may have lost the channel, so begin one as well."""
         if not self._keys or peer not in self._peers:
             return
         channel = self._now.get(peer)

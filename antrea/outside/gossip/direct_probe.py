@@ -54,5 +54,5 @@ class DirectProbes:
         return name in self._open
 
     def silent(self, now: float, seconds: float) -> frozenset[str]:
-        """Who has not answered for so long."""
+        """Return the members that have not answered for so many seconds."""
         return frozenset(name for name, question in self._open.items() if now - question.since >= seconds)

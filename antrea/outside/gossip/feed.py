@@ -53,7 +53,7 @@ class GossipFeed:
         """`address` is where this Node's tunnels end."""
         self._me, self._address, self._port = me, address, port
         self.gossip: Gossip | None = None
-        """What runs now."""
+        """Running gossip."""
         self._keys: Sequence[bytes] = ()
         self._peers: Mapping[str, str] = {}
         self._seen: dict[str, bool | None] = {}
@@ -65,7 +65,7 @@ class GossipFeed:
         """The thread's loop, while it runs."""
         self._task: asyncio.Task[None] | None = None
         self._pending: list[Callable[[], object]] = []
-        """What the thread is to do as soon as it runs."""
+        """Calls that the thread makes as soon as it runs."""
         self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._report: Callable[[SilenceReport], None] = lambda _report: None
         self._told: Quorum | None = None
@@ -114,7 +114,7 @@ class GossipFeed:
         self._in_thread(leave)
 
     async def run(self, facts: Facts) -> None:
-        """Until cancelled. While the port is taken, it tries on and on: the rest of the agent does without."""
+        """Run until cancelled. While the port is taken, keep trying: the rest of the agent works without gossip."""
         loop = asyncio.get_running_loop()
 
         def tell(changes: Sequence[Change], quorum: Quorum) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Packet(NamedTuple):
-    """What the transport has to send."""
+    """Packet for the transport to send."""
 
     to: str
     data: bytes
@@ -95,7 +95,7 @@ class Machine:
         self._seal(now)
 
     def take(self) -> tuple[list[Packet], list[Change]]:
-        """What there is to send, and what changed."""
+        """Take the packets to send and the changes."""
         ready, self._ready = self._ready, []
         changes, self.swim.changes = self.swim.changes, []
         return ready, changes

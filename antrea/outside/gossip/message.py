@@ -23,7 +23,7 @@ so much lower, never came from that member: a number that it cannot exceed would
 
 
 class Standing(enum.IntEnum):
-    """What is held of a member; of one incarnation, the greater one wins."""
+    """State of a member; of one incarnation, the greater one wins."""
 
     ALIVE = 0
     SUSPECT = 1
@@ -43,14 +43,14 @@ class Update(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def says(self) -> str:
-        """Whose word it is."""
+        """Verb of the state in messages."""
         if self.standing == Standing.LEFT:
             return "says goodbye"
         return f"says {self.witness}" if self.witness else "says itself"
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
-    """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins.
+    """State of a member's switch that `observer` sees by BFD; of one observer and member, the greater number wins.
 
     Of the observer's own switch, `unsure` announces a restart of both.
     """

@@ -1,4 +1,4 @@
-"""What a member holds of one other."""
+"""State that a member keeps of one other member."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PeerState:
-    """What is held of one peer; before anything is known of it, it is dead."""
+    """State of one peer; before anything is known of it, it is dead."""
 
     __slots__ = ("heard", "incarnation", "place", "standing", "suspicion", "synced")
 

@@ -18,11 +18,11 @@ AFTERWARDS: Final = 6
 
 
 class SilentNetworks:
-    """What this member reports, and what others do."""
+    """Silent networks that this member and others report."""
 
     def __init__(self) -> None:
         self.reports: dict[str, tuple[str, ...]] = {}
-        """By member."""
+        """Reports by member."""
         self.changed: set[str] = set()
         """Members whose report is new; the reader empties it."""
         self._own: tuple[str, ...] | None = None
@@ -38,7 +38,7 @@ class SilentNetworks:
             self._own, self._sent, self._due = networks, 0, now
 
     def hear(self, sender: str, networks: tuple[str, ...]) -> None:
-        """What a member reports of itself."""
+        """Record a member's report of itself."""
         if self.reports.get(sender) != networks:
             self.reports[sender] = networks
             self.changed.add(sender)
@@ -49,7 +49,7 @@ class SilentNetworks:
         self.changed &= self.reports.keys()
 
     def take(self, now: float) -> Silence | None:
-        """What is due for all members."""
+        """Return the report that is due for all members."""
         if self._own is None or now < self._due or (not self._own and self._sent >= self._most):
             return None
         self._sent += 1

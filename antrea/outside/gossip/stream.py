@@ -42,7 +42,7 @@ class Stream:
             self._writer.write(len(data).to_bytes(LENGTH, "big") + data)
 
     async def packets(self) -> AsyncIterator[bytes]:
-        """Until the other side ends, is silent for long, or sends what is no packet."""
+        """Yield packets until the other side ends, is silent for long, or sends an invalid packet."""
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):
@@ -86,7 +86,7 @@ class Streams(SessionServer):
                 session.prove()
 
     def send(self, peer: str, data: bytes) -> None:
-        """By the connection to `peer`, which is opened if there is none."""
+        """Send over the connection to `peer`, which is opened if there is none."""
         held = self._outgoing.get(peer)
         if isinstance(held, Stream):
             held.send(data)

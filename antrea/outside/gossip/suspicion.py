@@ -60,7 +60,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Suspicion:
-    """Of one incarnation of one member."""
+    """Suspicion of one incarnation of one member."""
 
     def __init__(self, since: float, possible: int, timing: Timing) -> None:
         """`possible` is how many witnesses there can be."""

@@ -52,7 +52,7 @@ class Send(NamedTuple):
     renew: bool = False
     """The peer may have been restarted."""
     origin: Origin | None = None
-    """What `received` was given: the answer goes back there."""
+    """Origin that `received` was given: the answer goes back there."""
 
 
 class Change(NamedTuple):
@@ -112,7 +112,7 @@ class Swim:
         self._syncs: list[float] = []
 
     def peers(self, now: float, names: Iterable[str]) -> None:
-        """Who else is a member, dead or alive: all else is forgotten."""
+        """Set the other members, dead or alive; all else is forgotten."""
         wanted = set(names) - {self.me}
         for name in self.rows.keys() - wanted:
             del self.rows[name]
@@ -269,7 +269,7 @@ class Swim:
         self._is_counted = False
 
     def _judge(self, now: float) -> None:
-        """By what most observers see, and whether the agent answers."""
+        """Judge members by the state that most observers see, and by whether the agent answers."""
         before, away = self.bfd.aside, set(self.bfd.away)
         for name, since in self.bfd.look(now, self._is_current):
             row = self.rows.get(name)

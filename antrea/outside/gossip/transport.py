@@ -79,7 +79,7 @@ class Gossip:
         self._changed(self, self._flush())
 
     async def run(self) -> None:
-        """Until cancelled. Raises Unavailable if the port is taken."""
+        """Run until cancelled. Raises Unavailable if the port is taken."""
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as last:
             last.callback(self._socket.close)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
 
 RECORDS: Final = 100
-"""Of one message: below the 4 MiB that servers take, however long their texts are."""
+"""Maximum number of records of a message: below the 4 MiB that servers take, however long their texts are."""
 
 
 class GrpcSession:

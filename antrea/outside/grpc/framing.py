@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = "application/grpc"
 OK, CANCELLED, INVALID_ARGUMENT, PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = (
     0, 1, 3, 7, 12, 14, 16,
 )  # fmt: skip
-"""Of grpc-status."""
+"""Values of grpc-status."""
 
 
 def framed(message: bytes) -> bytes:
@@ -67,6 +67,6 @@ def status_text(headers: dict[str, str]) -> str:
 
 
 def trailers(status: int, message: str = "") -> list[tuple[str, str]]:
-    """By which a server ends a call."""
+    """Return the trailers by which a server ends a call."""
     found = [("grpc-status", str(status))]
     return [*found, ("grpc-message", quote(message, safe=" !#$&'()*+,/:;=?@[]"))] if message else found

@@ -43,7 +43,7 @@ class Http2:
             self._h2.increment_flow_control_window(window)
 
     def receive(self, octets: bytes) -> list[Event]:
-        """What these bytes of the peer mean. Raises Invalid: the connection is to end."""
+        """Return the events of these bytes of the peer. Raises Invalid: the connection is to end."""
         return guarded("HTTP/2", self._h2.receive_data, octets)
 
     def output(self) -> bytes:

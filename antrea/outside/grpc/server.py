@@ -64,7 +64,7 @@ class Call:
         """Whether the client has sent all that it has to send."""
 
     def feed(self, octets: bytes, counted: int) -> None:
-        """What has come, which took so much of the window. Raises Invalid."""
+        """Receive data, which took so much of the window. Raises Invalid."""
         found = self._splitter.feed(octets)
         # the sender goes on once messages are taken; of a part of one, at once
         self._messages += [(one, counted if at == 0 else 0) for at, one in enumerate(found)]
@@ -121,7 +121,7 @@ class ServerConnection:
         self._room = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it ends. Raises Invalid: it is no HTTP/2 or no gRPC; OSError."""
+        """Run until the connection ends. Raises Invalid if the peer violates HTTP/2 or gRPC; OSError."""
         try:
             await self._begin_session()
             while octets := await self._read():

@@ -23,7 +23,7 @@ def timestamp(ago: float = 0.0) -> str:
 
 
 class Answer(NamedTuple):
-    """What a request for a path gets."""
+    """Answer to a request for a path."""
 
     status: int
     body: str

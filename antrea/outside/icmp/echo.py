@@ -21,7 +21,7 @@ log = klog.logger(__name__)
 ECHO_REQUEST, ECHO_REPLY = {False: 8, True: 128}, {False: 0, True: 129}
 """Types of messages by whether it is IPv6."""
 SIZE: Final = 512
-"""Of what is read of a message; what is longer is none of ours."""
+"""Number of bytes that are read of a message; longer ones are not ours."""
 _SOL_RAW: Final = 255
 _ICMP_FILTER: Final = 1
 _ICMP6_FILTER: Final = 1
@@ -44,7 +44,7 @@ class EchoReply(NamedTuple):
 
 
 class EchoSocket:
-    """Of one family; in the network namespace of the thread that makes it."""
+    """Socket of one family; in the network namespace of the thread that makes it."""
 
     def __init__(self, identifier: int, received: Callable[[EchoReply], None], *, ipv6: bool) -> None:
         """`received` is called with each reply. Raises OSError."""
@@ -125,7 +125,7 @@ def checksum(data: bytes) -> int:
 
 
 def _time(control: list[tuple[int, int, bytes]]) -> int:
-    """Of the control message with the time of receipt; now, without one."""
+    """Return the time of receipt from the control message; now, without one."""
     for level, kind, data in control:
         if (level, kind) == (socket.SOL_SOCKET, _TIMESTAMP) and len(data) >= _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)

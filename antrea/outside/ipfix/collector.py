@@ -41,7 +41,7 @@ class Collector(SessionServer):
         self.received = 0
 
     async def serve(self, host: str, port: int, protocol: str, ready: Callable[[int], None]) -> None:
-        """Until cancelled; `ready` is given the port. Raises Unavailable if it is taken."""
+        """Serve until cancelled; `ready` is given the port. Raises Unavailable if it is taken."""
         if protocol == "udp":
             await self._serve_datagrams(host, port, ready)
         else:
@@ -66,7 +66,7 @@ class Collector(SessionServer):
         try:
             bound = bound_socket(host, port, socket.SOCK_DGRAM)
         except OSError as error:
-            raise Unavailable(f"port {port} for records of connections: {error}") from error
+            raise Unavailable(f"port {port} for flow records: {error}") from error
         bound.setblocking(False)
         transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), sock=bound)
         try:

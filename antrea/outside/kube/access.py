@@ -42,7 +42,7 @@ class Access(msgspec.Struct, frozen=True):
     impersonate: tuple[tuple[str, str], ...] = ()
     """Headers that ask to be treated as another user, one of them once for each group."""
     proxy_url: str = ""
-    """Of the kubeconfig; empty: the environment names the proxy, if there is one."""
+    """Proxy of the kubeconfig; empty: the environment names the proxy, if there is one."""
     disable_compression: bool = False
 
     def as_bearer(self, token: str) -> Access:

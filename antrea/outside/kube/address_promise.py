@@ -36,7 +36,7 @@ class HeadSpec(CrdStruct, frozen=True):
 
 
 class Head(CrdStruct, frozen=True):
-    """What is read of an owner or a pool before something is written."""
+    """Fields read of an owner or a pool before something is written."""
 
     metadata: Metadata = Metadata()
     spec: HeadSpec = HeadSpec()
@@ -72,7 +72,7 @@ class JudgedEntry(Protocol):
 
 
 class AddressPromises:
-    """Of one sink; the facts have those of all."""
+    """Promises of one sink; the facts have those of all."""
 
     def __init__(self, kube: Kube, facts: Facts) -> None:
         self._kube, self._facts = kube, facts
@@ -170,5 +170,5 @@ async def write_promised(
 
 
 def lost_term() -> Unavailable:
-    """What a sink raises that finds that its replica leads no more."""
+    """Return the error of a sink whose replica no longer leads."""
     return Unavailable("this replica does not lead")

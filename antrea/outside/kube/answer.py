@@ -44,7 +44,7 @@ class Odd(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """Of the object, in its Namespace."""
+        """Name of the object, in its Namespace."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -57,7 +57,7 @@ class Some(msgspec.Struct, Generic[T], frozen=True):
     version: str = ""
     """resourceVersion of the whole list."""
     odd: tuple[Odd, ...] = ()
-    """Those of the page that cannot be read."""
+    """Objects of the page that cannot be decoded."""
 
 
 class Put(msgspec.Struct, Generic[T], frozen=True):
@@ -166,7 +166,7 @@ def _check_whole(item: msgspec.Raw, mark: bytes, path: str) -> None:
 def odd_object(
     item: msgspec.Raw, why: str, kind: str = "", api_version: str = "", *, gone: bool = False
 ) -> Odd:
-    """By what can be read of it; `kind` and `api_version` are those of its list, whose items do not have them."""
+    """Return what can be read of an invalid object; `kind` and `api_version` are those of its list, whose items do not have them."""
     try:
         found = decode_json(item, object, "object")
     except Invalid:

@@ -146,7 +146,7 @@ class CaPublisher:
         self._seen: dict[Kind, dict[str, CaObject]] = {}
         self._pem = ""
         self._new = ""
-        """What has to be known everywhere before its certificate is served."""
+        """Authority that has to be known everywhere before its certificate is served."""
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self.lead.listeners.append(self._changed.set)
@@ -163,7 +163,7 @@ class CaPublisher:
         await self._settled.wait()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind, query in self._kinds.items():
                 group.create_task(self._watch(kind, query))

@@ -64,7 +64,7 @@ REQUEST_SECONDS = 30.0
 
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = METADATA.replace("Metadata;", "MetadataList;")
-"""What asks for the metadata of objects alone, in a watch and in a list."""
+"""Accept header that requests the metadata of objects alone, in a watch and in a list."""
 
 
 class PatchKind(enum.Enum):
@@ -97,12 +97,12 @@ class Kube:
 
     @classmethod
     def in_cluster(cls, override: str = "") -> Kube:
-        """As the ServiceAccount of this Pod. Raises Invalid if this is no Pod."""
+        """Connect as the ServiceAccount of this Pod. Raises Invalid outside of a Pod."""
         return cls(in_cluster(os.environ, override=override))
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str, override: str = "") -> Kube:
-        """As the current context of a kubeconfig file. Raises Invalid."""
+        """Connect as the current context of a kubeconfig file. Raises Invalid."""
         return cls(kubeconfig(path, override=override))
 
     @classmethod
@@ -354,7 +354,7 @@ class Kube:
         optional: bool = False,
         metadata_only: bool = False,
     ) -> AsyncIterator[Some[T] | Put[T] | Drop[T] | Odd]:
-        """As `watch`, but a list comes in pages, so that a large one is never in memory whole, nor taken in at once.
+        """Watch as `watch` does, but list in pages, so that a large list is never in memory whole, nor taken in at once.
 
         One object that cannot be decoded is yielded as `Odd`, and does not affect the others. While a collection that is
         `optional` does not exist, it is an empty one. Of objects that are `metadata_only` nothing else is sent.

@@ -8,12 +8,12 @@ FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def stamp(at: float | None = None) -> str:
-    """Of `at`, seconds since the epoch, or of now. Source: apimachinery's pkg/apis/meta/v1/time.go."""
+    """Format `at`, seconds since the epoch, or the present time. Source: apimachinery's pkg/apis/meta/v1/time.go."""
     return time.strftime(FORM, time.gmtime(at))
 
 
 def stamp_in(seconds: float) -> str:
-    """Of so many seconds from now."""
+    """Format the time so many seconds from now."""
     return stamp(time.time() + seconds)
 
 

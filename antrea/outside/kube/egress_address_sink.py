@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 TRIES = 4
-"""Of one Egress whose status others write, too."""
+"""Maximum number of tries for one Egress whose status others write, too."""
 
 
 class EgressAddressSink:
@@ -42,7 +42,7 @@ class EgressAddressSink:
         await write_promised(self._promises, put, self._promises.promise, self._write)
 
     async def resync(self, entries: Sequence[EgressAddress]) -> None:
-        """As `apply`."""
+        """Apply entries as `apply` does."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:

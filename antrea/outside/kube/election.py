@@ -19,7 +19,7 @@ class Terms(msgspec.Struct, frozen=True):
     lease: float = 3.0
     """After its last change was seen, a lease is free."""
     lead: float = 2.0
-    """From the beginning of its last renewal that came through, a leader leads."""
+    """Seconds for which a leader leads, from the beginning of its last successful renewal."""
     renew: float = 0.6
     """Between the beginnings of renewals."""
 
@@ -31,7 +31,7 @@ class ObservedLease(msgspec.Struct, frozen=True):
     address: str = ""
     """Where the holder serves, host:port."""
     version: str = ""
-    """Of the object; a write names it, and is refused if it is no longer that."""
+    """Version of the object; a write names it, and is refused if it is outdated."""
     seconds: float = 0.0
     """The holder's own term."""
     transitions: int = 0
@@ -71,7 +71,7 @@ class Election:
             self._making = self._making and not seen.version
 
     def read(self, seen: ObservedLease, now: float) -> None:
-        """As `see`, of an answer to a question that was asked after the last write had ended."""
+        """Take an answer to a request that was sent after the last write had ended; else as `see`."""
         self.outdated = False
         self.see(seen, now)
 
@@ -132,5 +132,5 @@ class Election:
 
 
 def _older(one: str, other: str) -> bool:
-    """Of two resourceVersions of one object: numbers that grow. An object that was deleted has none, and is news."""
+    """Compare two resourceVersions of one object, which are growing numbers. An object that was deleted has none, and counts as newer."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -26,7 +26,7 @@ VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1b
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel"):
-    """What a plugin answers: a token, or a certificate with its key, in PEM."""
+    """Credential from a plugin: a token, or a certificate with its key, in PEM."""
 
     token: str = ""
     client_certificate_data: str = ""

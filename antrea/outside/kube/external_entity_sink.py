@@ -53,7 +53,7 @@ class ExternalEntitySink:
             raise Refused(refused, words)
 
     async def resync(self, entries: Sequence[GeneratedEntity]) -> None:
-        """As `apply`."""
+        """Apply entries as `apply` does."""
         self._wanted.clear()
         await self.apply(entries, ())
 

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 KINDS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 HEADER_NAME_MARKS: Final = "!#$&'*+-.^_`|~"
-"""What the name of a header may have besides letters and digits, without the percent sign that escapes all else."""
+"""Characters that the name of a header may have besides letters and digits, without the percent sign that escapes all else."""
 
 
 class _Section(msgspec.Struct, frozen=True, rename="kebab"):
@@ -148,7 +148,7 @@ def kubeconfig(path: Path | str, *more: Path, override: str = "", plugins: bool 
 
 
 def cluster_name(files: Sequence[Path]) -> str:
-    """What the kubeconfig calls the cluster of its current context. Raises Invalid."""
+    """Return the cluster's name in the current context of the kubeconfig. Raises Invalid."""
     return Kubeconfig.of(files).context().cluster
 
 

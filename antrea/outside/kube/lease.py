@@ -67,7 +67,7 @@ class LeaseKeeper:
         self.lead.elected = True
 
     async def run(self) -> None:
-        """Until cancelled; then the lease is released, so that another replica leads at once."""
+        """Run until cancelled; then release the lease, so that another replica leads at once."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch(), name="Lease watch")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 MAX_EVENTS = 100
-"""That wait to be made; more are left out, the log has them all."""
+"""Maximum number of pending Events; more are left out, the log has them all."""
 MAX_LENGTH = 300
 REASON = "DecodeFailed"
 UNREADABLE_OBJECTS = Metric(
@@ -33,10 +33,10 @@ UNREADABLE_OBJECTS = Metric(
 
 
 class OddObjects:
-    """Those of one resource."""
+    """Objects of one resource that cannot be decoded."""
 
     counts: ClassVar[Counter[str]] = Counter()
-    """Of all resources of this process, by path."""
+    """Numbers of such objects of all resources of this process, by path."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class PodAnnotationSink:
             raise Refused([entry for entry, _ in refused], refused[0][1])
 
     async def resync(self, entries: Sequence[PodAnnotation]) -> None:
-        """As `apply`."""
+        """Apply entries as `apply` does."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:

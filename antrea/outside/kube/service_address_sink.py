@@ -42,7 +42,7 @@ class ServiceAddressSink:
         await write_promised(self._promises, put, self._promise, self._write)
 
     async def resync(self, entries: Sequence[ServiceAddress]) -> None:
-        """As `apply`."""
+        """Apply entries as `apply` does."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:

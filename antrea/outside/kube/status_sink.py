@@ -30,13 +30,13 @@ log = klog.logger(__name__)
 MAX_CONCURRENT = 8
 """Objects that are written at the same time."""
 TRIES = 4
-"""Of one object that others write, too."""
+"""Maximum number of tries for one object that others write, too."""
 UNDECLARED = "field not declared in schema"
 """The error of kube-apiserver, with code 500, for an applied field that the CRD does not have."""
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """What is read of an object before its status is written."""
+    """Fields read of an object before its status is written."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: dict[str, Any] = {}
@@ -77,7 +77,7 @@ class StatusSink:
             raise Refused([entry for entry, _ in refused], refused[0][1].why)
 
     async def resync(self, entries: Sequence[Status]) -> None:
-        """As `apply`."""
+        """Apply entries as `apply` does."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
@@ -161,7 +161,7 @@ def _condition(condition: Condition, time: str) -> dict[str, Any]:
 
 
 def _head(entry: Status, metadata: ObjectMeta) -> dict[str, Any]:
-    """What names the object, in the version that was read: another of its name, or a later one, is not meant."""
+    """Return the fields that identify the object in the version that was read: a new one of its name, or a later version, is not changed."""
     parts = entry.path.split("/")
     named = {"name": metadata.name, "uid": metadata.uid, "resourceVersion": metadata.resource_version}
     if metadata.namespace:

@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
     of_one: int = 512
     """Connections of one user from one address: an agent has some ten, and a token is no claim to all places."""
     first_request_seconds: float = 10.0
-    """From the handshake of TCP to the end of that of TLS; from the first byte of the first request to its last header."""
+    """Timeout from the handshake of TCP to the end of that of TLS, and from the first byte of the first request to its last header."""
     idle_seconds: float = 120.0
     """Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
     last_seconds: float = 0.5
@@ -94,9 +94,9 @@ class Listener:
         self._new = ConnectionPool(limits.new)
         self._strangers = ConnectionPool(limits.strangers)
         self._busy: set[Peer] = set()
-        """Those whose request is being answered."""
+        """Peers whose request is being answered."""
         self._holders: dict[Peer, str] = {}
-        """Who has proved himself over a connection, where he may have a bounded number."""
+        """Authenticated holders of connections, where their number is limited."""
         self._held: dict[str, dict[Peer, None]] = {}
         """The connections of each; those that are idle for longest come first."""
         self._all: dict[Peer, _Connection] = {}
@@ -118,7 +118,7 @@ class Listener:
             self._busy.add(peer)
 
     def proved(self, peer: Peer, holder: str = "") -> None:
-        """Who asks over this connection has proved who he is; as `holder`, unless empty, he may have a bounded number of them."""
+        """Note that this connection is authenticated; as `holder`, unless empty, its user may have a limited number of connections."""
         self._strangers.discard(peer)
         if peer not in self._all or holder == self._holders.get(peer, ""):
             return
@@ -141,7 +141,7 @@ class Listener:
             held[peer] = None
 
     async def run(self) -> None:
-        """Until cancelled; then those end over which nothing was asked, after a moment for who was about to."""
+        """Run until cancelled; then close idle connections after a moment in which a client may still send a request."""
         tls_buffer.keep_small(TLS_BUFFER)
         _many_files()
         loop = asyncio.get_running_loop()
@@ -180,7 +180,7 @@ class Listener:
             asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     async def _settled(self) -> None:
-        """Until all have asked that were accepted, or `last_seconds` are over."""
+        """Wait until all accepted connections have sent a request, or `last_seconds` are over."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._limits.last_seconds
         while self._new and loop.time() < until:  # noqa: ASYNC110 (once, at the end)
@@ -320,7 +320,7 @@ def _tuned(plain: socket.socket) -> None:
 
 
 def _many_files() -> None:
-    """As many open files as this process may have."""
+    """Raise the limit of open files as far as this process may."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -57,7 +57,7 @@ class Log:
         return self._logger.isEnabledFor(self._level)
 
     def info(self, sentence: str, **fields: Any) -> None:
-        """What happened."""
+        """Log an event."""
         self._logger.log(self._level, sentence, extra={"fields": fields}, stacklevel=2)
 
     def warning(self, sentence: str, **fields: Any) -> None:
@@ -65,7 +65,7 @@ class Log:
         self._logger.warning(sentence, extra={"fields": fields}, stacklevel=2)
 
     def error(self, sentence: str, *, error: BaseException | None = None, **fields: Any) -> None:
-        """What failed; `error` becomes the field err."""
+        """Log a failure; `error` becomes the field err."""
         named = {} if error is None else {"err": _word(error)}
         self._logger.error(sentence, extra={"fields": named | fields}, stacklevel=2)
 

@@ -52,7 +52,7 @@ class RotatedFile:
         return full
 
     def close(self) -> None:
-        """What is written next opens it again."""
+        """Close the file; the next write opens it again."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -11,7 +11,7 @@ SETTINGS = Path("/proc/sys/net/ipv4/conf")
 
 
 def answers_for_all_devices(dev: str) -> bool:
-    """Of requests that come by `dev`; false where that is gone. In the network namespace of the calling thread."""
+    """Check whether requests that come by `dev` are answered for all devices; false where that is gone. In the network namespace of the calling thread."""
     try:
         return max(int((SETTINGS / name / "arp_ignore").read_text()) for name in ("all", dev)) == 0
     except (OSError, ValueError):

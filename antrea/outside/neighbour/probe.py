@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
 TIMES: Final = 3
-"""As often as RFC 5227 asks."""
+"""Number of probes, as RFC 5227 recommends."""
 GAP_SECONDS: Final = 0.1
 """After each question; RFC 5227 waits for 1 to 2 s, which Pods would wait, too."""
 STRANGERS_SECONDS: Final = 0.5
 """For all of them together."""
 MAX_FRAMES: Final = 64
-"""That are looked at before other work has its turn."""
+"""Maximum number of frames that are read before other work has its turn."""
 
 _ATTACH_FILTER: Final = 26
 _HARDWARE_ADDRESS: Final = 0x8927
@@ -141,7 +141,7 @@ def _asker(frame: bytes, address: IPv4Address | IPv6Address) -> bytes:
 
 
 def _own_macs() -> frozenset[bytes]:
-    """Of all cards of this network namespace: for an address of IPv4 each of them answers."""
+    """Return the MAC addresses of all cards of this network namespace: for an address of IPv4 each of them answers."""
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         for _, name in socket.if_nameindex():

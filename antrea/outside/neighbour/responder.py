@@ -29,7 +29,7 @@ log = klog.logger(__name__)
 REOPEN_SECONDS: Final = 0.5
 """Between two tries to listen on a device that is down or away."""
 MAX_FRAMES: Final = 64
-"""That are answered before other work has its turn."""
+"""Maximum number of frames that are answered before other work has its turn."""
 FRAME_BYTES: Final = 256
 _ATTACH_FILTER: Final = 26
 _LOAD_HALF, _LOAD_BYTE, _EQUAL, _RETURN = 0x28, 0x30, 0x15, 0x06
@@ -60,7 +60,7 @@ class NeighbourResponder:
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """As `resync`."""
+        """Sweep entries as `resync` does."""
 
     def answers(self, ip: str) -> bool:
         """Whether this Node answers for the address."""

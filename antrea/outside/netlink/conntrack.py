@@ -27,7 +27,7 @@ _TUPLE_IP, _IP_DESTINATION = 1, {4: 2, 6: 4}
 _ORIGINAL_FLAGS, _REPLY_FLAGS, _BY_DESTINATION = 1, 2, 1 << 1
 _TCP, _TCP_STATE = 1, 1
 NESTED: Final = 1 << 15
-"""Of the number of an attribute that is made of others; without it the kernel refuses the filter."""
+"""Flag in the number of a nested attribute; without it the kernel refuses the filter."""
 FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SEEN_REPLY: Final = 1 << 1
 _OPEN: Final = {2, 3, 4, 5}
@@ -40,7 +40,7 @@ _TIMEOUT: Final = 5.0
 
 
 def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
-    """Those that a connection with an answer uses, as the source that others see, or, with `to`, as where its first packet was sent.
+    """Return those addresses that an answered connection uses, as the source that others see, or, with `to`, as where its first packet was sent.
 
     Blocks; raises Unavailable.
 
@@ -94,7 +94,7 @@ def is_open(found: Mapping[int, bytes]) -> bool:
 
 
 def bodies(request: Request) -> Iterator[bytes]:
-    """What the kernel lists, or the one thing that is asked for, if it is there. Raises Unavailable."""
+    """Yield the bodies that the kernel lists, or the one that is requested, if it exists. Raises Unavailable."""
     with opened() as kernel:
         yield from answers(kernel, request)
 
@@ -108,7 +108,7 @@ def opened() -> Iterator[socket.socket]:
 
 
 def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
-    """As `bodies`. It has to be read to its end before the next request."""
+    """Yield bodies as `bodies` does. It has to be read to its end before the next request."""
     try:
         kernel.send(request.octets(1))
         while True:

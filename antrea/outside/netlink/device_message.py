@@ -62,7 +62,7 @@ def get_proxies() -> Request:
 
 
 def proxy_of(reply: Reply) -> ProxyNeighbour | None:
-    """What `get_proxies` brings, if it is ours. Raises OSError if its interface has gone."""
+    """Parse a reply to `get_proxies`, if it is ours. Raises OSError if its interface has gone."""
     found = attributes(reply.body[NEIGHBOUR.size :])
     protocol = found.get(NDA_PROTOCOL, b"\0")[0]
     if protocol not in OURS:

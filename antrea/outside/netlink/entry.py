@@ -32,7 +32,7 @@ _OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What can be done with one class of entries; `standing` lists ours, whichever category."""
+    """Operations on one class of entries; `standing` lists ours, whichever category."""
 
     put: Callable[[Rtnl, Any], None]
     drop: Callable[[Rtnl, Any], None]
@@ -110,7 +110,7 @@ def routes(kernel: Rtnl) -> Iterator[Route]:
 
 
 def routes_by(kernel: Rtnl, dev: str) -> Iterator[Route]:
-    """Those that others put to networks of Pods by a device: the next hop is in the network itself.
+    """Yield the routes of others to networks of Pods by a device: the next hop is in the network itself.
 
     Their category is below zero, so that their protocol follows from it.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DEVICE: Final = "antrea-earlier0"
 TABLE: Final = "antrea-earlier"
-"""Of nftables."""
+"""nftables table of held addresses."""
 ROUTES: Final = 121
 """The number of the table of routes; those of Egress are below."""
 PRIORITY: Final = 298
@@ -104,7 +104,7 @@ def goes_on(connections: Iterable[TranslatedConnection]) -> bool:
 
 
 def release(addresses: Collection[str]) -> None:
-    """Of those that are held. Raises as `hold`."""
+    """Release addresses that are held. Raises as `hold`."""
     lines = (line for one in addresses for line in _gone(one))
     run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
 

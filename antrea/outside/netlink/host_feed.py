@@ -54,17 +54,17 @@ class NetlinkFeed(Generic[T]):
 
 
 def address_feed() -> NetlinkFeed[LocalAddress]:
-    """Of LocalAddress."""
+    """Make the feed of LocalAddress."""
     return NetlinkFeed(LocalAddress, _ADDRESSES, local_addresses)
 
 
 def link_feed() -> NetlinkFeed[LocalLink]:
-    """Of LocalLink."""
+    """Make the feed of LocalLink."""
     return NetlinkFeed(LocalLink, _LINKS, local_links)
 
 
 def _drain(news: socket.socket) -> None:
-    """What came together is one change."""
+    """Take all notifications that have arrived as one change."""
     while True:
         try:
             news.recv(_ROOM)
@@ -73,7 +73,7 @@ def _drain(news: socket.socket) -> None:
 
 
 def local_addresses() -> list[LocalAddress]:
-    """Of all interfaces that still are there, without those that the kernel does not use as another host has them. Raises OSError."""
+    """Return the addresses of all present interfaces, without those that the kernel does not use as another host has them. Raises OSError."""
     names = dict(socket.if_nameindex())
     with Rtnl() as kernel:
         found = [address_of(reply) for reply in kernel.ask(get_addresses())]

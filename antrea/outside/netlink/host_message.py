@@ -97,7 +97,7 @@ def set_device(index: int, *, up: bool | None = None, mtu: int = 0, mac: str = "
 
 
 def device_of(reply: Reply) -> Device:
-    """What `get_devices` and `rtnl_message.get_link` bring."""
+    """Parse a reply to `get_devices` or `rtnl_message.get_link`."""
     _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
     found = attributes(reply.body[wire.LINK.size :])
     name = found[wire.IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
@@ -115,7 +115,7 @@ def drop_address(index: int, address: Address) -> Request:
 
 
 def address_of(reply: Reply) -> DeviceAddress:
-    """What `rtnl_message.get_addresses` brings."""
+    """Parse a reply to `rtnl_message.get_addresses`."""
     _, prefix, flags, scope, index = wire.ADDRESS.unpack_from(reply.body)
     found = attributes(reply.body[wire.ADDRESS.size :])
     ip = _ip(found.get(wire.IFA_LOCAL) or found[wire.IFA_ADDRESS])
@@ -150,12 +150,12 @@ def get_routes() -> list[Request]:
 
 
 def protocol_of(reply: Reply) -> int:
-    """Of a route: who put it."""
+    """Return the protocol of a route: the program that added it."""
     return reply.body[5]
 
 
 def route_of(reply: Reply) -> KernelRoute:
-    """What `get_routes` bring."""
+    """Parse a reply to `get_routes`."""
     family, prefix, _, _, table, protocol, scope, _, flags = wire.ROUTE.unpack_from(reply.body)
     found = attributes(reply.body[wire.ROUTE.size :])
     metric = read(found, wire.RTA_PRIORITY)
@@ -219,7 +219,7 @@ def any_neighbour_of(reply: Reply) -> KnownNeighbour | None:
 
 
 def neighbour_of(reply: Reply) -> Neighbour | None:
-    """What `get_neighbours` brings, if it is ours. Raises OSError if its interface has gone."""
+    """Parse a reply to `get_neighbours`, if it is ours. Raises OSError if its interface has gone."""
     found = attributes(reply.body[NEIGHBOUR.size :])
     protocol = found.get(NDA_PROTOCOL, b"\0")[0]
     if protocol not in OURS:
@@ -247,7 +247,7 @@ def get_rules() -> Request:
 
 
 def rule_of(reply: Reply) -> RoutingRule | None:
-    """What `get_rules` brings, if it is ours."""
+    """Parse a reply to `get_rules`, if it is ours."""
     family = reply.body[0]
     found = attributes(reply.body[_RULE.size :])
     protocol = found.get(_FRA_PROTOCOL, b"\0")[0]
@@ -272,7 +272,7 @@ def index_of(dev: str) -> int:
 
 
 def protocol_number(category: int) -> int:
-    """By which what we put is known later. Raises ValueError if the category has none."""
+    """Return the protocol by which our entries are recognized later. Raises ValueError if the category has none."""
     if category >= CATEGORIES:
         raise ValueError(f"category {category} has no protocol number; {CATEGORIES - 1} is the highest")
     return PROTOCOL + category

@@ -1,4 +1,4 @@
-"""What an interface has: MAC, MTU, addresses and routes; read from one, and given to another that takes its name.
+"""Settings of an interface: MAC, MTU, addresses and routes; read from one, and given to another that takes its name.
 
 Addresses and routes are kept as the kernel's own messages, so that metrics, lifetimes and tables stay as they are.
 Source: rtnetlink(7), linux/if_addr.h, linux/rtnetlink.h.
@@ -35,7 +35,7 @@ _SCOPE_LINK, _PROTO_KERNEL, _TABLE_LOCAL, _CLONED = 253, 2, 255, 0x200
 
 
 class InterfaceSettings(msgspec.Struct, frozen=True):
-    """Of one interface; addresses and routes are messages of the kernel without the interface's number."""
+    """Settings of one interface; addresses and routes are messages of the kernel without the interface's number."""
 
     mac: str
     mtu: int
@@ -162,7 +162,7 @@ def _address_on(body: bytes, index: int) -> bytes:
 
 
 def _routes(replies: list[Reply], index: int) -> Iterator[bytes]:
-    """Those with this one next hop."""
+    """Yield the routes with this one next hop."""
     for reply in replies:
         fields = wire.ROUTE.unpack_from(reply.body)
         family, prefix, source, tos, table, protocol, scope, kind, flags = fields

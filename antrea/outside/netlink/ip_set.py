@@ -30,7 +30,7 @@ _SUBSYSTEM: Final = 6 << 8
 _DESTROY, _LIST = 3, 7
 _PROTOCOL, _SET_NAME, _FLAGS, _DATA, _ELEMENTS = 1, 2, 6, 7, 8
 _IP, _PORT, _TRANSPORT = 1, 4, 7
-"""Of an element, in the network's byte order; an address is nested."""
+"""Attributes of an element, in network byte order; an address is nested."""
 _NAMES_ONLY: Final = 1 << 1
 _VERSION: Final = 6
 """Supported by all kernels since 2.6.39."""
@@ -55,7 +55,7 @@ def set_names() -> list[str]:
 
 
 class Element(NamedTuple):
-    """What a set of ports, or of addresses and ports, has."""
+    """Element of a set of ports, or of addresses and ports."""
 
     protocol: int
     """0 in a set of ports alone."""
@@ -65,7 +65,7 @@ class Element(NamedTuple):
 
 
 def set_elements(name: str) -> set[Element]:
-    """Those with a port. Raises OSError: ENOENT if there is no set of that name."""
+    """Return the elements with a port. Raises OSError: ENOENT if there is no set of that name."""
     elements = set()
     for found in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
         for kind, octets in attribute_rows(found.get(_ELEMENTS, b"")):

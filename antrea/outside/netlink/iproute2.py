@@ -13,7 +13,7 @@ SECONDS: Final = 60
 
 
 def run(*command: str, given: str = "", fine: bool = False) -> str:
-    """What it prints. `fine`: some lines may be of things that are gone, or there. Raises OSError, SubprocessError."""
+    """Run the program and return its output. `fine`: some lines may be of things that are gone, or there. Raises OSError, SubprocessError."""
     done = subprocess.run(
         command, input=given, capture_output=True, text=True, check=not fine, timeout=SECONDS
     )

@@ -28,7 +28,7 @@ _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2
 _DELETE_SERVICE, _SERVICE = 3, 1
 _FAMILY, _PROTOCOL, _ADDRESS, _PORT = 1, 2, 3, 4
 _ADDRESS_OCTETS: Final = 16
-"""Of both families."""
+"""Size of an address of either family."""
 _MAX_BATCH: Final = 64
 """Deletions whose answers the socket has room for."""
 

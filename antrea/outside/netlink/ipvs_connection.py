@@ -44,7 +44,7 @@ Ends = tuple[int, str, int, str, int]
 
 
 class IpvsConnection(NamedTuple):
-    """As its first packet had it, and how IPVS changed that."""
+    """Connection with the ends of its first packet, and their translation by IPVS."""
 
     protocol: int
     source: End
@@ -53,7 +53,7 @@ class IpvsConnection(NamedTuple):
     answered: End
     """Where the Endpoint sends answers: `source`, or what the host made of it."""
     state: bytes
-    """Of the protocol, as the kernel listed it."""
+    """State of the protocol, as the kernel listed it."""
     timeout: int
     mark: int
 
@@ -101,7 +101,7 @@ def stay_as_they_are(addresses: Collection[str]) -> bool:
 
 
 def tracked_ends() -> set[Ends]:
-    """Of all connections as their first packets were, and as the host has translated these, without what a switch tracks in the same table.
+    """Return the ends of all connections as their first packets were, and as the host has translated these, without what a switch tracks in the same table.
 
     Blocks; raises Unavailable.
     """
@@ -157,7 +157,7 @@ def creation(one: IpvsConnection) -> Request:
 
 
 def _state(found: Mapping[int, bytes]) -> bytes:
-    """Of one protocol, which is nested in it."""
+    """Return the state of a protocol, which is nested in it."""
     return b"".join(attribute(_NESTED | kind, _fields(kind, octets)) for kind, octets in found.items())
 
 

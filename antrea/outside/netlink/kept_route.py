@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.ipvs_connection import Ends
 
 TABLE: Final = "antrea-kept"
-"""Of nftables."""
+"""nftables table of kept routes."""
 ROUTES: Final = 122
 """The number of the table of routes."""
 MARK: Final = 0x10000000
@@ -77,7 +77,7 @@ table inet {TABLE} {{
 
 
 def keep(gateway: str, via: Collection[str], connections: Iterable[Ends] = ()) -> None:
-    """Those that lead through this device by one of these next hops, and these connections to them. Blocks.
+    """Keep the routes that lead through this device by one of these next hops, and these connections to them. Blocks.
 
     Raises OSError, SubprocessError, Unavailable.
     """

@@ -33,7 +33,7 @@ _ROOM: Final = 1 << 16
 
 
 class LinkWatch:
-    """Of the network namespace of the thread that runs it. Down is what `ip link set down` does; a cable that is pulled is not."""
+    """Watch of links in the network namespace of the thread that runs it. Down is what `ip link set down` does; a cable that is pulled is not."""
 
     def __init__(self, ours: Callable[[str], bool], came_back: Callable[[], None]) -> None:
         """`ours` selects interfaces by name; `came_back` is called for each of them that is up again."""

@@ -39,7 +39,7 @@ def listening_ports(net: Path = NET, local_range: Path = RANGE) -> Iterator[tupl
 
 
 def _sockets(table: Path, state: str) -> Iterator[tuple[str, int]]:
-    """Those in this state. The kernel lists TCP sockets that listen before all others, which are not read."""
+    """Yield the sockets in this state. The kernel lists listening TCP sockets before all others, which are not read."""
     if not table.exists():
         return  # the kernel has no IPv6
     with table.open() as lines:

@@ -60,7 +60,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     kind: int
     number: int
-    """That of the request"""
+    """Sequence number of the request"""
     body: bytes
 
     @property
@@ -117,7 +117,7 @@ def attribute_rows(octets: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def own_address(address: IPv4Interface | IPv6Interface) -> bytes:
-    """Of an interface that has it; one of IPv4 has the broadcast address of its network, if there is one."""
+    """Return the attributes of an address of an interface; one of IPv4 has the broadcast address of its network, if there is one."""
     body = attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
     if address.version == 4 and address.network.prefixlen < 31:
         body += attribute(IFA_BROADCAST, address.network.broadcast_address.packed)

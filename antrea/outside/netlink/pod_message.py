@@ -73,7 +73,7 @@ def new_address(index: int, address: Interface) -> Request:
 
 
 def new_default_route(index: int, gateway: Ip) -> Request:
-    """By a gateway that is reached on the link, whatever addresses that has."""
+    """Build a request for a default route by a gateway on the link, whatever addresses that has."""
     header = wire.ROUTE.pack(_family(gateway), 0, 0, 0, MAIN_TABLE, _PROTO_BOOT, 0, wire.UNICAST, wire.ONLINK)
     body = attribute(wire.RTA_GATEWAY, gateway.packed) + number(wire.RTA_OIF, index)
     return Request(wire.NEW_ROUTE, wire.NEW, header + body)
@@ -85,7 +85,7 @@ def get_routes() -> Request:
 
 
 def link_of(reply: Reply) -> StandingLink:
-    """What `get_link` brings."""
+    """Parse a reply to `get_link`."""
     _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
     found = attributes(reply.body[wire.LINK.size :])
     return StandingLink(index, flags, read(found, wire.IFLA_LINK), wire.read_mac(found, wire.IFLA_ADDRESS))
@@ -100,7 +100,7 @@ def address_of(reply: Reply) -> tuple[int, Interface]:
 
 
 def gateway_of(reply: Reply) -> StandingRoute | None:
-    """What `get_routes` brings, if it is a default route by one gateway."""
+    """Parse a reply to `get_routes`, if it is a default route by one gateway."""
     prefix = wire.ROUTE.unpack_from(reply.body)[1]
     found = attributes(reply.body[wire.ROUTE.size :])
     if prefix or not {wire.RTA_GATEWAY, wire.RTA_OIF, wire.RTA_TABLE} <= found.keys():

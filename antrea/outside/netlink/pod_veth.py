@@ -47,13 +47,13 @@ class PodVeth(msgspec.Struct, frozen=True, kw_only=True):
     """See `host_interface_name`."""
     if_name: str = "eth0"
     mtu: int
-    """Of both ends, octets."""
+    """MTU of both ends in bytes."""
     addresses: tuple[str, ...]
-    """Of the Pod's end, with prefix length, at most one per family."""
+    """Addresses of the Pod's end, with prefix length, at most one per family."""
     gateways: tuple[str, ...] = ()
     """A default route each."""
     mac: str | None = None
-    """Of the Pod's end; a random one if None (in a check: any)."""
+    """MAC address of the Pod's end; a random one if None (in a check: any)."""
     tx_off: bool = False
     """Turn transmit checksum offload off: the userspace datapath of OVS forwards frames without filling in their checksum."""
 

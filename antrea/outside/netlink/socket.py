@@ -19,7 +19,7 @@ _TIMEOUT = 10.0
 
 
 class Rtnl:
-    """Of the network namespace that its thread is in when it is made. To be used in a `with`."""
+    """Socket of rtnetlink in the network namespace that its thread is in when it is made. To be used in a `with`."""
 
     def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)

@@ -29,7 +29,7 @@ _DESTINATION_TRANSLATED: Final = 1 << 5
 
 
 class TranslatedConnection(NamedTuple):
-    """As its first packet had it."""
+    """Connection with the ends of its first packet."""
 
     protocol: str
     source: str

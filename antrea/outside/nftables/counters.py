@@ -24,7 +24,7 @@ class NftCounters:
         self._nft = nft or connect(stateless=False)
 
     async def read(self) -> list[FlowCount]:
-        """By name, what each has counted. Raises Unavailable."""
+        """Read the counters by name. Raises Unavailable."""
         try:
             text = await asyncio.to_thread(self._nft.run, f"list counters table {TABLE}\n")
         except NftError as error:

@@ -1,4 +1,4 @@
-"""What the kernel has of nftables, asked for by netlink: which tables and chains stand, without what is in them.
+"""Tables and chains of nftables in the kernel, read by netlink without their contents.
 
 Source: netlink(7), linux/netfilter/nf_tables.h (NFT_MSG_GETTABLE, NFT_MSG_GETCHAIN)
 """
@@ -37,7 +37,7 @@ _FAMILIES: Final = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6
 
 
 def dump(asked: bytes, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]) -> tuple[C, bool]:
-    """What `add` puts of the answer to a `dump_request` into a `new` collection, and whether nothing has changed meanwhile.
+    """Collect the answer to a `dump_request` with `add` into a `new` collection, and return whether nothing has changed meanwhile.
 
     In the network namespace of the thread that calls. Raises Unavailable with `what`.
     """
@@ -98,7 +98,7 @@ class ChainHead(NamedTuple):
 
 
 def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainHead]:
-    """Those of family `ip`, `ip6` or `inet` that are `wanted`. Raises Unavailable."""
+    """Return the `wanted` chains of family `ip`, `ip6` or `inet`. Raises Unavailable."""
 
     def add(found: list[ChainHead], octets: bytes) -> None:
         found += filter(wanted, (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN)))

@@ -16,7 +16,7 @@ class NftElements:
         self._nft = nft or connect()
 
     async def of_map(self, name: str) -> list[NftElement]:
-        """Those of a map; none if there is no such map."""
+        """Return the elements of a map; none if the map does not exist."""
         try:
             listing = await asyncio.to_thread(self._nft.run, f"list map {TABLE} {name}\n")
         except NftError:

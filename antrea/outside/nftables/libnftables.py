@@ -55,7 +55,7 @@ class Library:
         self._lib.nft_ctx_output_set_flags(self._context, _STATELESS if stateless else 0)
 
     def run(self, commands: str) -> str:
-        """From a file in memory, because for a buffer the library does not report the lines of errors (1.0.6)."""
+        """Run commands from a file in memory, because for a buffer the library does not report the lines of errors (1.0.6)."""
         with os.fdopen(os.memfd_create("nft"), "w") as file:
             file.write(commands)
             file.flush()

@@ -1,4 +1,4 @@
-"""What `nft -j list` prints, as values. Other programs made the tables, so that everything is checked before it is used.
+"""Output of `nft -j list` as values. Other programs made the tables, so that everything is checked before it is used.
 
 Source: libnftables-json(5)
 """

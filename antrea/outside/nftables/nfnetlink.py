@@ -36,7 +36,7 @@ def dump_request(kind: int, family: int, attributes: bytes) -> bytes:
 
 
 def dumped(octets: bytes, what: str) -> tuple[bool, bool]:
-    """Of a part of the answer: whether nothing has changed since its first one, and whether it is the last one.
+    """Check a part of the answer: whether nothing has changed since its first one, and whether it is the last one.
 
     Raises Unavailable with `what` and the kernel's error.
     """

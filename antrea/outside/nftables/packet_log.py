@@ -31,7 +31,7 @@ SLICE: Final = 50
 
 
 class PacketLog:
-    """Of one group, in the network namespace of the thread that runs it. `handle` gets the rule's prefix and the packet from its IP header on."""
+    """Log of one group, in the network namespace of the thread that runs it. `handle` gets the rule's prefix and the packet from its IP header on."""
 
     def __init__(self, group: int, octets: int, handle: Callable[[str, bytes], None]) -> None:
         self._group = group

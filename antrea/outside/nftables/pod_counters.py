@@ -46,14 +46,14 @@ _REST: Final = struct.Struct("!B3xH2xH2x")
 
 
 class Counters(Protocol):
-    """What reads the sets."""
+    """Reader of the sets."""
 
     def read(self, name: str, size: int) -> dict[bytes, bytes]:
         """Counters by keys, which have so many octets. Raises Unavailable."""
 
 
 class _Total:
-    """Of the packets of one direction of a connection."""
+    """Counts of the packets of one direction of a connection."""
 
     __slots__ = ("octets", "owner", "packets")
 
@@ -79,11 +79,11 @@ class PodCounters:
         """Why nothing is counted at some interface; empty: it is at all."""
         self._totals: dict[str, dict[bytes, _Total]] = {way: {} for way in _HOOKS}
         self._elements: dict[str, dict[bytes, bytes]] = {way: {} for way in _HOOKS}
-        """Of the last read: counters by keys."""
+        """Counters of the last read by keys."""
         self._changed: dict[Hashable, TrackedConnection] = {}
         """Connections that were counted at the last read."""
         self._new: dict[str, dict[bytes, tuple[int, int]]] = {way: {} for way in _HOOKS}
-        """What was counted at the last read of no connection that is known."""
+        """Counts of the last read that belong to no known connection."""
         self._local: Collection[str] = ()
 
     async def follow(self, interfaces: Iterable[str]) -> None:
@@ -119,7 +119,7 @@ class PodCounters:
     def apply(
         self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection], local: Collection[str]
     ) -> list[TrackedConnection]:
-        """Those that have changed, by themselves or by their counts, with these; `local` are addresses of Pods of this Node.
+        """Return the connections that have changed, by themselves or by their counts, with these; `local` are addresses of Pods of this Node.
 
         What was counted at the last read and is no packet of a connection is forgotten.
         """
@@ -228,7 +228,7 @@ def _counted(way: str, counter: bytes) -> tuple[int, int]:
 
 
 def _key(protocol: int, source: str, sport: int, destination: str, port: int) -> bytes:
-    """Of packets with these ends, as a set has it."""
+    """Return the key of packets with these ends, as a set has it."""
     return _packed(source) + _packed(destination) + _REST.pack(protocol, sport, port)
 
 

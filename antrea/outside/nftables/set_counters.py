@@ -26,7 +26,7 @@ def _begin(kind: int, size: int) -> bytes:
 
 
 def _pattern(size: int) -> re.Pattern[bytes]:
-    """Of elements whose key has so many octets, with a counter as their first expression: the key, octets and packets."""
+    """Return a pattern of elements whose key has so many bytes, with a counter as their first expression: the key, bytes and packets."""
     key = _begin(1, 4 + size) + _begin(1, size) + b"(.{%d})" % size
     counts = _begin(1, 8) + b"(.{8}" + _begin(2, 8) + b".{8})"
     body = _begin(1, 8) + b"counter\\0" + _begin(2, 24) + counts
@@ -34,7 +34,7 @@ def _pattern(size: int) -> re.Pattern[bytes]:
 
 
 _ELEMENTS: Final = {size: _pattern(size) for size in (20, 44)}
-"""By octets of the key: two addresses, a protocol and two ports, in four octets each but for addresses of IPv6."""
+"""Patterns by bytes of the key: two addresses, a protocol and two ports, in four bytes each but for addresses of IPv6."""
 
 
 def counts_of(counter: bytes) -> tuple[int, int]:
@@ -44,7 +44,7 @@ def counts_of(counter: bytes) -> tuple[int, int]:
 
 
 class SetCounters:
-    """Of a table of family netdev, in the network namespace of the thread that reads."""
+    """Counters of a table of family netdev, in the network namespace of the thread that reads."""
 
     def __init__(self, table: str) -> None:
         self._table = attribute(_TABLE, table.encode() + b"\0")

@@ -63,7 +63,7 @@ KINDS = (
 )
 _TABLES = (TABLE, SHIELD_TABLE, IPV4_TABLE, IPV6_TABLE, ARP_TABLE)
 _FIXED = (NftSet, NftChain)
-"""What nft cannot change in place."""
+"""Entries that nft cannot change in place."""
 _NOT_THERE = os.strerror(errno.ENOENT)
 
 Name = tuple[type, Any]
@@ -89,13 +89,13 @@ class NftSink:
     def __init__(self, nft: Nft | None = None) -> None:
         self._nft = nft or connect()
         self._wanted: State = {}
-        """What was applied last."""
+        """Last applied state."""
         self._previous: State = {}
         """Entries of an earlier start that were not wanted since, and that no sweep has reached."""
         self._rules: dict[str, State] = {}
         """The rules of both, by chain."""
         self._tables: set[str] = set()
-        """Those of _TABLES that stand, as far as this program has found or made them."""
+        """Existing tables of _TABLES, as far as this program has found or made them."""
 
     @property
     def in_process(self) -> bool:
@@ -204,7 +204,7 @@ class NftSink:
         return self._wanted.get(name, self._previous.get(name))
 
     def _listed(self) -> str:
-        """What is in our tables that stand. To find them nft would read the rules of all programs: seconds beside kube-proxy."""
+        """Return the listing of our existing tables. To find them nft would read the rules of all programs: seconds beside kube-proxy."""
         families = {table.partition(" ")[0] for table in _TABLES}
         standing = {f"{family} {name}" for family in families for name in tables(family)}
         self._tables = standing.intersection(_TABLES)

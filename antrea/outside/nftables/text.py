@@ -142,7 +142,7 @@ def parse(listing: str) -> Iterator[Any]:
 
 
 def _entries(kind: str, name: str, body: list[str]) -> list[Any]:
-    """Those of one object; none of a kind that we do not write, or with a name or a number that is not ours."""
+    """Return the entries of one object; none of a kind that we do not write, or with a name or a number that is not ours."""
     reader = _READERS.get(kind)
     try:
         return list(reader(name, body)) if reader else []

@@ -46,7 +46,7 @@ def own_port() -> int:
 
 
 class NftWatch:
-    """Of the network namespace of the thread that runs it. What sockets of this process change is our own doing."""
+    """Watch of nftables in the network namespace of the thread that runs it. Changes by sockets of this process are ignored."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """`changed` is called after others have changed something."""
@@ -88,7 +88,7 @@ class NftWatch:
         return bool(ports - self._own)
 
     def _drain(self, news: socket.socket) -> None:
-        """What came meanwhile is answered by the same."""
+        """Drain notifications that arrived meanwhile: one response covers them."""
         try:
             while news.recv(_ROOM):
                 pass

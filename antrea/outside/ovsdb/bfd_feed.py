@@ -68,7 +68,7 @@ class BfdFeed:
         self._timer = None if due is None else loop.call_at(due, self._look)
 
     def _statuses(self) -> dict[str, BfdStatus]:
-        """By Node; without those that a new ovs-vswitchd has not begun, or that were turned off."""
+        """Return statuses by Node; without those that a new ovs-vswitchd has not begun, or that were turned off."""
         found = {}
         for port in self._db.rows("Port").values():
             ids = port["external_ids"]

@@ -20,7 +20,7 @@ SIGNALED = "Neighbor Signaled Session Down"
 
 
 class BfdStatus(msgspec.Struct, frozen=True):
-    """Of the column bfd_status: states are down, init and up."""
+    """Status from the column bfd_status: states are down, init and up."""
 
     state: str
     remote: str = "down"

@@ -154,7 +154,7 @@ class Ovsdb:
         raise Unavailable("row of table Open_vSwitch in OVSDB")
 
     def changes(self) -> Changes:
-        """What changes from now on; read the replica first, and nothing is missed."""
+        """Return the changes from now on; read the replica first, and nothing is missed."""
         reader = Changes()
         self._readers.add(reader)
         return reader

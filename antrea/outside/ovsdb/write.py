@@ -1,4 +1,4 @@
-"""What the agent writes into OVSDB: bridges, ports, single keys; each is idempotent and one transaction.
+"""Writes of the agent to OVSDB: bridges, ports, single keys; each is idempotent and one transaction.
 
 A transaction is built from the replica and guarded by `wait` operations on the rows it builds on, so that it fails as a
 whole if another client changed a row meanwhile; it is then built again.
@@ -223,7 +223,7 @@ async def _settle(db: Ovsdb, build: Callable[[], list[Operation]]) -> None:
 def _aligned(
     table: str, row: Row, columns: Mapping[str, Any], maps: Mapping[str, Mapping[str, str]]
 ) -> list[Operation]:
-    """What is missing for `columns` to have these values, and `maps` to hold these keys; guarded, or nothing."""
+    """Return the operations that give `columns` these values and `maps` these keys; guarded, or none."""
     operations: list[Operation] = []
     if other := {name: wire(value) for name, value in columns.items() if row[name] != value}:
         operations.append({"op": "update", "table": table, "where": _where(row), "row": other})

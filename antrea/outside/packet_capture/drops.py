@@ -39,7 +39,7 @@ class DropFilter:
         attach(self._out, order.program)
 
     def blocks(self) -> list[bytes]:
-        """Of what can be read now. Raises Gone."""
+        """Return the blocks that can be read now. Raises Gone."""
         chunk = os.read(self.source, _CHUNK)
         if not chunk or len(self._rest) > _MAX_LINE:
             raise Gone

@@ -21,7 +21,7 @@ _RECEIVED, _DROPPED = 4, 5
 MAX_OPTION = 0xFFFF
 """Bytes of an option's value."""
 INBOUND, OUTBOUND = 1, 2
-"""Of the interface."""
+"""Directions of packets at the interface."""
 
 
 def drops(snap_length: int) -> bytes:
@@ -42,7 +42,7 @@ def dropped(nanoseconds: int, data: bytes, length: int, reason: str) -> bytes:
 
 
 def header(interface: str, snap_length: int, program: str) -> bytes:
-    """What a file begins with."""
+    """Return the beginning of a file."""
     section = struct.pack("=IHHq", _MAGIC, 1, 0, _UNKNOWN_LENGTH) + _options({_APPLICATION: program.encode()})
     described = struct.pack("=HHI", ETHERNET, 0, snap_length)
     options = _options({_NAME: interface.encode(), _RESOLUTION: _NANOSECONDS})
@@ -68,7 +68,7 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def _options(found: dict[int, bytes]) -> bytes:
-    """Of texts as much as an option holds."""
+    """Encode texts, cut to the size that an option holds."""
     cut = ((code, value[:MAX_OPTION]) for code, value in found.items())
     parts = [struct.pack("=HH", code, len(value)) + _padded(value) for code, value in cut]
     return b"".join((*parts, bytes(4)))

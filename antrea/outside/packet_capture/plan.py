@@ -1,4 +1,4 @@
-"""What a process captures, and what it reports: lines of JSON on its standard input and output."""
+"""Plan and reports of a capturing process: lines of JSON on its standard input and output."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class CaptureLimits(msgspec.Struct, frozen=True):
 
     file_bytes: int = 1 << 30
     free_bytes: int = 64 << 20
-    """That have to stay free on the disk."""
+    """Bytes that have to stay free on the disk."""
     buffer_bytes: int = 16 << 20
-    """Of the kernel's memory, for packets that wait to be written."""
+    """Kernel memory for packets that wait to be written, in bytes."""
 
 
 class CaptureOrder(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class CaptureOrder(msgspec.Struct, frozen=True):
     path: str
     """The file, which is there and empty."""
     program: tuple[Instruction, ...]
-    """What decides on each packet."""
+    """BPF program that filters packets."""
     number: int
     """Packets after which it is complete; less than 1: as many as come in time."""
     seconds: float

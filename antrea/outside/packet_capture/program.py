@@ -200,7 +200,7 @@ def _moment(notes: list[tuple[int, int, bytes]]) -> int:
 
 
 def gone(device: str) -> str:
-    """What is reported of an interface that does not exist any more."""
+    """Return the report on an interface that no longer exists."""
     return f"interface {device} is gone: its Pod was deleted, or has moved"
 
 

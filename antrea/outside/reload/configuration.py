@@ -49,7 +49,7 @@ class Configuration(Generic[S, G]):
         self.compared: tuple[str, ...] = ()
         """Sentences of `compare` that were reported to the user."""
         self.told: InEffect[S, G] | None = None
-        """What was reported to the user."""
+        """Configuration that was last reported to the user."""
         self._accept = accept
         self._kept = kept
         self._failed: str | None = None
@@ -125,7 +125,7 @@ class Configuration(Generic[S, G]):
 def _begun(
     kind: type[S], accept: Callable[[S], G], readers: Iterable[Callable[[], str]]
 ) -> tuple[InEffect[S, G], list[InEffect[S, G]]]:
-    """What a start takes of these, and what else it may go back to. Raises Invalid if none can work."""
+    """Return the first of these that can work, and the others that may replace it. Raises Invalid if none can work."""
     found: list[InEffect[S, G]] = []
     refused: list[Invalid] = []
     for reader in readers:
@@ -149,7 +149,7 @@ def _kept_text(text: str) -> bytes:
 
 
 def _read_kept(path: Path) -> str | None:
-    """What `_kept_text` made; None for anything else, which is logged: half of a text may be a configuration, too."""
+    """Parse the result of `_kept_text`; None for anything else, which is logged: half of a text may be a configuration, too."""
     try:
         text = decode_text(read_octets(path), str(path))
         head = _HEAD.match(text)

@@ -52,13 +52,13 @@ class Running(NamedTuple):
     ready: Callable[[], Awaitable[object]]
     """Returns once it works."""
     waiting: Callable[[], str]
-    """What it still waits for."""
+    """Function that names what it still waits for."""
     kube: Kube | None
     """Where the ConfigMap is; None: nowhere."""
     heard: Callable[[], None] = lambda: None
     """Called when a new text was taken or refused."""
     farewell: Callable[[], Awaitable[None]] = nothing
-    """What it does while it still works, once the process is asked to end."""
+    """Orderly end that it performs while it still works, once the process is asked to end."""
     blameless: Callable[[], bool] = lambda: False
     """Whether no configuration could make shorter what it waits for."""
     patience: float = PROOF_SECONDS
@@ -79,7 +79,7 @@ async def through_changes(
     recorder: EventRecorder,
     end: asyncio.Event,
 ) -> None:
-    """Until `end` is set. Raises what ended the program, but for a changed configuration that is then taken back."""
+    """Run until `end` is set. Raises what ended the program, but for a changed configuration that is then taken back."""
     events, left = EventQueue(recorder), TRIES
     while not end.is_set():
         ran = configuration.now
@@ -157,7 +157,7 @@ async def _life(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _first(group: BaseExceptionGroup[E]) -> E:
-    """What went wrong first; the rest was cancelled, or follows from it."""
+    """Return the first error of a group; the rest was cancelled, or follows from it."""
     found = group.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
@@ -190,7 +190,7 @@ async def _ready(running: Running, seconds: float) -> bool:
 
 
 async def _listen(configuration: Configuration[Any, Any], running: Running, events: EventQueue) -> None:
-    """Until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
+    """Wait until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
     namespace = os.environ.get("POD_NAMESPACE", "")
     _record_warnings(configuration, events)
     if not namespace or running.kube is None:

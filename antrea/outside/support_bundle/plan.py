@@ -1,4 +1,4 @@
-"""What a support bundle is made of: sent by the program that serves it to the process that collects it."""
+"""Plan of a support bundle: sent by the program that serves it to the process that collects it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Limits(msgspec.Struct, frozen=True):
     """How much a bundle may take of its Node."""
 
     log_bytes: int = 128 << 20
-    """Of all logs together before compression; the newest lines win."""
+    """Maximum size of all logs together before compression; the newest lines win."""
     piece_bytes: int = 128 << 20
-    """Of any other file."""
+    """Maximum size of any other file."""
     command_seconds: float = 20.0
     seconds: float = 120.0
     """After these nothing more is begun, and what there is makes the bundle."""
     free_bytes: int = 64 << 20
-    """That have to stay free on the disk."""
+    """Bytes that have to stay free on the disk."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What became of it; `why` is why there is no bundle."""
+    """Result of a collection; `why` is why there is no bundle."""
 
     sum: str = ""
     """SHA-256 in hexadecimal."""

@@ -166,7 +166,7 @@ def _flag(found: re.Match[str]) -> str:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is, and as Kubernetes writes it into a Secret."""
+    """Yield a secret as it is, and as Kubernetes writes it into a Secret."""
     secret = secret.strip()
     if len(secret) >= SHORTEST:
         yield secret

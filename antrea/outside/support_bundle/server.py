@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FOLDER = "bundles"
-"""Of the controller, beside its token: its /tmp is small and in memory."""
+"""Folder of the controller's bundles, beside its token: its /tmp is small and in memory."""
 EXPIRE_SECONDS = 3600.0
 GRACE_SECONDS = 60.0
 """On top of a bundle's own limit of time, until its process is killed."""
@@ -134,7 +134,7 @@ class SupportBundles:
         self._shown, self._why = self._none(), ""
 
     async def _life(self, said: str, since: float | None) -> None:
-        """From the beginning of a collection until the bundle expires."""
+        """Keep a bundle from the beginning of its collection until it expires."""
         target = self._folder / f"bundle_{secrets.token_hex(5)}.tar.gz"
         try:
             made = await self._made(target, since)

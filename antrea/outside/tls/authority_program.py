@@ -47,7 +47,7 @@ def _issue(
 
 
 def _usage(*, signs_certificates: bool, enciphers_keys: bool = False) -> x509.KeyUsage:
-    """What the key is for, without which clients that verify as RFC 5280 asks refuse an authority (Python from 3.13 on)."""
+    """Return the usage of the key, without which clients that verify as RFC 5280 requires refuse an authority (Python from 3.13 on)."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,

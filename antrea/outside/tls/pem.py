@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 BEYOND_ASCII = "backslashreplace"
-"""What becomes of other characters: they stand in comments, or the block that they are in is refused."""
+"""Replacement of other characters: they are in comments, or the block that has them is refused."""
 
 
 def ascii_pem(text: str) -> str:

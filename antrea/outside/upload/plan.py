@@ -1,4 +1,4 @@
-"""What a process uploads, and what became of it: JSON on its standard input and output."""
+"""Plan and result of an uploading process: JSON on its standard input and output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SSH_PORT, TLS_PORT = 22, 443
 SCHEMES = {"sftp": SSH_PORT, "https": TLS_PORT, "s3": TLS_PORT}
 """With their ports."""
 REGION = "us-east-1"
-"""Of an S3 server unless its URL names another one."""
+"""Region of an S3 server unless its URL names another one."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -27,14 +27,14 @@ class Credentials(msgspec.Struct, frozen=True):
     bearer_token: str = ""
     api_key: str = ""
     session_token: str = ""
-    """Of an S3 server, beside username and password, where these are for a while."""
+    """Token of an S3 server, beside username and password, where these are temporary."""
 
 
 class UploadOrder(msgspec.Struct, frozen=True):
     """One file."""
 
     url: str
-    """Of a directory; the file's own name is added."""
+    """URL of a directory; the file's own name is added."""
     name: str
     source: str
     """Path of the file."""
@@ -47,16 +47,16 @@ class UploadOrder(msgspec.Struct, frozen=True):
     pause_seconds: float = PAUSE_SECONDS
     connect_seconds: float = 5.0
     seconds: float = 300.0
-    """Of one try."""
+    """Timeout of one try."""
 
 
 class Uploaded(msgspec.Struct, frozen=True):
-    """What became of it."""
+    """Result of an upload."""
 
     failures: tuple[str, ...] = ()
-    """Of each try, why it failed; as many as there were tries: the file is not there."""
+    """Reasons of failed tries; as many as there were tries: the file is not there."""
     invalid: str = ""
-    """What the user must change: it was not tried again, and the file is not there."""
+    """Error that the user must correct: it was not tried again, and the file is not there."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Target(msgspec.Struct, frozen=True):
     port: int
     path: str
     region: str = ""
-    """Of an S3 server."""
+    """Region of an S3 server."""
 
 
 def expect_known_host(url: str, host_key: bytes, *, any_host_key: bool) -> None:

@@ -29,7 +29,7 @@ class Tracer:
         self._bridge = bridge
 
     async def trace(self, flow: str) -> str:
-        """What ofproto/trace prints for a packet such as `in_port=3,ip,nw_dst=10.10.0.7`.
+        """Return the output of ofproto/trace for a packet such as `in_port=3,ip,nw_dst=10.10.0.7`.
 
         Raises Refused with the words of OVS if it does not take the packet, Unavailable.
         """

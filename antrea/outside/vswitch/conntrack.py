@@ -37,7 +37,7 @@ class Tracked(NamedTuple):
     port: int
     echo: tuple[int, int, int]
     server: str = ""
-    """Who answers: another address than `destination` where that was translated."""
+    """Address that answers, where it is another than `destination` by translation."""
     server_port: int = 0
     mark: int = 0
     label: int = 0
@@ -68,7 +68,7 @@ class Usage(NamedTuple):
 
 
 class Conntrack:
-    """That of the datapath of one ovs-vswitchd."""
+    """Connection tracking of the datapath of one ovs-vswitchd."""
 
     def __init__(self, run_directory: Path) -> None:
         """`run_directory` has its control socket."""
@@ -98,7 +98,7 @@ class Conntrack:
             raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
 
     async def usage(self) -> Usage:
-        """Of the datapath's own table, or of the kernel's for the datapath that has none. Raises Unavailable."""
+        """Return the usage of the datapath's own table, or of the kernel's for the datapath that has none. Raises Unavailable."""
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 return Usage(
@@ -122,7 +122,7 @@ class Conntrack:
 
 
 def kernel_usage(directory: Path = KERNEL) -> Usage:
-    """That of this network namespace. Raises Unavailable."""
+    """Return the usage of this network namespace. Raises Unavailable."""
     try:
         count, most = (int((directory / f"nf_conntrack_{name}").read_text()) for name in ("count", "max"))
     except (OSError, ValueError) as error:

@@ -26,7 +26,7 @@ WITHIN = 2.0
 _ERROR, _FLOW_MOD, _BARRIER, _PASSED, _CONTROL, _ADD = 1, 14, 20, 21, 33, 34
 _OPEN, _COMMIT, _COMMITTED = 0, 4, 5
 _ID, _FLAGS = 1, 3
-"""Of a bundle that is applied in order and whole, or not at all."""
+"""Id and flags of a bundle that is applied in order and whole, or not at all."""
 
 
 async def commit(socket: Path, flow_mods: Sequence[bytes]) -> None:

@@ -201,7 +201,7 @@ def _groups(batch: Sequence[SentEntry]) -> list[SentEntry]:
 
 
 def _owner(batch: Sequence[SentEntry], line: int | None) -> SentEntry | None:
-    """Who rendered `line`; the only one there is, if the complaint names none."""
+    """Return the entry that rendered `line`; the only one there is, if the complaint names none."""
     if line is None:
         return batch[0] if len(batch) == 1 else None
     for sent in batch:

@@ -34,7 +34,7 @@ class _Earlier(msgspec.Struct):
 
     type: str
     buckets: dict[int, str]
-    """Those on the switch that were not wanted yet: description by ID"""
+    """Buckets on the switch that were not wanted yet: description by id."""
 
 
 class Groups:
@@ -43,9 +43,9 @@ class Groups:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._applied: dict[int, Group] = {}
-        """By number on the switch: a group of many buckets stands as several (antrea/openflow/group_tree.py)."""
+        """Applied groups by number on the switch: a group of many buckets is split into several (antrea/openflow/group_tree.py)."""
         self._trees: dict[int, tuple[int, ...]] = {}
-        """Of a group that stands as several, their numbers."""
+        """Numbers of a group that is split into several."""
         self._earlier: dict[int, _Earlier] = {}
         """Also of wanted groups, as long as they have buckets that are not wanted"""
         self._unwanted: set[int] = set()
@@ -124,7 +124,7 @@ class Groups:
         return frozenset(self._unwanted)
 
     def unneeded(self, unnamed: AbstractSet[int | None]) -> list[int]:
-        """Those of `unwanted` that may go: no flow names them, nor the group that they are branches of."""
+        """Return those of `unwanted` that can be removed: no flow names them, nor the group that they are branches of."""
         return sorted(
             number
             for number in self._unwanted & unnamed
@@ -177,7 +177,7 @@ class Groups:
         self._trees.pop(number, None)
 
     def _stands(self, group: Group) -> Group | None:
-        """What the change to `group` starts from; None if it has to be replaced whole."""
+        """Return the group from which the change to `group` starts; None if it has to be replaced whole."""
         applied, earlier = self._applied.get(group.id), self._earlier.get(group.id)
         if earlier is None:
             return applied

@@ -137,7 +137,7 @@ class Ofctl:
             raise Unavailable(_last_line(complaint))
 
     async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
-        """What a dump prints, line by line, without the header. Raises Unavailable."""
+        """Yield the output of a dump line by line, without the header. Raises Unavailable."""
         process = await self._start(command, *arguments, stdin=asyncio.subprocess.DEVNULL)
         try:
             while line := await _within_grace(_opened(process.stdout).readline()):

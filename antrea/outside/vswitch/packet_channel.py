@@ -49,7 +49,7 @@ OVERFLOW = Metric(
     " read in time.",
 )
 OVERFLOW_COUNTER = "rconn_overflow"
-"""What OVS calls it."""
+"""Name of the counter in OVS."""
 UNREADABLE = "unreadable"
 """Label of packet-ins that cannot be parsed, or that have no handler."""
 UNSENT = "packet-out"
@@ -91,7 +91,7 @@ class Packets:
         self._writer: asyncio.StreamWriter | None = None
         self._number = 0
         self.dropped: Counter[str] = Counter()
-        """By the feature's name."""
+        """Dropped packets by the feature's name."""
         self.connected = asyncio.Event()
         """The switch is set up for packet-ins."""
 
@@ -117,12 +117,12 @@ class Packets:
             self._write(writer, kind, body)
 
     def text(self) -> str:
-        """What was dropped, in Prometheus' format."""
+        """Return the dropped packets in Prometheus' format."""
         names = [*(_NAMES[number] for number in sorted(self._lines)), UNSENT, UNREADABLE]
         return DROPPED.text(Sample(self.dropped[name], {"category": name}) for name in names)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for line in self._lines.values():
                 tasks.create_task(self._handle(line), name="packet-ins")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from antrea.outside.ovsdb.session import Session
 
 PASSES: Final = 2
-"""Those that end after a change until all packets meet it."""
+"""Number of passes after a change until all packets meet it."""
 ROUND: Final = 0.01
 """Seconds that a pass takes in which little is cached, and the time until the next one may begin."""
 TIMEOUT: Final = 1.5
@@ -44,7 +44,7 @@ class Revalidation:
         self._watchers = 0
         self._watched = asyncio.Event()
         self._waiting: dict[asyncio.Future[Unavailable | None], int] = {}
-        """What is set when so many passes have ended."""
+        """Futures that are set when so many passes have ended."""
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Revalidation:
         return done.result()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._watched.wait()
             try:

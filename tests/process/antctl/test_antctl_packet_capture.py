@@ -140,7 +140,7 @@ def test_the_file_is_fetched_and_the_object_deleted(
         (("-S", "a", "-t", "6m"), "timeout cannot be longer than 5m0s"),
         (("-S", "a", "-p", "Destination"), "a destination Pod must be specified when capture-point is 'Destination'"),
         (("-S", "a", "-d", "back"), 'invalid direction: "back"'),
-        (("-S", "a", "-f", "tcp,tcp_dst=x"), "tcp_dst=x is no number"),
+        (("-S", "a", "-f", "tcp,tcp_dst=x"), "tcp_dst=x is not a number"),
         (("-S", "a", "-f", "icmp_code=1"), "icmp_type must be specified when icmp_code is provided"),
     ],
 )  # fmt: skip

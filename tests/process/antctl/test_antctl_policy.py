@@ -160,15 +160,15 @@ async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path
     [
         ("{", "--flows: "),
         ({"rows": []}, "not what `antctl get flowmap --by endpoint -o json` prints"),
-        (seen_of(Link("external", WEB, 80, 6, 1, 0)), "'external' is no workload or address"),
-        (seen_of(Link("workload/../../api", WEB, 80, 6, 1, 0)), "is no workload or address"),
-        (seen_of(Link("workload/../api", WEB, 80, 6, 1, 0)), "is no workload or address"),
+        (seen_of(Link("external", WEB, 80, 6, 1, 0)), "'external' is not a workload or address"),
+        (seen_of(Link("workload/../../api", WEB, 80, 6, 1, 0)), "is not a workload or address"),
+        (seen_of(Link("workload/../api", WEB, 80, 6, 1, 0)), "is not a workload or address"),
         (
             seen_of(Link("workload/shop/\x1b[31m", WEB, 80, 6, 1, 0)),
-            r"'workload/shop/\x1b[31m' is no workload",
+            r"'workload/shop/\x1b[31m' is not a workload",
         ),
-        (seen_of(Link("address/fe80::1%eth0", WEB, 80, 6, 1, 0)), "is no workload or address"),
-        (seen_of(Link(DB, WEB, 65536, 6, 1, 0)), "port 65536 is no number from 0 to 65535"),
+        (seen_of(Link("address/fe80::1%eth0", WEB, 80, 6, 1, 0)), "is not a workload or address"),
+        (seen_of(Link(DB, WEB, 65536, 6, 1, 0)), "port 65536 is not a number from 0 to 65535"),
         (
             '{"links": [{"source": "workload/shop/db", "target": "workload/shop/web", "port": Infinity}]}',
             "port inf",

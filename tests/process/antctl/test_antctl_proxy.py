@@ -199,7 +199,7 @@ async def test_an_agent_never_sees_the_callers_token_but_one_of_the_account_antc
         ((), mode.CONTROLLER, "only remote mode is supported for this command"),
         (("-p", "1", "-u", "/x"), mode.REMOTE, "cannot set --unix-socket and --port at the same time"),
         (("--controller", "--agent-node", "n"), mode.REMOTE, "cannot use --controller and --agent-node at the same time"),
-        (("--accept-paths", "("), mode.REMOTE, "--accept-paths: '(' is no regular expression: missing ), unterminated subpattern at position 0"),
+        (("--accept-paths", "("), mode.REMOTE, "--accept-paths: '(' is not a regular expression: missing ), unterminated subpattern at position 0"),
     ],
 )  # fmt: skip
 def test_options_that_contradict_are_one_line(words: tuple[str, ...], program: mode.Mode, error: str) -> None:

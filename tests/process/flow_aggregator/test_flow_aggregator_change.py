@@ -191,9 +191,7 @@ async def test_another_change_builds_the_program_anew_in_its_process(tmp_path: P
     logger, moved = {"enable": True, "path": str(tmp_path / "flows.log")}, free_port()
     async with running(tmp_path, flowLogger=logger) as aggregator:
         write(aggregator, flowLogger=logger, collectorPort=moved)
-        await until(
-            lambda: log_of(aggregator).count("Taking records of connections") == 2, "it takes records"
-        )
+        await until(lambda: log_of(aggregator).count("Taking flow records") == 2, "it takes records")
         for node, half in zip(("n1", "n2"), halves(), strict=True):
             await (await sent(moved, node, "tcp", half)).close()
         await until(lambda: len(aggregator.rows) == 1, "a line")

@@ -81,7 +81,7 @@ async def running(folder: Path, **config: Any) -> AsyncIterator[Running]:
             *words, "--token-file", str(folder / "token"), stderr=log, stdout=log
         )
         try:
-            await until(lambda: "Taking records of connections" in (folder / "log").read_text(), "it listens")
+            await until(lambda: "Taking flow records" in (folder / "log").read_text(), "it listens")
             yield found
         finally:
             if found.process.returncode is None:

@@ -58,9 +58,7 @@ async def test_records_have_the_uuid_of_the_cluster_once_it_has_one(tmp_path: Pa
             assert await cluster_of_a_record(aggregator, got) == ""
             server.put(PATH, MAP)
             await until(lambda: "Starting anew" in log_of(aggregator), "the identity is read")
-            await until(
-                lambda: log_of(aggregator).count("Taking records of connections") == 2, "it listens again"
-            )
+            await until(lambda: log_of(aggregator).count("Taking flow records") == 2, "it listens again")
             assert await cluster_of_a_record(aggregator, got) == UUID
 
 

@@ -56,7 +56,7 @@ def test_antctl_sorts_by_any_field_and_names_one_that_is_not_there() -> None:
     ] == ["a", "b"]
     for field, says in (
         (".metadata.uid", "couldn't find any field with path '.metadata.uid'"),
-        (".metadata", "no text"),
+        (".metadata", "neither text nor a number"),
     ):
         with pytest.raises(Failure, match=re.escape(says)):
             printed("networkpolicy", {"items": rows}, sort_by=field)

@@ -89,8 +89,8 @@ def test_a_plan_counts_what_mode_ipvs_has_and_tells_what_connections_do() -> Non
     view = VIEW._replace(proxy_config={"mode": "ipvs"}, nodes=(NodeView("n1", told),))
     assert list(blockers(view)) == []
     last = list(changes(view))[-1]
-    assert "kube-ipvs0 goes, with 9 addresses of Services; 12 virtual servers of IPVS go" in last
-    assert "connections through them pause for a moment, and go on; 17 ipsets" in last
+    assert "kube-ipvs0 goes, with 9 addresses of Services; 12 virtual servers of IPVS are removed" in last
+    assert "connections through them pause for a moment and continue; 17 ipsets" in last
 
 
 def test_a_plan_names_settings_of_the_kernel_that_stay() -> None:

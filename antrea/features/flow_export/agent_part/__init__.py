@@ -1,1 +1,1 @@
-"""The part of the agent that exports records of connections."""
+"""The part of the agent that exports flow records."""

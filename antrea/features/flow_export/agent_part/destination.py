@@ -92,7 +92,7 @@ class Destination:
 
     def _failed(self, why: str) -> None:
         if why != self.trouble:
-            log.warning("Failed to export records of connections", collector=self._collector.host, err=why)
+            log.warning("Failed to export flow records", collector=self._collector.host, err=why)
         self.trouble = why
 
     async def _connected(self) -> None:

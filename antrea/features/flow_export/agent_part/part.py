@@ -1,4 +1,4 @@
-"""Exports records of connections: what connection tracking has is read at every poll, denied packets come from the switch."""
+"""Exports flow records: what connection tracking has is read at every poll, denied packets come from the switch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EXPORTED = Metric(
     "antrea_agent_flow_record_count",
     "counter",
     "ALPHA",
-    "Number of records of connections that were exported.",
+    "Number of flow records that were exported.",
 )
 LOST = Metric(
     "antrea_agent_denied_packet_lost_count",
@@ -199,8 +199,8 @@ class FlowExportPart(Part):
             api_version="crd.antrea.io/v1alpha1", kind=KIND, name=asked.name, uid=asked.uid
         )
         reason = "CollectorUnreachable" if why else "CollectorReachable"
-        text = f"Node {self._agent.node} exports no records of connections: {why}" if why else ""
-        text = text or f"Node {self._agent.node} exports records of connections"
+        text = f"Node {self._agent.node} exports no flow records: {why}" if why else ""
+        text = text or f"Node {self._agent.node} exports flow records"
         self._agent.record(reason, text, warning=bool(why), about=about)
 
     async def _poll(self) -> None:
