@@ -276,10 +276,11 @@ class Switch:
             for line in _GROUP.finditer(text)
         }
 
-    def trace(self, flow: str) -> str:
-        """ofproto/trace of the first packet of a connection."""
+    def trace(self, flow: str, *, learns: bool = False) -> str:
+        """ofproto/trace of the first packet of a connection; `learns`: with the flows that it adds to the switch."""
         self._calls += 1
-        call = {"id": self._calls, "method": "ofproto/trace", "params": ["br-int", flow, *NEW]}
+        words = ["br-int", flow, *NEW, *(["-generate"] if learns else [])]
+        call = {"id": self._calls, "method": "ofproto/trace", "params": words}
         self._control.sendall(json.dumps(call).encode())
         data = b""
         while True:
