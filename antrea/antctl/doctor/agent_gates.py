@@ -9,10 +9,11 @@ from antrea.antctl.doctor.state import Finding, edit
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.apis.crd.packet_capture import NO_NODE, STARTED
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CHECK = "agent-gates"
 MAX_OBJECTS = 20
@@ -34,15 +35,36 @@ class GatedKind(NamedTuple):
     gate: str
     ended: Callable[[Mapping[str, Any]], bool] = lambda _: False
     waits: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """Whether an object has a status, and no agent may have acted on it all the same: it waits where the gate is off in all agents."""
+    """Whether the controller alone has written its status: where the gate is off in all agents, the object waits for that."""
 
 
-def _has_not_begun(capture: Mapping[str, Any]) -> bool:
-    """Return True if the only condition is that the capture has not begun, which the controller writes, too."""
+class WaitingObjects(NamedTuple):
+    """Names of objects of a kind on which no agent has acted."""
+
+    kind: GatedKind
+    names: tuple[str, ...]
+    """Of those without a status."""
+    late: tuple[str, ...]
+    """Of those whose status the controller has written."""
+
+
+class GatedObjects(NamedTuple):
+    """What this check finds."""
+
+    findings: tuple[Finding, ...]
+    named: frozenset[tuple[str, str]] = frozenset()
+    """Kind and name of the objects that a finding names as waiting for a gate."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of the objects that wait for a gate."""
+        return frozenset(kind for kind, _ in self.named)
+
+
+def has_no_node(capture: Mapping[str, Any]) -> bool:
+    """Return True if the controller has found that no Node can make this capture, so that no agent has read it."""
     conditions = capture.get("status", {}).get("conditions", ())
-    return bool(conditions) and all(
-        (one.get("type"), one.get("status")) == ("PacketCaptureStarted", "False") for one in conditions
-    )
+    return any((one.get("type"), one.get("reason")) == (STARTED, NO_NODE) for one in conditions)
 
 
 KINDS = (
@@ -50,7 +72,7 @@ KINDS = (
         f"{CRD}/v1alpha1/packetcaptures",
         *("PacketCapture", "PacketCapture"),
         lambda item: bool(item.get("status", {}).get("conditions")),
-        _has_not_begun,
+        has_no_node,
     ),
     GatedKind(f"{CRD}/v1alpha2/trafficcontrols", "TrafficControl", "TrafficControl"),
     GatedKind(f"{CRD}/v1alpha1/nodelatencymonitors", "NodeLatencyMonitor", "NodeLatencyMonitor"),
@@ -58,48 +80,50 @@ KINDS = (
 )
 
 
-def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Findings of all kinds; `pods` are agents by Node, which are asked if there are such objects. Raises Failure."""
-    waiting: list[tuple[GatedKind, list[str], list[str]]] = []
+def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> GatedObjects:
+    """Objects of all kinds; `pods` are agents by Node, which are asked if there are such objects. Raises Failure."""
+    findings: list[Finding] = []
+    waiting: list[WaitingObjects] = []
     for kind in KINDS:
         try:
             items = ask(kubernetes, kind.path, {})["items"]
         except ErrorResponse as error:
             if error.status != 404:
-                yield Finding(
-                    "", "unknown", CHECK, f"{kind.name}: cannot be listed: {error.format_message()}", ""
-                )
+                text = f"{kind.name}: cannot be listed: {error.format_message()}"
+                findings.append(Finding("", "unknown", CHECK, text, ""))
             continue
-        names = [item["metadata"]["name"] for item in items if not kind.ended(item)]
-        late = [item["metadata"]["name"] for item in items if kind.waits(item)]
-        if names or late:
-            waiting.append((kind, names, late))
+        if (one := waiting_objects(kind, items)).names or one.late:
+            waiting.append(one)
     if not waiting:
-        return
+        return GatedObjects(tuple(findings))
     gates: dict[str, Mapping[str, bool]] = {}
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
         for node, told in zip(
             pods, pool.map(lambda pod: _asked(kubernetes, pod), pods.values()), strict=True
         ):
             if isinstance(told, str):
-                yield Finding(node, "unknown", CHECK, told, "")
+                findings.append(Finding(node, "unknown", CHECK, told, ""))
             else:
                 gates[node] = told
     namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")
-    for kind, names, late in waiting:
-        nowhere = bool(gates) and not any(told.get(kind.gate, False) for told in gates.values())
-        yield from unread(kind, [*names, *late] if nowhere else names, gates, namespace)
+    found = [gated(one, gates, namespace) for one in waiting]
+    findings += [finding for one in found for finding in one.findings]
+    return GatedObjects(tuple(findings), frozenset().union(*(one.named for one in found)))
 
 
-def named_everywhere(found: Iterable[Finding]) -> set[str]:
-    """Kinds of objects on which no agent acts, by findings of this check."""
-    return named(one for one in found if f"is off in {ALL_AGENTS}" in one.finding)
+def waiting_objects(kind: GatedKind, items: Sequence[Mapping[str, Any]]) -> WaitingObjects:
+    """Those of a kind on which no agent has acted."""
+    names = tuple(item["metadata"]["name"] for item in items if not kind.ended(item))
+    late = tuple(item["metadata"]["name"] for item in items if kind.waits(item))
+    return WaitingObjects(kind, names, late)
 
 
-def named(found: Iterable[Finding]) -> set[str]:
-    """Kinds of which findings of this check name objects."""
-    texts = [one.finding for one in found]
-    return {kind.name for kind in KINDS if any(text.startswith(f"{kind.name} ") for text in texts)}
+def gated(one: WaitingObjects, gates: Mapping[str, Mapping[str, bool]], namespace: str) -> GatedObjects:
+    """Objects of a kind that wait for its gate, by the gates of each Node's agent."""
+    nowhere = bool(gates) and not any(told.get(one.kind.gate, False) for told in gates.values())
+    names = (*one.names, *one.late) if nowhere else one.names
+    findings = tuple(unread(one.kind, names, gates, namespace))
+    return GatedObjects(findings, frozenset((one.kind.name, name) for name in names if findings))
 
 
 def _asked(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.doctor.agent_gates import CHECK as AGENT_GATES
-from antrea.antctl.doctor.agent_gates import agent_gates, named, named_everywhere
+from antrea.antctl.doctor.agent_gates import agent_gates
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
@@ -129,12 +129,11 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
 def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings without a Node; `pods` are agents by Node. Raises Failure."""
     yield from policies(kubernetes)
-    off = list(agent_gates(kubernetes, pods))
-    gated = named(off)  # what waits for a gate has its line there
-    yield from objects(kubernetes, gated, named_everywhere(off))
-    yield from off
+    gated = agent_gates(kubernetes, pods)
+    yield from objects(kubernetes, gated.named)
+    yield from gated.findings
     yield from workloads(kubernetes)
-    yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated else sorted(pods))
+    yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated.kinds else sorted(pods))
     yield from flow_aggregator(kubernetes)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.doctor.state import Finding, FindingText
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.apis.crd.packet_capture import NO_NODE, STARTED
 from antrea.apis.service_address import ALLOCATED
 from antrea.apis.shown import one_line
 
@@ -29,11 +30,10 @@ class ObjectKind(NamedTuple):
     query: Mapping[str, str] = {}
 
 
-def objects(kubernetes: Server, gated: Collection[str], idle: Collection[str] = ()) -> Iterator[Finding]:
-    """Findings of all kinds; of the kinds `gated` without those that nothing acts on, of the kinds `idle`, which no agent acts on,
-    without those of objects that wait: these have a line with their gate. Raises Failure."""
+def objects(kubernetes: Server, gated: Collection[tuple[str, str]]) -> Iterator[Finding]:
+    """Findings of all kinds; that nothing acts on an object of `gated`, a kind and a name, has a line with its gate. Raises Failure."""
     for check, kind in KINDS.items():
-        rows = _of_kind(kubernetes, check, kind, gated=kind.name in gated, idle=kind.name in idle)
+        rows = _of_kind(kubernetes, check, kind, gated)
         found = list(islice(rows, MAX_FINDINGS + 1))
         if len(found) > MAX_FINDINGS:
             text = f"there are more than {MAX_FINDINGS} of them"
@@ -42,7 +42,7 @@ def objects(kubernetes: Server, gated: Collection[str], idle: Collection[str] = 
 
 
 def _of_kind(
-    kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool, idle: bool
+    kubernetes: Server, check: str, kind: ObjectKind, gated: Collection[tuple[str, str]]
 ) -> Iterator[Finding]:
     """That objects cannot be listed is a finding, that there is no such kind is none."""
     try:
@@ -59,7 +59,7 @@ def _of_kind(
         where = f"-n {space} " if space else ""
         describe = f"kubectl {where}describe {kind.plural} {meta['name']}"
         for row in kind.judge(item):
-            if (gated and row.repair == GATES) or (idle and row.waits):
+            if row.waits and (kind.name, name) in gated:
                 continue
             text = f"{kind.name} {name}: {one_line(row.finding)}"
             yield Finding("", row.severity, check, text, row.repair or describe)
@@ -108,7 +108,9 @@ def traceflow(item: Mapping[str, Any]) -> Iterator[FindingText]:
     if phase == "Failed":
         yield FindingText("warning", f"failed: {reason}", "")
     elif not phase and not reason:
-        yield FindingText("warning", "nothing acts on it: antrea-controller has not read it", GATES)
+        yield FindingText(
+            "warning", "nothing acts on it: antrea-controller has not read it", GATES, waits=True
+        )
 
 
 def packet_capture(item: Mapping[str, Any]) -> Iterator[FindingText]:
@@ -116,9 +118,10 @@ def packet_capture(item: Mapping[str, Any]) -> Iterator[FindingText]:
     conditions = conditions_of(item)
     if not conditions:
         text = "nothing acts on it: no Node with the feature gate PacketCapture has its Pod"
-        yield FindingText("warning", text, GATES)
-    if waits := _has(conditions, "PacketCaptureStarted", "False"):
-        yield FindingText("warning", f"has not begun: {_message(waits)}", "", waits=True)
+        yield FindingText("warning", text, GATES, waits=True)
+    if late := _has(conditions, STARTED, "False"):
+        no_agent = late.get("reason") == NO_NODE
+        yield FindingText("warning", f"has not begun: {_message(late)}", "", waits=no_agent)
     ended = _has(conditions, "PacketCaptureComplete", "True")
     if ended.get("reason") == "Failed":
         yield FindingText("warning", f"ended early: {_message(ended)}", "")
@@ -131,7 +134,9 @@ def support_bundle_collection(item: Mapping[str, Any]) -> Iterator[FindingText]:
     conditions = conditions_of(item)
     begun = _has(conditions, "Started", "False")
     if not conditions:
-        yield FindingText("warning", "nothing acts on it: antrea-controller has not read it", GATES)
+        yield FindingText(
+            "warning", "nothing acts on it: antrea-controller has not read it", GATES, waits=True
+        )
     elif failed := _has(conditions, "CollectionFailure", "True"):
         yield FindingText("warning", f"not all bundles are at the file server: {_message(failed)}", "")
     elif begun and begun.get("reason") != "Conflict":

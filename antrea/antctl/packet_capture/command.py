@@ -18,6 +18,7 @@ from antrea.antctl.packet_capture.flow import endpoint, packet
 from antrea.antctl.pod_exec import read_file
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.apis.crd.packet_capture import NO_NODE, NOT_STARTED
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target
@@ -158,7 +159,7 @@ def _complete(server: Server, name: str, seconds: float) -> tuple[dict[str, Any]
         for condition in status.get("conditions", []):
             if condition["type"] == "PacketCaptureComplete" and condition["status"] == "True":
                 return status, condition
-            if condition.get("reason") == "NotStarted":
+            if condition.get("reason") in (NOT_STARTED, NO_NODE):
                 why = f": {condition.get('message', '')}"
         time.sleep(LOOK_SECONDS)
     raise Failure(f"timeout while waiting for PacketCapture to complete{why}")

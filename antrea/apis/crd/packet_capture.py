@@ -15,6 +15,12 @@ ONE_PROTOCOL = cel(
     "(has(self.icmp) ? 1 : 0) + (has(self.icmpv6) ? 1 : 0) + (has(self.udp) ? 1 : 0) + (has(self.tcp) ? 1: 0) <= 1",
     "At most one of 'ICMP', 'ICMPv6', 'UDP', or 'TCP' may be set",
 )
+STARTED, COMPLETE, UPLOADED = "PacketCaptureStarted", "PacketCaptureComplete", "PacketCaptureFileUploaded"
+"""Types of conditions."""
+NOT_STARTED = "NotStarted"
+"""Reason of the agent whose Node has the Pod: it cannot begin the capture now."""
+NO_NODE = "NoNode"
+"""Reason of the controller: no Node can make the capture now, so that no agent acts on it."""
 SFTP = r"sftp:\/\/([\w-_./]+|\[[\w-_.:/]+\]):\d+"
 
 

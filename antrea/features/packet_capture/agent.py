@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.crd.packet_capture import PacketCapture
+from antrea.apis.crd.packet_capture import COMPLETE, NOT_STARTED, STARTED, UPLOADED, PacketCapture
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.engine import Unit
@@ -16,10 +16,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
 from antrea.features.packet_capture.capture import (
-    COMPLETE,
     PATH,
-    STARTED,
-    UPLOADED,
     CaptureFile,
     CaptureProgress,
     CaptureRequest,
@@ -63,7 +60,7 @@ def capture_status(facts: Facts, request: CaptureRequest) -> Iterator[Status]:
 def conditions(progress: CaptureProgress) -> Iterator[Condition]:
     """Type, status, reason and message as upstream's."""
     if progress.phase == "Pending":
-        reason = "NotStarted" if progress.failure else "Pending"
+        reason = NOT_STARTED if progress.failure else "Pending"
         yield Condition(STARTED, "False", reason=reason, message=progress.failure)
         return
     yield Condition(STARTED, "True", reason="Started")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import msgspec
 
-from antrea.apis.crd.packet_capture import PacketCapture, PacketCaptureSpec
+from antrea.apis.crd.packet_capture import COMPLETE, STARTED, PacketCapture, PacketCaptureSpec
 from antrea.facts.fact import Fact
 from antrea.features.framework.file_server import accepts_any_host_key
 from antrea.rank import Rank
@@ -19,7 +19,6 @@ PATH = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
 SUFFIX: Final = ".pcapng"
 MAX_STEM: Final = 240
 """Characters of a file's name before the suffix: a name of an object may be longer than that of a file, which has 255."""
-STARTED, COMPLETE, UPLOADED = "PacketCaptureStarted", "PacketCaptureComplete", "PacketCaptureFileUploaded"
 
 
 class CaptureRequest(Fact, frozen=True):

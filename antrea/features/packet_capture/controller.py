@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.crd.packet_capture import PacketCapture
+from antrea.apis.crd.packet_capture import NO_NODE, STARTED, PacketCapture
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.engine import Unit
@@ -15,7 +15,6 @@ from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.disabled import MANAGER
 from antrea.features.packet_capture.capture import (
     PATH,
-    STARTED,
     CaptureRequest,
     capture_point,
     capture_request,
@@ -32,7 +31,7 @@ def captureless_status(facts: Facts, request: CaptureRequest) -> Iterator[Status
     if facts.get(FencedLeadership) is None or request.begun or request.complete:
         return
     if why := _obstacle(facts, request):
-        condition = Condition(STARTED, "False", reason="NotStarted", message=why)
+        condition = Condition(STARTED, "False", reason=NO_NODE, message=why)
         path = f"{PATH}/{request.name}"
         yield Status(path=path, kind="PacketCapture", manager=MANAGER, conditions=(condition,))
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.doctor.agent_gates import KINDS, MAX_OBJECTS, agent_gates, gates_of, named, unread
+from antrea.antctl.doctor.agent_gates import (
+    KINDS,
+    MAX_OBJECTS,
+    agent_gates,
+    gated,
+    gates_of,
+    unread,
+    waiting_objects,
+)
 from antrea.antctl.doctor.node_latency import FIGURES, MONITOR, judged, node_latency
 from antrea.antctl.doctor.objects import objects
 from antrea.antctl.doctor.state import Finding
@@ -18,6 +26,10 @@ from antrea.antctl.request import Server
 from antrea.apis.annotation import LATENCY_THRESHOLD
 from antrea.outside.kube.access import Access
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 CAPTURE, CONTROL = KINDS[:2]
 ON, OFF = {"TrafficControl": True}, {"TrafficControl": False}
 REPAIR = "kubectl -n kube-system edit configmap antrea-config  # set featureGates.TrafficControl in antrea-agent.conf"
@@ -49,11 +61,6 @@ def test_of_many_objects_the_first_are_named() -> None:
     assert found[-1].finding == f"TrafficControl: there are more than {MAX_OBJECTS} of them"
 
 
-def test_kinds_are_named_that_have_a_line_of_an_object_with_its_gate() -> None:
-    found = [*unread(CAPTURE, ["c"], {"a": OFF}, ""), Finding("", "unknown", "agent-gates", "TrafficControl: cannot be listed", "")]  # fmt: skip
-    assert named(found) == {"PacketCapture"}
-
-
 def test_gates_are_read_of_what_antctl_prints() -> None:
     told = [
         {"component": "agent", "name": name, "status": status, "version": "ALPHA"}
@@ -62,7 +69,7 @@ def test_gates_are_read_of_what_antctl_prints() -> None:
     assert gates_of(blocks(told)) == {"TrafficControl": True, "PacketCapture": False}
 
 
-async def asked(listed: dict[str, Any], call: Any) -> list[Finding]:
+async def asked(listed: dict[str, Any], call: Callable[[Server], T]) -> T:
     """Of a cluster with these answers by path; a number is the answer's status, other paths are not served."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -72,17 +79,43 @@ async def asked(listed: dict[str, Any], call: Any) -> list[Finding]:
         return web.json_response(told)
 
     async with answering(answer) as url:
-        return await asyncio.to_thread(lambda: [*call(Server(Access(url=url), 60.0))])
+        return await asyncio.to_thread(call, Server(Access(url=url), 60.0))
 
 
-async def test_a_capture_that_has_not_begun_waits_for_its_gate_whatever_the_controller_says() -> None:
-    condition = {"type": "PacketCaptureStarted", "status": "False", "message": "Pod a/b does not exist"}
-    capture = {"metadata": {"name": "c"}, "status": {"conditions": [condition]}}
-    assert CAPTURE.waits(capture)
-    listed: dict[str, Any] = {CAPTURE.path: {"items": [capture]}}
-    (row,) = await asked(listed, lambda server: objects(server, ()))
-    assert row.finding == "PacketCapture c: has not begun: Pod a/b does not exist"
-    assert await asked(listed, lambda server: objects(server, (), {"PacketCapture"})) == []
+def stated(name: str, reason: str) -> dict[str, Any]:
+    """A capture that has not begun, for this reason."""
+    condition = {"type": "PacketCaptureStarted", "status": "False", "reason": reason, "message": "why"}
+    return {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("gates", "named"),
+    [
+        ({"a": False, "b": False}, {"unread", "podless"}),
+        ({"a": False, "b": True}, {"unread"}),
+        ({"a": True, "b": True}, set()),
+    ],
+    ids=["off", "off in one", "on"],
+)
+async def test_a_capture_has_one_line_its_gate_or_what_its_status_says(
+    gates: dict[str, bool], named: set[str]
+) -> None:
+    """The reason of the controller gives way to the line of a gate that is off everywhere; the reason of an agent does not."""
+    captures = [{"metadata": {"name": "unread"}}, stated("podless", "NoNode"), stated("full", "NotStarted")]
+    found = gated(
+        waiting_objects(CAPTURE, captures),
+        {node: {"PacketCapture": on} for node, on in gates.items()},
+        "kube-system",
+    )
+    assert found.named == {("PacketCapture", name) for name in named}
+    assert found.kinds == ({"PacketCapture"} if named else set())
+    lines = [one.finding for one in found.findings]
+    assert all(any(line.startswith(f"PacketCapture {name}: ") for line in lines) for name in named)
+    listed = {CAPTURE.path: {"items": captures}}
+    others = await asked(listed, lambda server: list(objects(server, found.named)))
+    assert [one.finding.partition(": ")[0] for one in others] == [
+        f"PacketCapture {name}" for name in ("unread", "podless", "full") if name not in named
+    ]
 
 
 async def test_agents_are_not_asked_where_nothing_waits_for_them() -> None:
@@ -90,12 +123,17 @@ async def test_agents_are_not_asked_where_nothing_waits_for_them() -> None:
     begun = {"metadata": {"name": "c"}, "status": {"conditions": [condition]}}
     pods = {"a": {"metadata": {"namespace": "kube-system", "name": "agent-a"}}}
     listed: dict[str, Any] = {CAPTURE.path: {"items": [begun]}, CONTROL.path: {"items": []}}
-    assert await asked(listed, lambda server: agent_gates(server, pods)) == []
+
+    async def findings() -> tuple[Finding, ...]:
+        return (await asked(listed, lambda server: agent_gates(server, pods))).findings
+
+    assert await findings() == ()
     listed[CONTROL.path] = {"items": [{"metadata": {"name": "mirror"}}]}
-    (row,) = await asked(listed, lambda server: agent_gates(server, pods))
+    (row,) = await findings()
     assert (row.node, row.severity) == ("a", "unknown")
     assert row.finding.startswith("feature gates of the agent in Pod kube-system/agent-a cannot be read: ")
-    (row,) = await asked({CONTROL.path: 403}, lambda server: agent_gates(server, pods))
+    listed = {CONTROL.path: 403}
+    (row,) = await findings()
     assert (row.severity, row.finding.partition(":")[0]) == ("unknown", "TrafficControl")
 
 
@@ -145,11 +183,11 @@ def test_a_way_that_is_slow_or_silent_is_named(row: Any, threshold: str, text: s
 async def test_a_node_without_figures_is_named_while_there_is_a_monitor() -> None:
     good = report("a", (SENT, SENT, 1))
     listed = {MONITOR: monitor(), FIGURES: {"items": [good, report("b")]}}
-    found = await asked(listed, lambda server: node_latency(server, ["a", "b", "c"]))
+    found = await asked(listed, lambda server: list(node_latency(server, ["a", "b", "c"])))
     assert [one.finding.partition(" reports")[0] for one in found] == ["Node b", "Node c"]
     assert found[0].repair == "kubectl get aai b -o yaml"
     listed[FIGURES] = {"items": []}
-    assert await asked(listed, lambda server: node_latency(server, ["a"])) == []
-    assert await asked({}, lambda server: node_latency(server, ["a", "b"])) == []
-    (row,) = await asked({MONITOR: monitor()}, lambda server: node_latency(server, ["a", "b"]))
+    assert await asked(listed, lambda server: list(node_latency(server, ["a"]))) == []
+    assert await asked({}, lambda server: list(node_latency(server, ["a", "b"]))) == []
+    (row,) = await asked({MONITOR: monitor()}, lambda server: list(node_latency(server, ["a", "b"])))
     assert row.severity == "unknown"

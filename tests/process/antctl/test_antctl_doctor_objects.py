@@ -25,7 +25,9 @@ def one(name: str, spec: dict[str, Any] | None = None, **conditions: tuple[str, 
     return {"metadata": {"name": name}, "spec": spec or {}, "status": {"conditions": listed}}
 
 
-async def found(listed: dict[str, list[dict[str, Any]] | int], gated: tuple[str, ...] = ()) -> list[Finding]:
+async def found(
+    listed: dict[str, list[dict[str, Any]] | int], gated: tuple[tuple[str, str], ...] = ()
+) -> list[Finding]:
     """Of a cluster with these objects by check; a number is the answer's status, other kinds are not served."""
     by_path = {KINDS[check].path: rows for check, rows in listed.items()}
 
@@ -140,7 +142,7 @@ async def test_what_waits_for_a_gate_that_is_named_elsewhere_is_not_named_again(
     begun = one("begun", PacketCaptureStarted=("False", "NotStarted", "16 captures run"))
     listed: dict[str, list[dict[str, Any]] | int] = {"captures": [{"metadata": {"name": "unread"}}, begun]}
     assert len(await found(listed)) == 2
-    (row,) = await found(listed, gated=("PacketCapture",))
+    (row,) = await found(listed, gated=(("PacketCapture", "unread"), ("PacketCapture", "begun")))
     assert row.finding == "PacketCapture begun: has not begun: 16 captures run"
 
 

@@ -47,7 +47,7 @@ def messages(*rows: Fact) -> list[str]:
         assert one.path == "/apis/crd.antrea.io/v1alpha1/packetcaptures/c"
         message = one.conditions[0].message
         assert one.conditions == (
-            Condition("PacketCaptureStarted", "False", reason="NotStarted", message=message),
+            Condition("PacketCaptureStarted", "False", reason="NoNode", message=message),
         )
     return [one.conditions[0].message for one in statuses]
 
