@@ -129,7 +129,7 @@ UPSTREAM_LAB ?= upstream-e2e
 UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md
 upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns; SELECTION, another list; NODES, other than two; UPSTREAM_OPTIONS, of the lab) in a lab (root); writes docs/generated/upstream-e2e.md or UPSTREAM_PAGE
 	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
-	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %) $(UPSTREAM_OPTIONS)
+	antrea-lab up --name $(UPSTREAM_LAB) --config lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %) $(UPSTREAM_OPTIONS)
 	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(SELECTION:%=--selection %) $(TESTS:%=--test '%') --resume --reports build/out/$(notdir $(UPSTREAM_PAGE:.md=)) --page $(UPSTREAM_PAGE)
 
 POLICY_LAB ?= policy-conformance
@@ -137,7 +137,7 @@ POLICY_FAMILY ?= ipv4
 POLICY_NAME := policy-conformance$(POLICY_FAMILY:%=-%)
 POLICY_PAGE := docs/generated/$(POLICY_NAME:%-ipv4=%).md
 policy-conformance: ## network-policy-api's own conformance suite in a lab of two nodes (root); writes docs/generated/policy-conformance.md
-	antrea-lab up --name $(POLICY_LAB) --config antrea/lab/policy_conformance.yaml --family $(POLICY_FAMILY)
+	antrea-lab up --name $(POLICY_LAB) --config lab/policy_conformance.yaml --family $(POLICY_FAMILY)
 	trap 'antrea-lab down --name $(POLICY_LAB)' EXIT; antrea-lab policy-conformance --name $(POLICY_LAB) --reports build/out/$(POLICY_NAME) --page $(POLICY_PAGE)
 
 bench: ## one benchmark: make bench BENCH=engine

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.lab import cluster, namespace, node
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.failover import IP, NODES, holder, pod, thing
 from benchmarks.figure import show
+from lab import cluster, namespace, node
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROUNDS = 10
 PROGRAM = (sys.executable, str(Path(__file__).parents[1] / "tests/lab/newcomers.py"))

@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import cluster, namespace, node
-from antrea.lab.process import run, wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.failover import in_ovs, pod, thing
 from benchmarks.figure import Against, alternate, show
+from lab import cluster, namespace, node
+from lab.process import run, wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 IP, PORT = "172.30.0.210", 8097
 SECONDS = 5.0

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, fault, node
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.figure import Against, show
+from lab import cluster, fault, node
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROUNDS = 5
 ALONE = 5

@@ -16,17 +16,17 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from antrea.lab import cluster, fault
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.failover import NODES, agent_of, has_sessions, thing
 from benchmarks.figure import show
+from lab import cluster, fault
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 MINUTES = 30.0
 ADDRESSES = 30

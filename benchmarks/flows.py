@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter
-from antrea.lab import cache
 from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
 from antrea.outside.ipfix.exporter import CollectorSession
 from benchmarks.figure import show
+from image_build import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

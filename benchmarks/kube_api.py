@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.lab import artifacts, certificates
+from lab import artifacts, certificates
 
 if TYPE_CHECKING:
     import subprocess

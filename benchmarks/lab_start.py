@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import time
 
-from antrea.lab import cluster
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.figure import show
+from lab import cluster
+from lab.record import Record
+from lab.settings import Settings
 
 STARTS = 3
 TARGET = 45

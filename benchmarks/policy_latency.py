@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.lab import cluster, node
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.figure import show
+from lab import cluster, node
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROUNDS = 40
 STANDING = (0, 1_000, 10_000)

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.lab import cluster, node
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.failover import pod
 from benchmarks.figure import Against, show
+from lab import cluster, node
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROUNDS, REPLICAS, RATE = 3, 20, 50
 CLIENT = (sys.executable, str(Path(__file__).with_name("proxy_load_client.py")))

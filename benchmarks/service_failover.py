@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, fault, node
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 from benchmarks.failover import NODES, agent_of, has_sessions, thing
 from benchmarks.figure import show
+from lab import cluster, fault, node
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROUNDS, DRAINS = 5, 10
 MEDIAN, LONGEST = 0.6, 1.0

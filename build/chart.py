@@ -19,9 +19,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "build")]
 
-from chart_refusal import template  # noqa: E402
-from chart_schema import schema_of_values  # noqa: E402
-
 from antrea.config.agent import AgentConfig  # noqa: E402
 from antrea.config.controller import ControllerConfig  # noqa: E402
 from antrea.config.document import meanings  # noqa: E402
@@ -29,7 +26,9 @@ from antrea.config.load import section_of  # noqa: E402
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES, Component, Gate  # noqa: E402
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
-from antrea.lab.artifacts import helm  # noqa: E402
+from chart_refusal import template  # noqa: E402
+from chart_schema import schema_of_values  # noqa: E402
+from lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

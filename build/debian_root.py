@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.errors import AntreaError, Unavailable
-from antrea.lab import cache
-from antrea.lab.step import Command, Progress, run, step
+from image_build import cache
+from image_build.step import Command, Progress, run, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,10 +18,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import debian_root
-
 from antrea.engine.core import LIBRARIES, LIBRARY, SOURCES, digest_of
 from antrea.errors import Unavailable
-from antrea.lab import cache
+from image_build import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "antrea/engine/core"

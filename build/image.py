@@ -21,16 +21,14 @@ from pathlib import Path
 from typing import IO
 
 import debian_root
-from debian_root import PLATFORMS, PYTHON, show
-from engine_core import compiled_for_debian
-
 from antrea import IMAGE, VERSION
 from antrea.errors import AntreaError, Unavailable
-from antrea.lab import cache, oci, sbom
-from antrea.lab.image_recipe import encode
-from antrea.lab.oci import Image, Layer
-from antrea.lab.rootfs import Tree
-from antrea.lab.step import Command, Progress, run, step
+from debian_root import PLATFORMS, PYTHON, show
+from engine_core import compiled_for_debian
+from image_build import cache, oci, sbom
+from image_build.oci import Image, Layer
+from image_build.rootfs import Tree
+from image_build.step import Command, Progress, run, step
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build/image"
@@ -179,7 +177,7 @@ def source(progress: Progress) -> Layer:
     """Our package, its commands, the container scripts and the CNI plugin."""
     with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
         package = Path(folder) / "antrea"
-        shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("lab", "__pycache__"))
+        shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("__pycache__"))
         with step(progress, "image: the engine's core, compiled by mypyc (half a minute, once)"):
             shutil.copytree(compiled_for_debian(), package / "engine/core/compiled")
         # checked: `antrea-lab reload` changes sources in running Pods
@@ -273,7 +271,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     if wanted.describe:
-        print(encode(built))
+        print(oci.encode(built))
     else:
         out = wanted.out or OUT / f"antrea{built.names[0].partition(':')[0].removeprefix(IMAGE)}.tar"
         out.parent.mkdir(parents=True, exist_ok=True)

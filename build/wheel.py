@@ -15,9 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engine_core import CORE, ROOT, compiled
-
 from antrea.errors import Unavailable
+from engine_core import CORE, ROOT, compiled
 
 OUT = ROOT / "build/out"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE")

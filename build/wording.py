@@ -17,6 +17,8 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests/unit/wording.txt"
+PACKAGES = ("antrea", "lab", "build/image_build")
+"""Folders whose modules are read: the product's, the lab's, and those that the lab and the image builder share."""
 SLACK = 5
 """Places by which a count may lie above what is there: merged changes of the same folder need not agree to the last one."""
 
@@ -48,7 +50,7 @@ NO_REASON = re.compile(r"([A-Z][a-z]+)*(Understood|Told|Said|Heard|Knows|Doubted
 """Reasons that describe a person."""
 LABEL_NAMES = frozenset(("known", "of", "what", "which", "why", "how"))
 """Labels of metrics that no exporter would have."""
-MODULE = re.compile(r"(?<![\w/.-])(?:antrea|benchmarks|build|cni|scripts|tests)/[\w./]*\w\.(?:py|c|sh)\b")
+MODULE = re.compile(r"(?<![\w/.-])(?:antrea|benchmarks|build|cni|lab|scripts|tests)/[\w./]*\w\.(?:py|c|sh)\b")
 OUTSIDE_PATH = ("antrea/agent/x/", "antrea/controller/x/")
 """Examples of paths, x standing for a feature."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -63,8 +65,9 @@ class Place(NamedTuple):
 
 
 def places() -> list[Place]:
-    """Return all wordings to replace, of the product's modules and of the pages."""
-    modules = (place for path in sorted((ROOT / "antrea").rglob("*.py")) for place in _of_module(path))
+    """Return all wordings to replace, of the modules of `PACKAGES` and of the pages."""
+    sources = (path for top in PACKAGES for path in sorted((ROOT / top).rglob("*.py")))
+    modules = (place for path in sources for place in _of_module(path))
     pages = (place for path in sorted((ROOT / "docs").glob("*.md")) for place in _of_page(path))
     return [*modules, *pages]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.lab import e2e_images
-from antrea.lab.rootfs import static_program
+from image_build.rootfs import static_program
+from lab import e2e_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea import IMAGE, VERSION
-from antrea.lab import cache, e2e_images, image_recipe, images, oci
-from antrea.lab.oci import Image
-from antrea.lab.rootfs import Tree
+from image_build import cache, oci
+from image_build.oci import Image
+from image_build.rootfs import Tree
+from lab import e2e_images, image_recipe, images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.images import SeedRoot
+    from lab.images import SeedRoot
 
 OURS = f"{IMAGE}:v{VERSION}"
 NAME = "example.org/lab/tools:1"

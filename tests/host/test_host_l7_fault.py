@@ -18,7 +18,7 @@ from netdev_switch import until
 
 from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 from antrea.features.network_policy.l7.tenant import LoadedTenant
-from antrea.lab import cgroup
+from lab import cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

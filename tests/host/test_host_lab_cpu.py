@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.lab import cgroup, cluster
-from antrea.lab.record import Record
+from lab import cgroup, cluster
+from lab.record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,10 +26,10 @@ from antrea.features.node_port_local.agent_part.port_socket import hold_port
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService
-from antrea.lab import e2e_images
-from antrea.lab.rootfs import static_program
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.nftables.elements import NftElements
+from image_build.rootfs import static_program
+from lab import e2e_images
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from netdev_switch import until
 
-from antrea.lab import namespace
 from benchmarks.agent_node import AgentNode, agent_node
 from benchmarks.kube_api import store, unstore
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

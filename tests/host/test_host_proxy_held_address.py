@@ -12,7 +12,6 @@ import pytest
 
 from antrea.antctl.kube_proxy.handover import rules
 from antrea.features.proxy.agent_part.takeover_remains import TakeoverRemains
-from antrea.lab.process import wait_for
 from antrea.outside.netlink.conntrack import FAMILY, NETFILTER, bodies, question
 from antrea.outside.netlink.held_address import (
     DEVICE,
@@ -30,6 +29,7 @@ from antrea.outside.netlink.ipvs_connection import IpvsConnection, parse, transl
 from antrea.outside.netlink.message import ASK, Request, attribute, attribute_rows
 from antrea.outside.netlink.socket import Rtnl
 from antrea.outside.netlink.translated_connection import translated_connections
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from conftest import Namespaces

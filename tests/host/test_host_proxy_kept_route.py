@@ -11,10 +11,10 @@ import pytest
 from test_host_proxy_held_address import ECHO, talks
 
 from antrea.features.proxy.agent_part.takeover_remains import TakeoverRemains
-from antrea.lab.namespace import connect
-from antrea.lab.process import wait_for
 from antrea.outside.netlink.ipvs_connection import stay_as_they_are, tracked_ends
 from antrea.outside.netlink.kept_route import keep, kept_addresses
+from lab.namespace import connect
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from conftest import Namespaces

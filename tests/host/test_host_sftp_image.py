@@ -12,10 +12,10 @@ import pytest
 from sftp_server import new_key
 
 from antrea.errors import Unavailable
-from antrea.lab import e2e_images
-from antrea.lab.images import UPSTREAM_SFTP
 from antrea.outside.upload.plan import Credentials, UploadOrder, target
 from antrea.outside.upload.sftp import upload
+from lab import e2e_images
+from lab.images import UPSTREAM_SFTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 CNI_CONFIG = '{"cniVersion":"1.0.0","name":"antrea","type":"antrea","ipam":{"type":"host-local"}}'
 CALL = "ip netns list | grep -qw {space} || ip netns add {space}; cd /tmp; echo '{config}' | {environment} /opt/cni/bin/antrea"

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.errors import Unavailable
-from antrea.lab.api import Connection
+from lab.api import Connection
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

@@ -12,14 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from antrea.lab import control_plane as plane
-from antrea.lab import namespace
-from antrea.lab.process import end, launch, wait_for
+from lab import control_plane as plane
+from lab import namespace
+from lab.process import end, launch, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 COMPLETE = "ResponseComplete"
 """The last stage of a request. Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import yaml
 from agent_node import AGENT_SECONDS, antctl, wait_ready
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 KEY = "antrea-agent.conf"
 

@@ -15,8 +15,8 @@ from own_lab import own_lab
 from post_mortem import post_mortem
 from shared_lab import Shared
 
-from antrea.lab.cluster import Lab
-from antrea.lab.settings import Settings
+from lab.cluster import Lab
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

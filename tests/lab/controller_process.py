@@ -19,14 +19,14 @@ from antrea.errors import Unavailable
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.features.registry.webhook_configuration import configurations
 from antrea.features.registry.webhooks import WEBHOOKS
-from antrea.lab import cluster, namespace
-from antrea.lab import control_plane as plane
-from antrea.lab.process import wait_for
+from lab import cluster, namespace
+from lab import control_plane as plane
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
 PORT = 10349

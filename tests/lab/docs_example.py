@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import workstation
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 DOCS = Path(__file__).parents[2] / "docs"
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from agent_node import antctl
 
-from antrea.lab import cluster
-from antrea.lab.process import wait_for
+from lab import cluster
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 CLIENTS = ("gateway", "outside")
 """A host on the subnet of the Nodes, and one behind a router."""

@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import namespace
 from build import debian_root
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 """Its mounts and processes go with the first of them."""

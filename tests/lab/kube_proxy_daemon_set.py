@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import control_plane
-from antrea.lab.antrea import MANIFEST
+from lab import control_plane
+from lab.antrea import MANIFEST
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 DAEMON_SET = Path(__file__).with_name("kube_proxy_daemon_set.yaml")
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from agent_node import antctl
 
-from antrea.lab import cluster, control_plane, namespace, node
-from antrea.lab.go_build import GoModule, build, toolchain
-from antrea.lab.images import AGNHOST
+from lab import cluster, control_plane, namespace, node
+from lab.go_build import GoModule, build, toolchain
+from lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 HERE = Path(__file__).parent
 PACKAGE = "go.universe.tf/metallb"

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import traffic
 
-from antrea.lab import namespace
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 INTERVAL = 0.01
 PORT = 9003

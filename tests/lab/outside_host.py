@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import traffic
 
-from antrea.lab import namespace
+from lab import namespace
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PORT = 8099
 SERVER = """

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.lab import cluster
-from antrea.lab.record import Record
+from lab import cluster
+from lab.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
-    from antrea.lab.settings import Settings
+    from lab.cluster import Lab
+    from lab.settings import Settings
 
 CPU = "LAB_CPU"
 """Where the environment has this variable, each node of labs that say nothing else has this percentage of one processor, and the control plane too."""

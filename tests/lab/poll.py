@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from agent_node import antctl
 
-from antrea.lab import cluster
-from antrea.lab.process import wait_for
+from lab import cluster
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 EXAMPLE = Path(__file__).parents[2] / "examples/three-tier"
 IP = "172.30.0.220"

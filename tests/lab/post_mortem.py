@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 LINES = 12
 """Of each container."""

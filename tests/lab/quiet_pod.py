@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent_node import pod_namespace
 
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
+from lab.images import AGNHOST
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 POD = """
 apiVersion: v1

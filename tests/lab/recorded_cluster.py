@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recording import inputs, key, objects, phase, plural, table
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from api_client import ApiClient
 from recording import RAW, SERVER_PORT, Recording, Request, answers, renamed, request, shown
 from replay_difference import not_asked, reduced, rows
 
-from antrea.lab import control_plane as plane
+from lab import control_plane as plane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

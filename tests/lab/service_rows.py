@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from antrea.lab.settings import Settings
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

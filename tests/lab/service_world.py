@@ -14,17 +14,17 @@ from own_lab import own_lab
 from quiet_pod import quiet_pods
 from service_rows import FAMILY, PLACES, PORTS, REFUSED, ROWS, SILENT, service, slice_of
 
-from antrea.lab import cluster, namespace
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster, namespace
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from service_rows import End, Row
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 OFF = {"antreaProxy": {"enable": False}}
 DISTRIBUTED = {"featureGates": {"PreferSameTrafficDistribution": True}}

@@ -13,12 +13,12 @@ from test_lab_policy import CLOSED, OPEN, pod, policy
 from test_lab_policy import pods as pods  # noqa: PLC0414 (a fixture)
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from test_lab_policy import Cluster
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 GROUP = "policy.networking.k8s.io"
 KINDS = ("adminnetworkpolicies", "baselineadminnetworkpolicies", "clusternetworkpolicies")

@@ -12,12 +12,12 @@ from admission_object import crd, create, policy, tier
 
 from antrea.errors import Unavailable
 from antrea.features.network_policy.tier import DEFAULT_TIERS
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from controller_process import ControllerProcess
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 def test_kubectl_hears_which_field_must_change(controller: ControllerProcess) -> None:

@@ -16,7 +16,7 @@ import yaml
 from admission_object import create
 from api_client import ApiClient
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

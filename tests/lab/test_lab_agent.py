@@ -17,13 +17,13 @@ from outside_host import source_of
 from quiet_pod import standing
 
 from antrea.errors import Unavailable
-from antrea.lab import namespace, node
-from antrea.lab.process import wait_for
+from lab import namespace, node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 POD = """
 apiVersion: v1

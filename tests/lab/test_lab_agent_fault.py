@@ -31,13 +31,13 @@ from config_map import ConfigMap, wait_value
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 INTERVAL = 0.02
 """Seconds between two pings."""

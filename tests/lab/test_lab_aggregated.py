@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_client import TABLE, ApiClient
 
-from antrea.lab import control_plane as plane
-from antrea.lab.process import wait_for
+from lab import control_plane as plane
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,14 +16,14 @@ from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
 from antrea.features.framework.gate import GATES
-from antrea.lab import cluster, node
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster, node
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.timeout(600)
 EGRESS_IP, LOAD_BALANCER_IP, NODE_IP = "172.30.0.200", "172.30.0.210", "172.30.0.11"

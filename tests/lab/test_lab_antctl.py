@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import workstation
 from agent_node import antctl
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 def remote(lab: Lab, *words: str) -> str:

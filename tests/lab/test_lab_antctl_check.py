@@ -14,10 +14,10 @@ import pytest
 import workstation
 
 from antrea import IMAGE, VERSION
-from antrea.lab.images import AGNHOST
+from lab.images import AGNHOST
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 # the agents run it, so every Node has it
 OURS = f"{IMAGE}:v{VERSION}"

@@ -17,12 +17,12 @@ from agent_node import in_agent, wait_ready
 
 from antrea.antctl.doctor.checks import CHECKS
 from antrea.antctl.doctor.command import OF_CLUSTER
-from antrea.lab import node
+from lab import node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 SILENT = "no answer within 2 s, as if a firewall dropped it"
 

@@ -11,10 +11,10 @@ import pytest
 import workstation
 from agent_node import antctl
 
-from antrea.lab import cluster
+from lab import cluster
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 def fetched(lab: Lab, place: str, path: str) -> Any:

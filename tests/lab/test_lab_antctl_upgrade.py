@@ -10,14 +10,14 @@ import pytest
 import workstation
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from controller_process import ControllerProcess
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 GROUP = "storage-test.crd.antrea.io"
 NAME = f"things.{GROUP}"

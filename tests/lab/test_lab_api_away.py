@@ -18,13 +18,13 @@ from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.agent.feature_set import FEATURES
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 RESUMED_SECONDS = 90.0

@@ -10,14 +10,14 @@ import pytest
 from admission_object import decided
 from controller_process import ControllerProcess, prepare, withdraw
 
-from antrea.lab.process import wait_for
 from antrea.outside.tls import authority
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 NAMES = ("antrea", "antrea.kube-system.svc")
 SECRET = "antrea-controller-tls"

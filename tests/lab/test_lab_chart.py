@@ -15,11 +15,11 @@ from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.flow_aggregator.destination import COLLECTOR_FILES
-from antrea.lab import artifacts, cluster, upstream_e2e_flows
-from antrea.lab import control_plane as plane
+from lab import artifacts, cluster, upstream_e2e_flows
+from lab import control_plane as plane
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "build/charts/antrea"

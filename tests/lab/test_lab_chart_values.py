@@ -18,7 +18,7 @@ from antrea.config.load import parse
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent, accept_controller
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES
-from antrea.lab import artifacts
+from lab import artifacts
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "build/charts/antrea"

@@ -13,14 +13,14 @@ from admission_object import decided
 from api_client import ApiClient
 from controller_process import controller_beside
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from controller_process import ControllerProcess
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 INFOS = "/apis/system.antrea.io/v1beta1/controllerinfos"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import dns, node
+from lab import dns, node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 @pytest.fixture(scope="module")

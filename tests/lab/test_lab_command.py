@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from antrea.lab.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from lab.main import main; main()"]
 
 
 def call(*words: str, state: Path | None = None) -> tuple[int, str, str]:

@@ -19,13 +19,13 @@ from config_map import KEY, ConfigMap, value, wait_value
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 INTERVAL = 0.02
 """Seconds between two packets of ping."""
 WITHOUT_ROUTES = 2 * 0.1

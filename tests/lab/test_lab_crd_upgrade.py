@@ -13,12 +13,12 @@ from own_lab import own_lab
 
 from antrea.apis.crd.definition import GROUP
 from antrea.apis.crds import CRDS
-from antrea.lab.settings import Settings
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 SOURCE = os.environ.get("ANTREA_SRC", "")
 MANIFEST = "build/yamls/antrea-crds.yml"

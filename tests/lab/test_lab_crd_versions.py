@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from controller_process import ControllerProcess
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 OLD, NEW = "/apis/crd.antrea.io/v1alpha2", "/apis/crd.antrea.io/v1beta1"
 LIMIT = {"rate": "500k", "burst": "1M"}

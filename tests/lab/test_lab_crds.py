@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark.structures import ParameterSet
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 GOLDEN = Path(__file__).parents[1] / "golden/crd"
 BY_KIND = {crd.kind: crd for crd in CRDS}

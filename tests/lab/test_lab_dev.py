@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from agent_node import wait_ready
 
-import antrea.lab.antrea as product
-from antrea.lab import node
-from antrea.lab.node_files import SOURCE
-from antrea.lab.process import wait_for
+import lab.antrea as product
+from lab import node
+from lab.node_files import SOURCE
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
-    from antrea.lab.record import Record
+    from lab.cluster import Lab
+    from lab.record import Record
 
 AGENT = ("-n", "kube-system", "exec", "ds/antrea-agent", "-c", "antrea-agent", "--")
 

@@ -17,13 +17,13 @@ from test_lab_support_bundle_collection import GATE as BUNDLES
 from test_lab_support_bundle_collection import conditions, serving
 from test_lab_support_bundle_collection import gate as bundles_gate
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 bundles = bundles_gate

@@ -21,8 +21,8 @@ from test_lab_docs_connections import gate, pod
 from test_lab_support_bundle_collection import serving
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from docs_example import Workstation
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]
 desk = workstation_desk

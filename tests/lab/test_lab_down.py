@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.errors import Invalid
-from antrea.lab import cgroup, cluster, namespace
-from antrea.lab.process import launch, wait_for
-from antrea.lab.record import Process, Record
-from antrea.lab.settings import Settings
+from lab import cgroup, cluster, namespace
+from lab.process import launch, wait_for
+from lab.record import Process, Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
-COMMAND = [sys.executable, "-c", "from antrea.lab.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from lab.main import main; main()"]
 
 
 def remains(record: Record) -> dict[str, list[str]]:

@@ -13,13 +13,13 @@ from outside_host import source_of
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 IP, POOLED = "172.30.0.200", "172.31.0.200"
 PODS = {"near": "node-2", "far": "node-1", "other": "node-1"}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from admission_object import create
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
 KINDS = "egresses.crd.antrea.io,externalippools.crd.antrea.io,pods"

@@ -16,14 +16,14 @@ from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import namespace, node
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import namespace, node
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

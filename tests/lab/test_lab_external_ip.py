@@ -12,13 +12,13 @@ from agent_node import antctl
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, node
-from antrea.lab.process import wait_for
+from lab import cluster, node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 IP, NEXT = "172.30.0.210", "172.30.0.211"
 NODES = ("node-1", "node-2")

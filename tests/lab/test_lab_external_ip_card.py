@@ -10,9 +10,9 @@ from external_address import events, owner, reached
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import fault
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import fault
+from lab.process import wait_for
+from lab.settings import Settings
 
 pytestmark = pytest.mark.wide
 

@@ -20,14 +20,14 @@ from external_address import CLIENTS, answers
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import cluster
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

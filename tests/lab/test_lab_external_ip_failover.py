@@ -16,13 +16,13 @@ from agent_node import in_agent, pid_of, stopped, wait_ready
 from external_address import answers, owner
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import cluster, fault
-from antrea.lab.process import wait_for
+from lab import cluster, fault
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

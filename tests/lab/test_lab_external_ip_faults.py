@@ -15,13 +15,13 @@ from external_address import events, owner, reached
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, fault, node
-from antrea.lab.process import wait_for
+from lab import cluster, fault, node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

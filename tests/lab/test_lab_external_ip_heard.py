@@ -17,15 +17,15 @@ from external_address import reached
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import fault, namespace
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
-from antrea.lab.underlay import UNDERLAY
+from lab import fault, namespace
+from lab.process import wait_for
+from lab.settings import Settings
+from lab.underlay import UNDERLAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

@@ -17,12 +17,12 @@ import workstation
 from own_lab import own_lab
 from quiet_pod import quiet_pods
 
-from antrea.lab import cluster, namespace, node, outside_machine
-from antrea.lab.cluster import Lab
-from antrea.lab.outside_machine import SPACE
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
-from antrea.lab.topology import OUTSIDE, Machine, Nic, default_routes
+from lab import cluster, namespace, node, outside_machine
+from lab.cluster import Lab
+from lab.outside_machine import SPACE
+from lab.process import wait_for
+from lab.settings import Settings
+from lab.topology import OUTSIDE, Machine, Nic, default_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -18,14 +18,14 @@ from newcomers import PORT, connecting
 from outside_host import address, source_of
 from quiet_pod import quiet_pods
 
-from antrea.lab import fault, node
-from antrea.lab.process import wait_for
+from lab import fault, node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 IP = "172.30.0.210"
 NODES = ("node-1", "node-2", "node-3")

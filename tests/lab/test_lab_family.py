@@ -12,10 +12,10 @@ import pytest
 from own_lab import own_lab
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, demo, node
-from antrea.lab.cluster import Lab
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster, demo, node
+from lab.cluster import Lab
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

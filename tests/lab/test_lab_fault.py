@@ -11,11 +11,11 @@ import pytest
 from agent_node import antctl
 
 from antrea.errors import Invalid, Unavailable
-from antrea.lab import cluster, fault, node
-from antrea.lab.process import run, wait_for
+from lab import cluster, fault, node
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 FOUND = 4.25

@@ -13,13 +13,13 @@ from agent_node import pod_namespace
 from quiet_pod import SERVING, quiet_pods
 from test_lab_flow_store import CLOSED, exporting
 
-from antrea.lab import cluster, flow_visibility
-from antrea.lab.process import wait_for
+from lab import cluster, flow_visibility
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 LIVE_SECONDS, TABLE_SECONDS = 2.0, 10.0

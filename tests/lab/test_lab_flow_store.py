@@ -18,13 +18,13 @@ from config_map import ConfigMap, wait_value
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, flow_visibility
-from antrea.lab.process import wait_for
+from lab import cluster, flow_visibility
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 HERE = Path(__file__).parent
 FILE = "flow-aggregator.conf"

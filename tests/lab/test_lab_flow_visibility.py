@@ -13,13 +13,13 @@ from agent_node import pod_namespace
 from config_map import ConfigMap, wait_value
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import artifacts
-from antrea.lab.process import wait_for
+from lab import artifacts
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 CHART = Path(__file__).parents[2] / "build/charts/antrea"
 TEMPLATE = "templates/flow-aggregator/flow-aggregator.yaml"

@@ -12,10 +12,10 @@ import yaml
 from agent_node import antctl, pod_namespace
 from quiet_pod import quiet_pods
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 CONNECT = """
 import socket, sys

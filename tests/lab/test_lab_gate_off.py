@@ -10,12 +10,12 @@ import yaml
 from admission_object import crd, policy
 from controller_process import ControllerProcess, controller_beside
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 POLICIES, GROUPS = (

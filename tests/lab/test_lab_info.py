@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent_node import antctl, in_agent, kill, parent_of, pid_of, stopped, wait_ready
 
-from antrea.lab import node
-from antrea.lab.process import wait_for
 from antrea.outside.kube.clock import stamp
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 AGENT_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION NODE NUM_PODS SUBNETS"
 CONTROLLER_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION CONNECTED_AGENTS NODE NUM_NETWORK_POLICIES"

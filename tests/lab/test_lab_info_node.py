@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from controller_process import ControllerProcess

@@ -16,15 +16,15 @@ import yaml
 from own_lab import own_lab
 
 from antrea import IMAGE, VERSION
-from antrea.lab import antrea, artifacts, cluster, images, node
-from antrea.lab import control_plane as plane
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import antrea, artifacts, cluster, images, node
+from lab import control_plane as plane
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/install.md").read_text()

@@ -10,13 +10,13 @@ from agent_node import in_agent, restart_agent, wait_ready
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 GATE = {"featureGates": {"L7NetworkPolicy": True}}

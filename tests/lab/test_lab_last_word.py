@@ -10,10 +10,10 @@ import yaml
 from agent_node import Sandbox, fresh_agent, in_agent, pod_namespace
 from quiet_pod import quiet_pods
 
-from antrea.lab.process import run, wait_for
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 CONTROLLER = ("-n", "kube-system", "deployment/antrea-controller")

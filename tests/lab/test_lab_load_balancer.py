@@ -14,14 +14,14 @@ import traffic
 from config_map import ConfigMap, wait_value
 from quiet_pod import POD, SERVING
 
-from antrea.lab import cluster, control_plane, namespace
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
+from lab import cluster, control_plane, namespace
+from lab.images import AGNHOST
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 BALANCER = Path(__file__).parents[2] / "examples/node-port-local/balancer.py"
 ADDRESS = "192.0.2.80"

@@ -9,7 +9,7 @@ import pytest
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PROGRAMS = {"antrea-agent": "daemonset", "antrea-controller": "deployment"}
 

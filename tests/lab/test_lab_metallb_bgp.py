@@ -24,12 +24,12 @@ from metallb import (
 )
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 

@@ -18,15 +18,15 @@ from quiet_pod import SERVING, quiet_pods
 from test_lab_reachability import events, unreachable
 from test_lab_traceflow import flows, ways
 
-from antrea.lab import namespace
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import namespace
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 NODES = ("node-1", "node-2")
 BIG = {4: 1472, 6: 1452}

@@ -10,12 +10,12 @@ import pytest
 import workstation
 from config_map import ConfigMap, wait_value
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 MONITOR = """
 apiVersion: crd.antrea.io/v1alpha1

@@ -16,15 +16,15 @@ from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.features.node_policy.fqdn import QUEUE
-from antrea.lab import namespace, node
-from antrea.lab.images import COREDNS
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import namespace, node
+from lab.images import COREDNS
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 SETTINGS = Settings(

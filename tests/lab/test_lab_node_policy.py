@@ -10,13 +10,13 @@ import pytest
 import traffic
 from config_map import ConfigMap, wait_value
 
-from antrea.lab import namespace
-from antrea.lab.process import wait_for
+from lab import namespace
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 NODES = ("node-1", "node-2", "node-3")
 APPLIED = """

@@ -16,13 +16,13 @@ from test_lab_node_policy import APPLIED, CLOSED, NODES, OPEN, SERVER, address, 
 from test_lab_node_policy import nodes as nodes  # noqa: PLC0414 (a fixture)
 
 from antrea.apis.annotation import CONFIRM_WITHIN, CONFIRMED
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 EVERYTHING: dict[str, Any] = {
     "ingress": [{"name": "in", "action": "Drop"}],

@@ -10,13 +10,13 @@ import pytest
 from config_map import ConfigMap, wait_value
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import cluster
-from antrea.lab.process import wait_for
+from lab import cluster
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 KEY = "nodeportlocal.antrea.io"
 SERVICE = f"""

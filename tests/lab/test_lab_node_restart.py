@@ -15,15 +15,15 @@ from own_lab import own_lab
 from quiet_pod import POD, SERVING, quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import node
+from lab.images import AGNHOST
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 DUAL = Settings(nodes=2, family="dual", dev=True, kube_proxy="none", proxy_all=True)

@@ -13,9 +13,9 @@ from antrea.apis.crd.definition import GROUP
 from antrea.apis.crds import CRDS
 from antrea.errors import Unavailable
 from antrea.features.registry.api_resources import RESOURCES
-from antrea.lab import control_plane as plane
-from antrea.lab import namespace
-from antrea.lab.process import run, wait_for
+from lab import control_plane as plane
+from lab import namespace
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from controller_process import ControllerProcess
 
     from antrea.apis.crd.definition import Crd
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PACKAGE = "kubernetes-client"
 OBJECTS = (

@@ -12,13 +12,13 @@ from agent_node import pod_namespace
 from config_map import ConfigMap, wait_value
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from agent_node import antctl, fresh_agent, pod_namespace, ready, restart_agent
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 OPEN, CLOSED, CONNECTED = "refused", "timeout", ""
 """Nothing listens in these Pods: who says so was reached, and a packet that is dropped has no answer."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 from api_client import takes
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 POOL = "pools-test"
 NAMES = ("pools-a", "pools-b", "pools-c", "pools-d")

@@ -17,14 +17,14 @@ from admission_object import create
 from api_client import ApiClient
 
 from antrea.apis.controlplane import PROCESSED
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from controller_process import ControllerProcess
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 SPACE = "starting"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"

@@ -12,12 +12,12 @@ from config_map import ConfigMap, wait_value
 from conversation import Conversation
 from quiet_pod import quiet_pods
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 SERVICES = """
 apiVersion: v1

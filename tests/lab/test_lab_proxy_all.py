@@ -15,15 +15,15 @@ import pytest
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import cluster, demo, namespace
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster, demo, namespace
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

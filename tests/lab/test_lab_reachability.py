@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_node import in_agent
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 GENEVE = "udp,tp_dst=6081"
 WHY = "Pods of Node node-2 cannot be reached: gateway 10.244."

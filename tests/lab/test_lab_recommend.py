@@ -15,15 +15,15 @@ from agent_node import pod_namespace
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import flow_visibility
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import flow_visibility
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 PORT = 8080

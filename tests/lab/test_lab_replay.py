@@ -18,8 +18,8 @@ from recording import GOLDEN, RAW, answers, key, of_kind
 from replay import Answer, Replay, agrees, changes, commands, reads, recorded
 from replay_difference import reduced
 
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ from api_client import ApiClient, takes
 from test_lab_rights import granted, requests
 
 from antrea.errors import Unavailable
-from antrea.lab import antrea, artifacts
-from antrea.lab.process import wait_for
+from lab import antrea, artifacts
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 CHART = Path(__file__).parents[2] / "build/charts/antrea"
 OBJECTS = 100

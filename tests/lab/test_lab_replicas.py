@@ -20,12 +20,12 @@ from api_client import ApiClient
 from controller_process import PORT, ControllerProcess, endpoint, prepare, withdraw
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/antrea-controller"
 CP = "/apis/controlplane.antrea.io/v1beta2"

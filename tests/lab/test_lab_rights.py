@@ -10,13 +10,13 @@ from agent_node import wait_ready
 from config_map import ConfigMap
 
 from antrea.errors import Unavailable
-from antrea.lab import control_plane as plane
-from antrea.lab.process import wait_for
+from lab import control_plane as plane
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 ONLY_WHEN = {
     ("antrea-agent", "get", "pods"): "antctl traces a packet to a Pod of another Node",

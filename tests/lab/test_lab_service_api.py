@@ -27,7 +27,7 @@ from service_rows import (
 )
 from service_world import SIDES, World, serving
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

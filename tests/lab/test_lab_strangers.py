@@ -16,13 +16,13 @@ from agent_node import antctl, pod_namespace, ready
 from quiet_pod import SERVING, quiet_pods
 from test_lab_flow_visibility import aggregator, inside, rows  # noqa: F401 (a fixture)
 
-from antrea.lab import node
-from antrea.lab.process import wait_for
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

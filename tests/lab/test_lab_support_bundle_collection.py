@@ -21,14 +21,14 @@ from config_map import ConfigMap, wait_value
 
 from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
 from antrea.errors import AntreaError
-from antrea.lab import namespace
-from antrea.lab.process import wait_for
+from lab import namespace
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 GATE = "SupportBundleCollection"
 COLLECTIONS = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections"

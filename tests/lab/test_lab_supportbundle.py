@@ -14,14 +14,14 @@ import pytest
 from agent_node import antctl, in_agent
 from test_lab_antctl import wait_controller
 
-from antrea.lab import cluster
-from antrea.lab import control_plane as plane
-from antrea.lab.process import wait_for
+from lab import cluster
+from lab import control_plane as plane
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PLANTED = "planted-by-the-lab-test"
 LOG = "/var/log/antrea/antrea-agent.planted"

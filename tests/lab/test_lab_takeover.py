@@ -13,14 +13,14 @@ from kube_proxy_daemon_set import run_kube_proxy
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import control_plane, namespace
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import control_plane, namespace
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

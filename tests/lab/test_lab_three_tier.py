@@ -10,7 +10,7 @@ from poll import CLIENTS, IP, page, poll, vote, votes
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 DB = "import socket; socket.create_connection((__import__('os').environ['POLL_DB_SERVICE_HOST'], 80), 2)"
 

@@ -13,14 +13,14 @@ from agent_node import kill, pid_of, wait_ready
 from own_lab import own_lab
 from poll import CLIENTS, IP, owner, page, poll, vote, votes
 
-from antrea.lab import cluster, fault
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import cluster, fault
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 

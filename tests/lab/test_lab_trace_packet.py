@@ -15,12 +15,12 @@ from agent_node import antctl, pod_namespace
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PODS = {"trace-a": "node-1", "trace-b": "node-1", "trace-far": "node-2"}
 TUNNEL = 32768

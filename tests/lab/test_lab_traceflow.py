@@ -12,12 +12,12 @@ import yaml
 from agent_node import in_agent, pod_namespace
 from quiet_pod import quiet_pods
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 PODS = {"flow-a": "node-1", "flow-far": "node-2"}
 DENY = """

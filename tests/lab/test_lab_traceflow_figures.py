@@ -14,14 +14,14 @@ from admission_object import crd
 from agent_node import in_agent, pod_namespace
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab import node
-from antrea.lab.process import wait_for
 from benchmarks.figure import show
+from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 TRACES = "/apis/crd.antrea.io/v1beta1/traceflows"

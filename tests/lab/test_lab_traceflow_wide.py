@@ -10,13 +10,13 @@ import yaml
 from agent_node import in_agent, restart_agent, wait_ready
 from quiet_pod import POD, quiet_pods
 
-from antrea.lab.images import AGNHOST
-from antrea.lab.process import wait_for
+from lab.images import AGNHOST
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
 PODS = {"many-a": "node-1", "many-far": "node-2"}

@@ -14,13 +14,13 @@ from docs_example import Workstation, block, commands
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[2] / "examples/traffic-control"

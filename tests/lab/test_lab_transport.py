@@ -11,14 +11,14 @@ from config_map import ConfigMap
 from own_lab import own_lab
 from test_lab_reachability import events, unreachable
 
-from antrea.lab import fault
-from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
+from lab import fault
+from lab.process import wait_for
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 

@@ -9,13 +9,13 @@ import pytest
 from agent_node import in_agent, pod_namespace
 from quiet_pod import quiet_pods
 
-from antrea.lab.process import wait_for
 from antrea.outside.vswitch.tunnel_neighbour_sink import PERIOD, parse
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 NODES = ("node-1", "node-2")
 ENDS = {"node-1": "172.31.0.11", "node-2": "172.31.0.12"}

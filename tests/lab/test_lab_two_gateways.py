@@ -10,13 +10,13 @@ from own_lab import own_lab
 from quiet_pod import quiet_pods
 from two_gateways import PODS, two_gateways
 
-from antrea.lab import fault
-from antrea.lab.settings import Settings
+from lab import fault
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 LOST, KEPT, WHERE = "node-1", "node-2", "node-3"
 """Both gateways, and the Node of the Pods, which is the next gateway."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from antrea.lab import cluster, fault, namespace, underlay
-from antrea.lab.process import run, wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
-from antrea.lab.topology import Machine, Nic, StaticRoute, Topology
+from lab import cluster, fault, namespace, underlay
+from lab.process import run, wait_for
+from lab.record import Record
+from lab.settings import Settings
+from lab.topology import Machine, Nic, StaticRoute, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

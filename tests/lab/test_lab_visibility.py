@@ -23,13 +23,13 @@ from agent_node import pod_namespace
 from config_map import ConfigMap, wait_value
 from free_port import free_port
 
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from http.client import HTTPResponse
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]
 VISIT = Path(__file__).with_name("page_visit.py")

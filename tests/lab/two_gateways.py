@@ -13,13 +13,13 @@ from admission_object import crd
 from outside_host import address, source_of
 
 from antrea.errors import Unavailable
-from antrea.lab import namespace
-from antrea.lab.process import wait_for
+from lab import namespace
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 LOST_POD, KEPT_POD = PODS = ("shop-1", "shop-2")
 ADDRESSES = {4: ("172.30.0.211", "172.30.0.212"), 6: ("fd00:172:30::212", "fd00:172:30::213")}

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from antrea.lab import cluster
-from antrea.lab import control_plane as plane
+from lab import cluster
+from lab import control_plane as plane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.lab.cluster import Lab
+    from lab.cluster import Lab
 
 
 def command(lab: Lab, *words: str) -> list[str]:

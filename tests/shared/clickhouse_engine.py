@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import cache
+from image_build import cache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ def engine_folder() -> Path:
 @contextlib.asynccontextmanager
 async def serving(folder: Path, port: int, *, cluster: str = "") -> AsyncIterator[None]:
     """A server on loopback whose rows are below `folder`, and which outlives none of its callers; alone in this `cluster`."""
-    program = ROOT / "antrea/lab/clickhouse_server.py"
+    program = ROOT / "lab/clickhouse_server.py"
     rows = str(folder / "data")
     if cluster:
         (folder / "cluster.xml").write_text(CLUSTER.format(name=cluster))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from antrea.lab import cache, image_recipe
+from image_build import cache
+from lab import image_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ BEFORE = '    "node_config",\n'
 
 def plug_in(folder: Path) -> dict[str, str]:
     """Makes the copy in `folder`; the environment of programs that are to run it."""
-    ignored = shutil.ignore_patterns("__pycache__", "lab")
+    ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "antrea", folder / "antrea", ignore=ignored)
     shutil.copytree(ROOT / "tests/toy/antrea", folder / "antrea", dirs_exist_ok=True)
     listed = (folder / LIST).read_text()

@@ -103,8 +103,10 @@ def test_docs_index_lists_every_page_once() -> None:
 
 def test_each_dependency_has_a_row_in_its_decision() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lab = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"]["dependencies"]
     named = [
         *project["dependencies"],
+        *(name for name in lab if name != project["name"]),
         *(name for extra in project["optional-dependencies"].values() for name in extra),
     ]
     page = (DOCS / "decisions/0001-dependencies.md").read_text().partition("| Program ")[0]

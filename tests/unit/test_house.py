@@ -13,7 +13,9 @@ import pytest
 pytestmark = pytest.mark.untraced
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(p for top in ("antrea", "tests", "benchmarks", "build") for p in (ROOT / top).rglob("*.py"))
+SOURCES = sorted(
+    p for top in ("antrea", "lab", "tests", "benchmarks", "build") for p in (ROOT / top).rglob("*.py")
+)
 RECIPES = frozenset((".py", ".md", ".sh", ".mod", ".yaml", ".yml", ""))
 """Suffixes of files that people and programs run or read for how to build something."""
 BANNED = ("utils", "helpers", "common", "misc", "manager", "base")
@@ -23,7 +25,14 @@ METAPHORS = {
     "Sights", "Stranger", "Tell", "Told", "Turn", "Turns", "Voice", "Wiring", "Wish", "Word",
 }  # fmt: skip
 """Words that names of classes do not contain; docs/glossary.md has the terms."""
-FOREIGN = ("antrea/apis/", "antrea/config/", "antrea/lab/", "antrea/antctl/", "antrea/explain/")
+FOREIGN = (
+    "antrea/apis/",
+    "antrea/config/",
+    "lab/",
+    "build/image_build/",
+    "antrea/antctl/",
+    "antrea/explain/",
+)
 """Their names are those of Kubernetes' kinds, or are never read beside facts."""
 PERSONIFIED = re.compile(
     r"\b(goodbye|hears?|heard|knocks?|knows|nobody|said|says?|somebody|speaks?|tells?|told|whoever)\b",
@@ -50,7 +59,8 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-PRODUCT = [path for path in SOURCES if named(path).startswith("antrea")]
+PRODUCT = [path for path in SOURCES if named(path).startswith(("antrea/", "lab/", "build/image_build/"))]
+"""The product, and the lab beside it, whose modules follow the same rules."""
 
 
 class Read(NamedTuple):
@@ -172,7 +182,7 @@ def test_house_a_module_that_is_run_is_never_one_of_the_working_directory() -> N
 
 def test_house_connections_are_taken_by_the_bounded_listener_alone() -> None:
     taking = {named(path) for path in PRODUCT if TAKES_CONNECTIONS.search(path.read_text())}
-    found = {name for name in taking if not name.startswith(("antrea/outside/listener/", "antrea/lab/"))}
+    found = {name for name in taking if not name.startswith(("antrea/outside/listener/", "lab/"))}
     assert found == OTHER_LISTENERS.keys(), (
         "serve with antrea.outside.listener.listener.Listener, or with SessionServer"
     )
@@ -180,7 +190,7 @@ def test_house_connections_are_taken_by_the_bounded_listener_alone() -> None:
 
 def test_house_nothing_builds_programs_of_upstream() -> None:
     """A benchmark or a test that compares with one takes the path of a program that is there."""
-    tops = ("antrea", "tests", "benchmarks", "build", "scripts", "docs", ".ci")
+    tops = ("antrea", "lab", "tests", "benchmarks", "build", "scripts", "docs", ".ci")
     files = [
         path for top in tops for path in (ROOT / top).rglob("*") if path.suffix in RECIPES and path.is_file()
     ]

@@ -58,7 +58,7 @@ def test_the_role_for_viewers_of_the_page_covers_what_each_view_reads_and_reads_
         for path in paths
     }
     assert granted == {*read, ("flow.antrea.io", "flows", "list"), ("", "configmaps", "get", CONFIG_MAP)}
-    bound = (ROOT / "antrea/lab/flow_visibility.yaml").read_text()
+    bound = (ROOT / "lab/flow_visibility.yaml").read_text()
     assert "kind: ClusterRole, name: antrea-flow-page-viewer}" in bound
 
 

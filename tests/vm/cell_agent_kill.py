@@ -13,7 +13,7 @@ from kernel_lab import OUTSIDE
 from kernel_traffic import PORT, Arrived, Stream
 
 from antrea.errors import Unavailable
-from antrea.lab.process import wait_for
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

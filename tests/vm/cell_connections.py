@@ -24,9 +24,9 @@ from kernel_services import kube_proxy, kubectl
 from kernel_traffic import TIMEOUT
 from vm_shape import PROCESSOR_PORT, Machine
 
-from antrea.lab import vm
-from antrea.lab.process import run
 from benchmarks.figure import Against, show
+from lab import vm
+from lab.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

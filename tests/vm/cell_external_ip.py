@@ -32,8 +32,8 @@ from kernel_services import (
 )
 from vm_shape import GATEWAYS, VLAN
 
-from antrea.lab import namespace
-from antrea.lab.process import run, wait_for
+from lab import namespace
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

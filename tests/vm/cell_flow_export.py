@@ -12,8 +12,8 @@ import pytest
 from kernel_traffic import PORT, carry
 from vm_shape import COLLECTOR_PORT
 
-from antrea.lab import namespace
 from antrea.outside.ipfix.collector import Collector
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,6 @@ from ipaddress import ip_address
 
 import pytest
 
-from antrea.lab.process import run
 from antrea.outside.netlink.ipvs import (
     PROTOCOLS,
     TABLE,
@@ -19,6 +18,7 @@ from antrea.outside.netlink.ipvs import (
 )
 from antrea.outside.netlink.message import ASK, Request, attribute, attributes, string
 from antrea.outside.netlink.socket import Rtnl
+from lab.process import run
 
 SERVERS = {
     VirtualServer("TCP", "10.96.0.1", 443),

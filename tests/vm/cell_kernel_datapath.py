@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from vm_shape import TOPOLOGY
 
-from antrea.lab.process import run
+from lab.process import run
 
 if TYPE_CHECKING:
     from kernel_lab import KernelLab

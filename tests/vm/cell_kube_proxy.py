@@ -19,9 +19,9 @@ from kernel_talk import Line, Talk, broken, conversing, talks, until_greeted
 from kernel_traffic import TIMEOUT
 from vm_shape import TWO
 
-from antrea.lab.process import run
 from antrea.outside.netlink import held_address, kept_route
 from antrea.outside.netlink.ipvs import VirtualServer, parse
+from lab.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,20 +9,10 @@ import msgspec
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.lab import (
-    artifacts,
-    cgroup,
-    cluster,
-    control_plane,
-    image_recipe,
-    images,
-    node,
-    node_files,
-    underlay,
-)
-from antrea.lab.process import launch, tail, wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
+from lab import artifacts, cgroup, cluster, control_plane, image_recipe, images, node, node_files, underlay
+from lab.process import launch, tail, wait_for
+from lab.record import Record
+from lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

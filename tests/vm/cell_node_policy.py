@@ -29,9 +29,9 @@ from kernel_services import (
 from kernel_traffic import TIMEOUT
 from vm_shape import MACHINES
 
-from antrea.lab import dns, namespace
-from antrea.lab.process import run
 from antrea.outside.netlink.ipvs import parse
+from lab import dns, namespace
+from lab.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

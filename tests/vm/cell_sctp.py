@@ -11,7 +11,7 @@ import pytest
 from kernel_traffic import TIMEOUT, family
 from vm_shape import SCTP_PORTS
 
-from antrea.lab import namespace
+from lab import namespace
 
 if TYPE_CHECKING:
     from kernel_lab import KernelLab

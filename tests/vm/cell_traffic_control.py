@@ -19,8 +19,8 @@ from kernel_traffic import carry, family
 from vm_shape import API_SERVER, DIRECTORY
 
 from antrea.errors import Unavailable
-from antrea.lab import namespace
 from benchmarks.figure import Against, text
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import kernel_lab
 import pytest
 
-from antrea.lab import cache, vm
+from image_build import cache
+from lab import vm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,9 +25,9 @@ from vm_shape import (
     Machine,
 )
 
-from antrea.lab import vm
-from antrea.lab.process import run, wait_for
-from antrea.lab.topology import Nic  # noqa: TC001
+from lab import vm
+from lab.process import run, wait_for
+from lab.topology import Nic  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,8 @@ import yaml
 from vm_shape import API_SERVER, DIRECTORY, TOKEN, Machine
 
 from antrea.errors import Unavailable
-from antrea.lab.process import run, wait_for
 from antrea.openflow.cookie import LEARNED_ROUND, round_of
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

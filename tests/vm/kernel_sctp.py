@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kernel_traffic import accept_each, family
 
-from antrea.lab import namespace
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

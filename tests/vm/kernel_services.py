@@ -17,8 +17,8 @@ from kernel_traffic import TIMEOUT, accept_each, family
 from vm_shape import DIRECTORY, KUBECTL_PORT, TOPOLOGY
 
 from antrea.errors import Unavailable
-from antrea.lab import artifacts, namespace, node_files, vm
-from antrea.lab.process import wait_for
+from lab import artifacts, namespace, node_files, vm
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,8 @@ from kernel_sctp import associating, bound
 from kernel_services import SECONDS, Way, serving
 from kernel_traffic import TIMEOUT, family
 
-from antrea.lab import namespace
-from antrea.lab.process import wait_for
+from lab import namespace
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.lab import namespace
+from lab import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from functools import partial
 
 from antrea.agent import assembly
 from antrea.agent.main import main
-from antrea.lab.process import TIME_FACTOR
 from antrea.outside.gossip import feed, machine
 from antrea.outside.gossip.suspicion import Timing
+from lab.process import TIME_FACTOR
 
 SLOWER = 30 * TIME_FACTOR
 """Times: what takes 20 ms outside takes half a second here, more beside other programs."""

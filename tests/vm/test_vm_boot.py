@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.lab import vm
+from lab import vm
 
 
 @pytest.mark.wide

@@ -14,9 +14,9 @@ import vm_cluster
 from vm_shape import DIRECTORY, INSTRUCTIONS
 
 import antrea
-from antrea.lab import artifacts, cluster, image_recipe, images, vm
-from antrea.lab.process import TIME_FACTOR, tail
-from antrea.lab.record import Record
+from lab import artifacts, cluster, image_recipe, images, vm
+from lab.process import TIME_FACTOR, tail
+from lab.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ import image_switch
 import pytest
 
 import antrea
-from antrea.lab import vm
 from build import debian_root
+from lab import vm
 
 if TYPE_CHECKING:
-    from antrea.lab.vm import Kernel
+    from lab.vm import Kernel
 
 pytestmark = pytest.mark.wide
 MODULES = ("openvswitch", "veth", "nf_conntrack")

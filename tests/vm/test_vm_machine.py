@@ -20,10 +20,10 @@ import vm_cluster
 import yaml
 from vm_shape import API_SERVER, CONTROLLER_PORT, TOPOLOGY
 
-from antrea.lab import artifacts, cluster, namespace, vm
-from antrea.lab.api import Api
-from antrea.lab.process import run, tail, wait_for
-from antrea.lab.record import Record
+from lab import artifacts, cluster, namespace, vm
+from lab.api import Api
+from lab.process import run, tail, wait_for
+from lab.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -37,15 +37,15 @@ from vm_shape import (
 
 import antrea
 from antrea.errors import Unavailable
-from antrea.lab import artifacts, control_plane, namespace
-from antrea.lab.antrea import MANIFEST
-from antrea.lab.api import Api
-from antrea.lab.process import end, launch, wait_for
+from lab import artifacts, control_plane, namespace
+from lab.antrea import MANIFEST
+from lab.api import Api
+from lab.process import end, launch, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from antrea.lab.record import Record
+    from lab.record import Record
 
 AGENT, CONTROLLER = "antrea-agent", "antrea-controller"
 CRD = "crd.antrea.io/v1beta1"

@@ -6,8 +6,8 @@ from ipaddress import ip_interface
 
 import msgspec
 
-from antrea.lab.settings import Settings
-from antrea.lab.topology import Family
+from lab.settings import Settings
+from lab.topology import Family
 
 SETTINGS = Settings(nodes=3, family="dual")
 TOPOLOGY = SETTINGS.topology()

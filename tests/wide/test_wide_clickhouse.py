@@ -22,9 +22,9 @@ from antrea.flow_aggregator import clickhouse_output, destination
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.destination import LONGEST_PAUSE, Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
-from antrea.lab import clickhouse_client
 from antrea.outside.clickhouse.store import LazyStore
 from antrea.outside.tls.server_context import Certificate, load_pair, server_tls
+from lab import clickhouse_client
 
 if TYPE_CHECKING:
     import ssl

@@ -21,7 +21,7 @@ from antrea.ipfix.decode import Decoder
 from antrea.ipfix.element import BY_NAME
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.ipfix.template import agent_elements, aggregated_elements, proxied_elements
-from antrea.lab import artifacts
+from lab import artifacts
 
 if TYPE_CHECKING:
     from fuzzing import Fuzz

@@ -18,7 +18,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import S3Uploader
 from antrea.errors import Unavailable
 from antrea.flow_aggregator.s3_output import COLUMNS, S3Output
-from antrea.lab.go_build import GoModule, build
+from lab.go_build import GoModule, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,16 +31,16 @@ from antrea.facts.ovs import PodInterface
 from antrea.facts.service import ServiceEndpoint, ServicePort
 from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
-from antrea.lab.certificates import authority, issue
 from antrea.outside.listener.listening_socket import listen
 from antrea.outside.log import klog
+from lab.certificates import authority, issue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from antrea.lab.certificates import Pair
     from antrea.outside.kube.client import Kube
+    from lab.certificates import Pair
 
 WEB = PodInterface(
     "web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:00:00:00:00:01", ("10.1.0.4", "fd00::4"), 9, "uuid1"

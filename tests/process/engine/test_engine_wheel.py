@@ -50,3 +50,16 @@ def test_the_wheel_runs_compiled_and_as_it_is_where_that_is_forced(installed: Pa
         [installed / "bin/antctl", "version", "--help"], capture_output=True, check=False
     )
     assert version.returncode == 0, version.stderr
+
+
+def test_the_wheel_has_the_product_without_the_lab(installed: Path) -> None:
+    site = next(installed.glob("lib/python3*/site-packages"))
+    assert not {"lab", "image_build"} & {path.name for path in site.iterdir()}
+    assert not (site / "antrea/lab").exists()
+    programs = {path.name for path in (installed / "bin").iterdir()}
+    assert {name for name in programs if name.startswith("ant")} == {
+        "antctl",
+        "antrea-agent",
+        "antrea-controller",
+        "antrea-flow-aggregator",
+    }

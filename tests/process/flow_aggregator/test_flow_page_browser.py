@@ -18,7 +18,7 @@ from test_flow_aggregator_process import halves, running, sent, until
 from test_flow_user_antctl import ClusterObjects
 
 from antrea.apis.flow import FlowRecord
-from antrea.lab import cache
+from image_build import cache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

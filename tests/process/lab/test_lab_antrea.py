@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from antrea.lab.antrea import AGAIN, manifest
-from antrea.lab.cluster import Lab
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
+from lab.antrea import AGAIN, manifest
+from lab.cluster import Lab
+from lab.record import Record
+from lab.settings import Settings
 
 TEXT = """
 apiVersion: v1

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.errors import Invalid, Unavailable
-from antrea.lab import artifacts, cache, go_build, kube_source
-from antrea.lab.go_build import GoModule
+from image_build import cache
+from lab import artifacts, go_build, kube_source
+from lab.go_build import GoModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

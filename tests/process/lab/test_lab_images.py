@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.lab import oci, rootfs
-from antrea.lab.oci import Image, Layer
-from antrea.lab.rootfs import Tree
+from image_build import oci, rootfs
+from image_build.oci import Image, Layer
+from image_build.rootfs import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,9 +20,9 @@ import pytest
 from free_port import free_port
 
 from antrea import IMAGE, VERSION
-from antrea.lab import oci
-from antrea.lab.certificates import authority, issue
-from antrea.lab.rootfs import Tree
+from image_build import oci
+from image_build.rootfs import Tree
+from lab.certificates import authority, issue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

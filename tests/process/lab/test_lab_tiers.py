@@ -124,7 +124,12 @@ def imported(file: Path) -> frozenset[Path]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    places = [ROOT.joinpath(*name.split(".")) for name in found if name.partition(".")[0] == "antrea"]
+    tops = {"antrea": ROOT, "lab": ROOT, "image_build": ROOT / "build"}
+    places = [
+        tops[name.partition(".")[0]].joinpath(*name.split("."))
+        for name in found
+        if name.partition(".")[0] in tops
+    ]
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
     return frozenset(file for file in files if file.exists())
 
@@ -144,6 +149,7 @@ def test_a_tier_runs_when_a_module_changes_that_its_tests_import(tree: Path) -> 
     tiers = {"process-and-ovs": ("process", "ovs"), "host": ("host",), "lab-test": ("lab",), "vm": ("vm",)}
     areas = {tier: reached(*folders) for tier, folders in tiers.items()}
     assert all(Path("antrea/engine") in found for found in areas.values())
+    assert {Path("lab/cluster.py"), Path("build/image_build")} <= areas["lab-test"]
     for area in sorted(frozenset().union(*areas.values())):
         changed = tree / area / "changed.py" if area.suffix != ".py" else tree / area
         changed.parent.mkdir(parents=True, exist_ok=True)

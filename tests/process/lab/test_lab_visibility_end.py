@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SERVE = """
 import asyncio, contextlib, socket, sys
 from types import SimpleNamespace
-from antrea.lab import flow_visibility, namespace
+from lab import flow_visibility, namespace
 
 namespace.path = lambda *_: None
 namespace.connect = lambda _, to, seconds: socket.create_connection(to, seconds)

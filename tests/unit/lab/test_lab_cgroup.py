@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antrea.lab.cgroup import Hierarchy, hierarchies, mount_lines
+from lab.cgroup import Hierarchy, hierarchies, mount_lines
 
 V1 = """proc /proc proc rw,relatime 0 0
 tmpfs /sys/fs/cgroup tmpfs rw,relatime,mode=755 0 0

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antrea.lab import artifacts, conformance, conformance_balancer, conformance_cluster
-from antrea.lab.conformance import Outcome, Program, Selection, Skip, Spec
-from antrea.lab.conformance_page import About, page
-from antrea.lab.go_build import arguments
+from lab import artifacts, conformance, conformance_balancer, conformance_cluster
+from lab.conformance import Outcome, Program, Selection, Skip, Spec
+from lab.conformance_page import About, page
+from lab.go_build import arguments
 
 if TYPE_CHECKING:
-    from antrea.lab.topology import Family
+    from lab.topology import Family
 
 DENY = "[sig-network] Netpol NetworkPolicy should support a 'default-deny-ingress' policy [Feature:NetworkPolicy]"
 PORTS = "[sig-network] Netpol NetworkPolicy should enforce policy based on Ports [Feature:NetworkPolicy]"

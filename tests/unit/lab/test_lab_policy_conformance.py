@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.lab import artifacts
-from antrea.lab.conformance import Outcome, Spec
-from antrea.lab.policy_conformance import arguments, specs
-from antrea.lab.settings import read
+from lab import artifacts
+from lab.conformance import Outcome, Spec
+from lab.policy_conformance import arguments, specs
+from lab.settings import read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent
-from antrea.lab.cluster import advice, crashing
-from antrea.lab.settings import Settings, read
-from antrea.lab.topology import Machine, Nic, StaticRoute
+from lab.cluster import advice, crashing
+from lab.settings import Settings, read
+from lab.topology import Machine, Nic, StaticRoute
 
 FILE = """
 nodes: 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antrea.lab.go_build import PACKAGE
-from antrea.lab.step import Expected
+from image_build.step import Expected
+from lab.go_build import PACKAGE
 
 LOG = """\
 go: downloading k8s.io/api v0.34.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antrea.errors import Invalid
-from antrea.lab.settings import Settings
-from antrea.lab.topology import Machine, Nic, StaticRoute, vlan_network
+from lab.settings import Settings
+from lab.topology import Machine, Nic, StaticRoute, vlan_network
 
 
 def test_a_dual_stack_node_has_two_cards_with_both_families() -> None:

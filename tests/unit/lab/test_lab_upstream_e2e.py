@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.errors import Invalid
-from antrea.lab import docker_command, upstream_e2e, upstream_e2e_flows
-from antrea.lab.conformance import Outcome, Spec
-from antrea.lab.topology import standard
-from antrea.lab.upstream_e2e import LeftOut, Selection
+from lab import docker_command, upstream_e2e, upstream_e2e_flows
+from lab.conformance import Outcome, Spec
+from lab.topology import standard
+from lab.upstream_e2e import LeftOut, Selection
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from ipaddress import ip_interface, ip_network
 import pytest
 import yaml
 
-from antrea.lab import dns
-from antrea.lab.topology import EXTERNAL_HOST, OUTSIDE, Family, standard
-from antrea.lab.upstream_e2e_names import addresses, corefile
+from lab import dns
+from lab.topology import EXTERNAL_HOST, OUTSIDE, Family, standard
+from lab.upstream_e2e_names import addresses, corefile
 
 
 def committed() -> str:

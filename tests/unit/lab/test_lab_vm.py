@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antrea.lab.vm import hidden, readable
+from lab.vm import hidden, readable
 
 PANIC = """\
 the guest does not see the working directory /tmp/antrea
