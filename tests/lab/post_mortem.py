@@ -12,25 +12,35 @@ if TYPE_CHECKING:
 
 LINES = 12
 """Of each container."""
-OURS = "/api/v1/namespaces/kube-system/pods?labelSelector=app%3Dantrea"
+OURS = "/api/v1/pods?labelSelector=app%20in%20%28antrea%2Cflow-aggregator%29"
+WARNINGS = (
+    "get",
+    "events",
+    "-A",
+    "--field-selector=type=Warning",
+    "--sort-by=.lastTimestamp",
+    "--no-headers",
+)
 _INFORMATION = re.compile(r"I\d{4} ")
 
 
 def post_mortem(lab: Lab) -> str:
-    """Nodes and Pods as kubectl shows them, then warnings and errors of our containers and how earlier ones ended."""
+    """Nodes, Pods and warnings as kubectl shows them, then complaints of our containers and how earlier ones ended."""
     said = [_asked(lab, "get", "nodes,pods", "-A", "-o", "wide", "--no-headers")]
+    said += _asked(lab, *WARNINGS).splitlines()[-LINES:]
     try:
         pods = lab.api.items(OURS)
     except Unavailable as error:
         return f"{said[0]}\n{error}"
     for pod in pods:
         for state in pod.get("status", {}).get("containerStatuses", ()):
-            said += _complaints(lab, pod["metadata"]["name"], state)
+            said += _complaints(lab, pod["metadata"], state)
     return "\n".join(said)
 
 
-def _complaints(lab: Lab, pod: str, state: dict[str, Any]) -> list[str]:
-    logs = ("-n", "kube-system", "logs", pod, "-c", state["name"])
+def _complaints(lab: Lab, meta: dict[str, Any], state: dict[str, Any]) -> list[str]:
+    pod = meta["name"]
+    logs = ("-n", meta["namespace"], "logs", pod, "-c", state["name"])
     said = []
     if state.get("restartCount"):
         text = _asked(lab, *logs, "--previous", f"--tail={LINES}")

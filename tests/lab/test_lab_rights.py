@@ -111,6 +111,16 @@ ONLY_WHEN = {
         "create",
         "supportbundlecollections/status.controlplane.antrea.io",
     ): "a collection is for the Node; asked of the controller itself",
+    (
+        "antrea-controller",
+        "get",
+        "packetcaptures.crd.antrea.io",
+    ): "a PacketCapture names a Pod that is not there",
+    (
+        "antrea-controller",
+        "patch",
+        "packetcaptures/status.crd.antrea.io",
+    ): "a PacketCapture names a Pod that is not there",
     ("antrea-controller", "get", "services"): "the address of a Service is refused",
     ("antrea-controller", "patch", "services/status"): "a Service is given an address",
     ("antrea-controller", "patch", "externalippools/status.crd.antrea.io"): "there is a pool",

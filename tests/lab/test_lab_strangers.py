@@ -163,6 +163,8 @@ def test_strangers_on_every_port_keep_nobody_from_work(lab: Lab) -> None:
         assert "strangers" in lab.api.kubectl(
             "get", "networkpolicies.controlplane.antrea.io", "-A", "-o", "yaml"
         )
+        ended = {f"{one.program} {one.pid}" for one in ports if not Path(f"/proc/{one.pid}").exists()}
+        assert not ended, "programs that kubelet started again during the flood"
         grown: dict[str, Any] = {
             f"{one.program} {one.pid}": memory_mib(one.pid) - before[one.pid] for one in ports
         }
