@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
-from agent_node import antctl, in_agent, kill, parent_of, pid_of, stopped, wait_ready
+from agent_node import antctl, health, in_agent, kill, parent_of, pid_of, stopped, wait_ready
 
 from antrea.outside.kube.clock import stamp
 from lab import node
@@ -131,6 +132,25 @@ def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> N
         assert found["ovsInfo"]["version"] == before["ovsInfo"]["version"]
     wait_told(lab)
     assert status(info(lab, "node-2"))["OVSDBConnectionUp"] == "True"
+
+
+def test_a_switch_that_hangs_is_reported_within_ten_seconds(lab: Lab) -> None:
+    wait_told(lab)
+
+    def condition() -> str:
+        return status(info(lab, "node-2"))["OpenflowConnectionUp"]
+
+    wait_for("the condition", lambda: condition() == "True", seconds=60)
+    began = time.monotonic()
+    with stopped(pid_of(lab, "node-2", "ovs-vswitchd")):
+        wait_for("the condition", lambda: condition() == "False", seconds=60, step=0.1)
+        took = time.monotonic() - began
+        said = "[-]switch failed: no answer of ovs-vswitchd to an echo request within 5 s"
+        assert said in health(lab, "node-2"), health(lab, "node-2")
+    print(f"figure: hung_switch_reported {took:.1f} s")
+    wait_ready(lab, "node-2")
+    wait_for("the condition", lambda: condition() == "True", seconds=60)
+    assert took < 10
 
 
 def test_agents_find_the_controllers_next_pod_and_fill_an_object_that_was_made_anew(lab: Lab) -> None:

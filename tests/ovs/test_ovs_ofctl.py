@@ -472,3 +472,20 @@ async def test_a_switch_that_comes_back_empty_is_noticed_and_replayed(
     assert standing(switch) == before
     watch.cancel()
     await asyncio.wait([watch])
+
+
+async def test_a_switch_that_hangs_does_not_respond_until_it_goes_on(switch: OvsProcess) -> None:
+    watcher = SwitchWatch(switch.directory / "br-int.mgmt")
+    await watcher.probe()  # not connected yet, which others report
+    watch = asyncio.create_task(watcher.run(lambda: None))
+    async with asyncio.timeout(60):
+        await watcher.connected.wait()
+        await watcher.probe()
+        switch.pause("ovs-vswitchd")
+        with pytest.raises(Unavailable, match="answer of ovs-vswitchd to an echo request"):
+            await watcher.probe(0.2)
+        assert watcher.connected.is_set()
+        switch.resume("ovs-vswitchd")
+        await watcher.probe()
+    watch.cancel()
+    await asyncio.wait([watch])

@@ -362,6 +362,18 @@ async def test_a_database_that_hangs_is_unavailable_not_endless(db: Ovsdb, switc
     assert await db.transact({"op": "comment", "comment": "back"}) == [{}]
 
 
+async def test_a_database_that_hangs_does_not_respond_until_it_goes_on(db: Ovsdb, switch: OvsProcess) -> None:
+    await db.probe()
+    switch.pause("ovsdb-server")
+    try:
+        with pytest.raises(Unavailable, match="answer of ovsdb-server to an echo"):
+            await db.probe(0.2)
+        assert db.connected
+    finally:
+        switch.resume("ovsdb-server")
+    await db.probe()
+
+
 async def test_a_database_that_is_not_there_is_unavailable(switch: OvsProcess) -> None:
     with pytest.raises(Unavailable, match=r"OVSDB at .*nobody\.sock"):
         await Ovsdb.connect(switch.directory / "nobody.sock", within=0.1)

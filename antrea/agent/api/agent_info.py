@@ -76,7 +76,7 @@ async def agent_info(view: AgentView) -> AntreaAgentInfo:
     with contextlib.suppress(Unavailable):
         version = view.ovs_version()
     with contextlib.suppress(Unavailable):
-        flows = await flow_counts(view)
+        flows = await flow_counts(view) if responds(view) else {}
     info = AntreaAgentInfo(
         version=f"v{VERSION}",
         pod_ref=_pod_reference(),
@@ -103,6 +103,12 @@ def node_reference(node: ThisNode) -> ObjectReference:
         return ObjectReference(kind="Node", name=node.name)
     namespace, _, name = node.name.rpartition("/")
     return ObjectReference(kind="ExternalNode", namespace=namespace, name=name)
+
+
+def responds(view: AgentView) -> bool:
+    """Whether the switch can be asked: one that hangs would delay the report of its state."""
+    check = view.conditions.get("OpenflowConnectionUp")
+    return check is None or not check()
 
 
 async def flow_counts(view: AgentView) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The checks behind /livez, /readyz and /agentinfo: an empty text is success, any other is the error.
 
 parity: pkg/agent/apiserver/apiserver.go (livez has "ovs"); ours also has the CNI socket,
-and our readyz what a start waits for, OVSDB, and feeds that have not synced for too long.
+and our readyz what a start waits for, OVSDB, a switch that does not respond, and feeds that have not synced for too long.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
+from antrea.outside.http.liveness_probe import LivenessProbe
 from antrea.outside.kube.resource_feed import missing_rights
 from antrea.outside.log import klog
 
@@ -47,6 +48,8 @@ WORDS = {
 """What rows are read from, in the words of a user, where their feed does not name it: those of kube-apiserver's resources do."""
 FEED_SECONDS = 5.0
 """Between looks at the feeds; how long one may be silent is the engine's `Pace.patience`."""
+PROBE_SECONDS = 1.0
+"""Between probes of Open vSwitch: with their timeout of 5 s, a process that hangs is reported within 10 s."""
 
 
 class Health:
@@ -57,12 +60,14 @@ class Health:
         self._start = ready
         self._db: Ovsdb | None = None
         self._switch: SwitchRecovery | None = None
+        self._probes: dict[str, LivenessProbe] = {}
         self._late: list[str] = []
         self._refused: dict[str, str] = {}
-        self.live: Mapping[str, Check] = {"ovs": self.switch, "cni": cni}
+        self.live: Mapping[str, Check] = {"ovs": self._connection, "cni": cni}
         self.ready: Mapping[str, Check] = {
             "network": lambda: self._start.waiting,
             "flows": self._flows,
+            "switch": lambda: self._silence("switch"),
             "ovsdb": self.database,
             "feeds": self._feeds,
         }
@@ -73,20 +78,30 @@ class Health:
         }
 
     def switch(self) -> str:
-        """ovs-vswitchd runs and has the bridge."""
-        up = self._switch is None or self._switch.connected
-        return "" if up else "disconnected from ovs-vswitchd"
+        """ovs-vswitchd runs, has the bridge and responds."""
+        return self._connection() or self._silence("switch")
 
     def database(self) -> str:
         """OVSDB takes transactions; without it no Pod can come or go, and userspace OVS forwards nothing."""
         up = self._db is None or self._db.connected
-        return "" if up else "disconnected from OVSDB"
+        return self._silence("ovsdb") if up else "disconnected from OVSDB"
 
-    def follow(self, db: Ovsdb, switch: SwitchRecovery) -> None:
-        """Ask these from now on."""
+    def follow(self, db: Ovsdb, switch: SwitchRecovery, *, period: float = PROBE_SECONDS) -> None:
+        """Ask these from now on, with `period` seconds between probes of them."""
         self._db, self._switch = db, switch
+        self._probes = {
+            "ovsdb": LivenessProbe("ovsdb-server", db.probe, period=period),
+            "switch": LivenessProbe("ovs-vswitchd", switch.probe, period=period),
+        }
 
     async def run(self, engine: Engine) -> None:
+        """Probe Open vSwitch and look at the feeds for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for name, probe in self._probes.items():
+                tasks.create_task(probe.run(), name=f"probe of {name}")
+            await self._follow_feeds(engine)
+
+    async def _follow_feeds(self, engine: Engine) -> None:
         """Look at the feeds for ever; a change is logged once."""
         feeds = engine.facts.feeds
         while True:
@@ -101,6 +116,16 @@ class Health:
                 log.error("The right to read a resource is missing", resource=source, err=refused[source])
             self._late, self._refused = late, refused
             await asyncio.sleep(FEED_SECONDS)
+
+    def _connection(self) -> str:
+        """ovs-vswitchd runs and has the bridge; one that hangs keeps it, and is restarted by the probe of its own container."""
+        up = self._switch is None or self._switch.connected
+        return "" if up else "disconnected from ovs-vswitchd"
+
+    def _silence(self, name: str) -> str:
+        """Why a program of Open vSwitch that is connected does not respond."""
+        why = self._probes[name].trouble if name in self._probes else ""
+        return f"no {why}" if why else ""
 
     def _flows(self) -> str:
         replaying = self._start.is_set() and self._switch is not None and not self._switch.works.is_set()

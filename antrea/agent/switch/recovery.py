@@ -40,6 +40,10 @@ class SwitchRecovery:
         """ovs-vswitchd runs and has the bridge."""
         return self._watch.connected.is_set()
 
+    async def probe(self) -> None:
+        """Ask ovs-vswitchd for a sign of life. Raises Unavailable."""
+        await self._watch.probe()
+
     async def run(self) -> None:
         """Watch for ever; `works` is set for the first time once what is wanted stands."""
         async with asyncio.TaskGroup() as tasks:

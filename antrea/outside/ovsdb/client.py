@@ -56,6 +56,8 @@ WATCHED: Mapping[str, Sequence[str]] = {
 }
 """The columns that the agent reads; statistics are left out because they change every five seconds."""
 
+RESPONSE_TIMEOUT = 5.0
+"""Seconds for the answer to an echo, RFC 7047, 4.1.11."""
 _MONITOR = "antrea"
 _NO_TRANSACTION = "00000000-0000-0000-0000-000000000000"
 _BACKOFF = (0.05, 1.0)
@@ -137,6 +139,18 @@ class Ovsdb:
     def connected(self) -> bool:
         """Rows are as the server has them, and it takes transactions."""
         return self._session is not None
+
+    async def probe(self, within: float = RESPONSE_TIMEOUT) -> None:
+        """Wait for the answer to an echo; a server that is not connected is not asked. Raises Unavailable."""
+        if self._session is None:
+            return
+        try:
+            async with asyncio.timeout(within):
+                await self._session.call("echo")
+        except TimeoutError:
+            raise Unavailable(f"answer of ovsdb-server to an echo within {within:g} s") from None
+        except RpcError as error:
+            raise Unavailable(f"answer of ovsdb-server to an echo: {error}") from error
 
     def rows(self, table: str) -> Mapping[str, Row]:
         """uuid -> row, as of now"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from antrea.agent.api import health as module
 from antrea.agent.api.health import WORDS, Health
@@ -12,11 +12,14 @@ from antrea.agent.api.readiness import Readiness
 from antrea.agent.feature_set import active, sweeps
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
+from antrea.errors import Unavailable
 from antrea.facts.cluster import Namespace
 from antrea.features.framework.gate import GATES
 
 if TYPE_CHECKING:
+    from antrea.agent.switch.recovery import SwitchRecovery
     from antrea.facts.fact import Fact
+    from antrea.outside.ovsdb.client import Ovsdb
 
 FORBIDDEN = 'namespaces is forbidden: User "antrea-agent" cannot list resource "namespaces"'
 
@@ -59,3 +62,34 @@ def test_every_feed_that_an_agent_waits_for_has_words() -> None:
     waited = {kind.__name__ for kinds in sweeps(features).values() for kind in kinds}
     assert waited - resources - set(WORDS) == set()
     assert module.words("SteeredThing") == "steered thing"
+
+
+class SilentSwitch:
+    """A program of Open vSwitch that is connected and answers nothing."""
+
+    connected = True
+    works = asyncio.Event()
+
+    async def probe(self) -> None:
+        raise Unavailable("answer within 5 s")
+
+
+async def test_a_switch_that_hangs_is_in_readiness_and_conditions_and_ends_no_agent() -> None:
+    silent, health = SilentSwitch(), Health(Readiness(), str, str)
+    health.follow(cast("Ovsdb", silent), cast("SwitchRecovery", silent), period=0.01)
+    assert (health.switch(), health.database()) == ("", "")
+    running = asyncio.create_task(health.run(Engine(Facts(), [])))
+    async with asyncio.timeout(10):
+        while not (health.switch() and health.database()):  # noqa: ASYNC110 (probes run at their own pace)
+            await asyncio.sleep(0.01)
+    running.cancel()
+    why = "no answer within 5 s"
+    assert {name: check() for name, check in health.ready.items()} == {
+        "network": "start of antrea-agent",
+        "flows": "",
+        "switch": why,
+        "ovsdb": why,
+        "feeds": "",
+    }
+    assert [health.conditions[kind]() for kind in ("OVSDBConnectionUp", "OpenflowConnectionUp")] == [why, why]
+    assert [check() for check in health.live.values()] == ["", ""]
