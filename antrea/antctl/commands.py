@@ -413,9 +413,10 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "doctor",
         "AR",
-        "Find leftovers and conflicts on Nodes, and how to repair them",
+        "Find what is wrong with Antrea, and how to repair it",
         "antrea.antctl.doctor.command",
     ),
+    Action("", "status", "R", "Print the state of Antrea on one screen", "antrea.antctl.status"),
     Action(
         "", "explain", "R", "Explain what network policies do with a packet", "antrea.antctl.explain.command"
     ),

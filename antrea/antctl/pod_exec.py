@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, VERDICT = 1, 2, 3
 """Channels: the first byte of every message."""
+CLOSE_TIMEOUT = 0.5
+"""Seconds for the end of a connection whose command did not end in time."""
 
 
 class Done(NamedTuple):
@@ -88,6 +90,7 @@ async def _run(
             proxy=server.access.proxy() or None,
             server_hostname=server.access.server_name or None,
             max_msg_size=0,
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
         ) as socket,
     ):
         async for message in socket:

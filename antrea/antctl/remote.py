@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CONTROLLER_INFO = "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller"
 AGENT_INFOS = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
+AGENT_PODS = "app=antrea,component=antrea-agent"
+"""Labels of the Pods of agents."""
 TOKEN_SECONDS = 600
 """The shortest time that kube-apiserver gives a token for."""
 

@@ -129,6 +129,14 @@ def date(server: Server, path: str) -> str:
     return headers["Date"]
 
 
+def text(server: Server, target: str) -> str:
+    """Return the answer to a GET as text, such as a log. Raises Failure, ErrorResponse."""
+    status, _, answer = _exchange(server, "GET", target, None, "", "*/*")
+    if status != 200:
+        raise ErrorResponse(f"request to server failed: {_words(status, answer)}", status)
+    return answer.decode(errors="replace")
+
+
 def save(server: Server, target: str, file: IO[bytes]) -> None:
     """Write the answer to a GET into a file, piece by piece. Raises Failure, Answered."""
     import http.client  # noqa: PLC0415 (start-up time)

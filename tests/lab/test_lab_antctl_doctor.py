@@ -108,6 +108,7 @@ def test_a_fault_is_found_and_the_named_command_repairs_it(lab: Lab, fault: Faul
     with made(lab, fault):
         (found,) = doctor(lab, code=1)
         repair = found.pop("repair")
+        assert found.pop("peer", "node-1") == fault.at
         assert found == {
             "node": "node-1",
             "severity": fault.severity,

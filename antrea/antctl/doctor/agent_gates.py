@@ -90,7 +90,7 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Ga
         except ErrorResponse as error:
             if error.status != 404:
                 text = f"{kind.name}: cannot be listed: {error.format_message()}"
-                findings.append(Finding("", "unknown", CHECK, text, ""))
+                findings.append(Finding("", "error", CHECK, text, ""))
             continue
         if (one := waiting_objects(kind, items)).names or one.late:
             waiting.append(one)
@@ -102,7 +102,7 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Ga
             pods, pool.map(lambda pod: _asked(kubernetes, pod), pods.values()), strict=True
         ):
             if isinstance(told, str):
-                findings.append(Finding(node, "unknown", CHECK, told, ""))
+                findings.append(Finding(node, "error", CHECK, told, ""))
             else:
                 gates[node] = told
     namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")

@@ -6,11 +6,12 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor import paths
+from antrea.antctl.doctor.control_plane.report import CONNECTIONS, repair_of
 from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 REJECTED = "ConfigRejected"
 """The condition of an agent or the controller while a newer configuration is not in effect."""
@@ -87,11 +88,16 @@ def kube_proxy(node: NodeState) -> Iterator[FindingText]:
     chains = node.chains or ()
     namespace, _, name = node.pod.partition("/")
     if "kube-proxy" in (node.processes or ()):
-        yield FindingText(
-            "error",
-            "kube-proxy runs beside antreaProxy.proxyAll and takes the traffic of Services first",
-            "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy",
-        )
+        text = "kube-proxy runs beside antreaProxy.proxyAll and takes the traffic of Services first"
+        if node.config.get("kubeAPIServerOverride"):
+            yield FindingText(
+                "error", text, "antctl kube-proxy takeover --apply  # --rollback gives all back"
+            )
+        else:
+            # without kube-proxy this agent would find no kube-apiserver when it starts
+            why = "; it cannot be taken away, as kubeAPIServerOverride is empty"
+            repair = f"{edit(namespace)}  # set antreaProxy.proxyAll: false in antrea-agent.conf"
+            yield FindingText("error", f"{text}{why}", repair)
         return
     for tool in sorted({_tool(chain) for chain in chains if chain.name in PROXY_CHAINS}):
         yield FindingText(
@@ -143,13 +149,19 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
     tunnel = OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if paths.has_tunnels(node) else 0
     needed = wanted + tunnel
     carries = mtus.get(node.transport)
-    if carries is not None and carries < needed:
-        yield FindingText(
-            "error",
-            f"Pods send packets of {wanted} bytes, which take {needed} between Nodes, and {node.transport} "
-            f"carries {carries}: longer packets are lost",
-            f"ip link set dev {node.transport} mtu {needed}",
-        )
+    if carries is None or carries >= needed:
+        return
+    text = (
+        f"Pods send packets of {wanted} bytes, which take {needed} between Nodes, and {node.transport} "
+        f"carries {carries}: longer packets are lost"
+    )
+    if node.config.get("defaultMTU"):
+        # a card does not carry more for being told to
+        repair = f"{edit(node.pod.partition('/')[0])}  # set defaultMTU: {carries - tunnel} in antrea-agent.conf, or 0"
+        yield FindingText("error", f"{text}; defaultMTU asks for it", repair)
+    else:
+        # the interface had this MTU when the agent took the MTU of Pods from it
+        yield FindingText("error", text, f"ip link set dev {node.transport} mtu {needed}")
 
 
 def gossip_port(node: NodeState) -> Iterator[FindingText]:
@@ -166,6 +178,7 @@ def gossip_port(node: NodeState) -> Iterator[FindingText]:
                 f"port {port} of Node {peer.node} ({peer.address}) does not answer: {peer.trouble}; "
                 f"the repair is for Node {peer.node}",
                 " && ".join(accept),
+                peer.node,
             )
 
 
@@ -315,6 +328,17 @@ def clock(node: NodeState) -> Iterator[FindingText]:
         )
 
 
+def connection(kind: str, check: str) -> Callable[[NodeState], Iterator[FindingText]]:
+    """Return a check for a condition that is there at all times, with a message while it is False."""
+
+    def judge(node: NodeState) -> Iterator[FindingText]:
+        if message := (node.conditions or {}).get(kind):
+            namespace, _, name = node.pod.partition("/")
+            yield FindingText("error", message, repair_of(check, namespace or "kube-system", name))
+
+    return judge
+
+
 def parts(node: NodeState) -> Iterator[FindingText]:
     """Parts of the agent that failed: what they do stands as it was, and does not follow changes."""
     if why := (node.conditions or {}).get(PART_FAILED):
@@ -324,6 +348,11 @@ def parts(node: NodeState) -> Iterator[FindingText]:
 
 
 CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str, ...]]] = {
+    **{
+        check: (connection(kind, check), ("conditions",))
+        for kind, check in CONNECTIONS.items()
+        if check != "agent-health"
+    },
     "config": (configuration, ("conditions", "unknown_keys")),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
@@ -357,10 +386,12 @@ def findings(node: NodeState) -> list[Finding]:
     for name, (check, fields) in CHECKS.items():
         unseen = [field for field in fields if getattr(node, field) is None]
         if unseen:
-            why = "; ".join(sorted({node.unseen.get(field, "unknown") for field in unseen}))
-            said.append(Finding(node.name, "unknown", name, f"cannot be checked: {why}", ""))
+            why = "; ".join(sorted({node.unseen.get(field, "no cause is given") for field in unseen}))
+            said.append(Finding(node.name, "error", name, f"cannot be checked: {why}", ""))
             continue
-        said += [Finding(node.name, row.severity, name, row.finding, row.repair) for row in check(node)]
+        said += [
+            Finding(node.name, row.severity, name, row.finding, row.repair, row.peer) for row in check(node)
+        ]
     return said
 
 
@@ -394,7 +425,7 @@ def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["type"]: row.get("message", "") for row in conditions}
 
 
-def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:
+def pod_mtus(infos: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos."""
     told = {
         info["metadata"]["name"]: info["networkInfo"]["podMTU"]

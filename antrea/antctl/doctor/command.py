@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from antrea.antctl.doctor.agent_gates import CHECK as AGENT_GATES
-from antrea.antctl.doctor.agent_gates import agent_gates
+from antrea.antctl.doctor.agent_gates import GatedObjects, agent_gates
+from antrea.antctl.doctor.cause import split
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
+from antrea.antctl.doctor.control_plane import checks as control_plane
+from antrea.antctl.doctor.control_plane.cluster_state import AGENT as AGENT_COMPONENT
+from antrea.antctl.doctor.control_plane.cluster_state import collect
+from antrea.antctl.doctor.control_plane.rollout import node_of, runs
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
 from antrea.antctl.doctor.node_latency import CHECK as NODE_LATENCY
@@ -19,6 +25,7 @@ from antrea.antctl.doctor.node_latency import node_latency
 from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
+from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.doctor.workloads import CHECK as WORKLOADS
 from antrea.antctl.doctor.workloads import workloads
@@ -27,34 +34,45 @@ from antrea.antctl.group import HELP
 from antrea.antctl.mode import AGENT
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
-from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, cluster
-from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.antctl.remote import cluster
+from antrea.antctl.request import Server
+from antrea.apis.shown import one_line
 from antrea.decoding import guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
     from antrea.antctl.main import Target
     from antrea.antctl.output import Column
 
-MAX_CONCURRENT = 8
-"""Nodes that are looked at at the same time."""
-NODE_SECONDS = 60.0
-AGENT_PODS = "app=antrea,component=antrea-agent"
+MAX_CONCURRENT: Final = 16
+"""Agents that are asked at the same time."""
+NODE_TIMEOUT: Final = 60.0
+"""Seconds for the doctor of one Node."""
+REQUEST_TIMEOUT: Final = 10.0
+"""Seconds for one request to kube-apiserver, where no option sets another limit."""
+AGENT_TIMEOUT: Final = 5.0
+"""Seconds for one request to the agent of the same Pod."""
+MAX_ROWS: Final = 20
+"""Findings of a check that are shown in a table; the last line counts the rest."""
 
 
 def _cell(field: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: str(row[field])
 
 
-COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-OF_CLUSTER = (POLICIES, *KINDS, AGENT_GATES, WORKLOADS, NODE_LATENCY, FLOW_AGGREGATOR)
-"""Checks without a Node."""
-TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
+COLUMNS: tuple[Column, ...] = tuple(
+    (field.upper(), _cell(field)) for field in Finding._fields if field != "peer"
+)
+OF_CLUSTER = (*control_plane.CHECKS, POLICIES, *KINDS, AGENT_GATES, WORKLOADS, NODE_LATENCY, FLOW_AGGREGATOR)
+"""Checks that are made from a workstation."""
+TEXT = f"""Find what is wrong with Antrea, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
-In the agent's container it looks at that Node, from a workstation at all Nodes or at those that are named.
-Commands are for a root shell of the Node, unless they begin with kubectl. Exit code 1: something was found."""
+In the agent's container it looks at that Node, from a workstation at the control plane and at all Nodes or those that are
+named. Findings that follow from another one are left out; --all shows them. Commands are for a root shell of the Node, unless
+they begin with kubectl, helm or antctl. Exit code 1: there are findings."""
 
 
 def command() -> click.Command:
@@ -65,6 +83,9 @@ def command() -> click.Command:
         params=[
             click.Argument(["nodes"], nargs=-1, metavar="[NODE]..."),
             click.Option(
+                ["--all", "everything"], is_flag=True, help="also show findings that follow from others"
+            ),
+            click.Option(
                 ["-o", "--output"],
                 default="table",
                 show_default=True,
@@ -73,28 +94,59 @@ def command() -> click.Command:
             ),
         ],
         callback=_callback,
-        short_help="Find leftovers and conflicts on Nodes, and how to repair them",
+        short_help="Find what is wrong with Antrea, and how to repair it",
         help=TEXT,
     )
 
 
-def _callback(nodes: tuple[str, ...], output: str) -> None:
+def _callback(nodes: tuple[str, ...], output: str, *, everything: bool) -> None:
     context = click.get_current_context()
     target: Target = context.obj
     if target.mode is AGENT:
         if nodes:
             raise Failure("Nodes can be named in remote mode only; here it is this Node")
-        looked, found, checks = 1, this_node(target, os.environ), len(CHECKS)
+        looked, rows, checks = 1, this_node(target, os.environ), len(CHECKS)
     else:
-        looked, found = all_nodes(target.find(), nodes)
-        checks = len(CHECKS) + (0 if nodes else len(OF_CLUSTER))
-    rows = [row._asdict() for row in found]
-    if rows or output != "table":
-        click.echo(render(rows, output, COLUMNS, ordered=True), nl=False)
+        looked, rows = all_nodes(target.find(), nodes)
+        checks = len({*CHECKS, *OF_CLUSTER})
+    shown, consequences = split(rows)
+    if everything or (target.mode is AGENT and output != "table"):
+        # whoever asks all agents tells causes of the cluster from those of a Node
+        shown, consequences = [*shown, *consequences], []
+    if nodes:
+        shown = [row for row in shown if not row.node or row.node in nodes]
+    if output != "table":
+        click.echo(render([as_row(row) for row in shown], output, (), ordered=False), nl=False)
+    elif shown:
+        click.echo(
+            render([row._asdict() for row in limited(shown)], output, COLUMNS, ordered=False), nl=False
+        )
     else:
         click.echo(f"Nothing found by {checks} checks on {looked} Node{'' if looked == 1 else 's'}.")
-    if rows:
+    if consequences and shown and output == "table":
+        click.echo(f"{len(consequences)} more follow from these; --all shows them.", err=True)
+    if shown:
         context.exit(1)
+
+
+def as_row(row: Finding) -> dict[str, str]:
+    """Return a finding as JSON has it: `peer` only where there is one."""
+    return {key: value for key, value in row._asdict().items() if value or key != "peer"}
+
+
+def limited(rows: Iterable[Finding]) -> list[Finding]:
+    """Return the first findings of each check, and a line that counts the rest."""
+    by_check: dict[str, list[Finding]] = {}
+    for row in rows:
+        by_check.setdefault(row.check, []).append(row)
+    return [
+        line
+        for check, group in by_check.items()
+        for line in (
+            *group[:MAX_ROWS],
+            *([Finding("", group[MAX_ROWS].severity, check, f"{len(group) - MAX_ROWS} more; -o json has all", "")] if len(group) > MAX_ROWS else ()),
+        )
+    ]  # fmt: skip
 
 
 def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
@@ -103,53 +155,89 @@ def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
 
     def kubernetes(config: Mapping[str, Any]) -> Server:
         override = config.get("kubeAPIServerOverride") or None
-        return Server(cluster(target.kubeconfig, override), target.seconds or 10.0, target.verbose)
+        return Server(cluster(target.kubeconfig, override), target.seconds or REQUEST_TIMEOUT, target.verbose)
 
-    return findings(gather(target.find(), kubernetes, environ))
+    agent = target.find()
+    agent = agent._replace(seconds=agent.seconds or AGENT_TIMEOUT)
+    return findings(gather(agent, kubernetes, environ))
 
 
 def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Finding]]:
-    """How many Nodes were looked at, and what is wrong with them. Raises Failure."""
-    listed = ask(kubernetes, "/api/v1/pods", {"labelSelector": AGENT_PODS})["items"]
-    pods = {pod["spec"].get("nodeName", ""): pod for pod in listed if pod["spec"].get("nodeName")}
-    if missing := sorted(set(names) - set(pods)):
-        raise Failure(f"no agent runs on Node {', '.join(missing)}")
-    if not pods:
+    """How many Nodes were looked at, and what is wrong with them and the control plane. Raises Failure."""
+    kubernetes = kubernetes._replace(seconds=kubernetes.seconds or REQUEST_TIMEOUT)
+    with Progress() as progress, ThreadPoolExecutor(MAX_CONCURRENT) as pool:
+
+        def answer(name: str, work: Callable[[], list[Finding]]) -> list[Finding]:
+            try:
+                return work()
+            finally:
+                progress.done(name)
+
+        progress.begin("kube-apiserver")
+        state = collect(kubernetes)
+        progress.done("kube-apiserver")
+        pods = _agents(state, names)
+        work: dict[str, Callable[[], list[Finding]]] = {
+            node: partial(_ask_agent, kubernetes, node, pod) for node, pod in pods.items() if runs(pod)
+        }
+        if not names:
+            work["objects"] = partial(_of_cluster, kubernetes, pods)
+        for name in work:
+            progress.begin(name)
+        answers = list(pool.map(answer, work, work.values()))
+    rows = [*control_plane.findings(state), *(row for group in answers for row in group)]
+    rows += (row for row in pod_mtus(state.agent_infos or ()) if row.node in pods)
+    rows += controller(state.controller_info or {})
+    return len(names) or len(state.nodes or pods), rows
+
+
+def _agents(state: ClusterState, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the agents' Pods by Node. Raises Failure if nothing can be read, nothing is installed, or a name is none of a Node."""
+    if state.pods is None and state.daemon_sets is None and state.deployments is None:
+        raise Failure(state.unseen["pods"])
+    if state.daemon_sets == [] and not state.pods:
         raise Failure("no agents found: is Antrea installed?")
-    chosen = {node: pod for node, pod in pods.items() if not names or node in names}
-    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
-        told = pool.map(lambda row: _ask_agent(kubernetes, *row), chosen.items())
-    found = [finding for one in told for finding in one]
-    infos = ask(kubernetes, AGENT_INFOS, {})["items"]
-    found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    found += [] if names else _of_cluster(kubernetes, pods)
-    return len(chosen), [*found, *_controller(kubernetes, set(names))]
+    pods = {node: pod for pod in state.pods_of(AGENT_COMPONENT) if (node := node_of(pod))}
+    nodes = {item["metadata"]["name"] for item in state.nodes or ()}
+    if missing := sorted(set(names) - set(pods) - nodes):
+        raise Failure(f"no agent runs on Node {', '.join(missing)}")
+    return {node: pod for node, pod in pods.items() if not names or node in names}
 
 
-def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Findings without a Node; `pods` are agents by Node. Raises Failure."""
-    yield from policies(kubernetes)
-    gated = agent_gates(kubernetes, pods)
-    yield from objects(kubernetes, gated.named)
-    yield from gated.findings
-    yield from workloads(kubernetes)
-    yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated.kinds else sorted(pods))
-    yield from flow_aggregator(kubernetes)
-
-
-def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
-    """What is wrong with the controller, if its Node is among `names` or these are none. Raises Failure."""
+def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Findings of checks that read objects; `pods` are agents by Node. A check that gets no answer is an error."""
     try:
-        info = ask(kubernetes, CONTROLLER_INFO, {})
-    except ErrorResponse as error:
-        if error.status != 404:
-            raise
-        return
-    yield from (row for row in controller(info) if not names or row.node in names)
+        gated = agent_gates(kubernetes, pods)
+    except Failure as error:
+        gated = GatedObjects((_unanswered(AGENT_GATES, error),))
+    nodes = [] if "NodeLatencyMonitor" in gated.kinds else sorted(pods)
+    checks: Mapping[str, Callable[[], Iterable[Finding]]] = {
+        POLICIES: lambda: policies(kubernetes),
+        "objects": lambda: objects(kubernetes, gated.named),
+        WORKLOADS: lambda: workloads(kubernetes),
+        NODE_LATENCY: lambda: node_latency(kubernetes, nodes),
+        FLOW_AGGREGATOR: lambda: flow_aggregator(kubernetes),
+    }
+    with ThreadPoolExecutor(len(checks)) as pool:
+        groups = pool.map(_answered, checks, checks.values())
+        return [*gated.findings, *(row for group in groups for row in group)]
+
+
+def _answered(check: str, judge: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Findings of a check; that it gets no answer is one, too."""
+    try:
+        return list(judge())
+    except Failure as error:
+        return [_unanswered(check, error)]
+
+
+def _unanswered(check: str, error: Failure) -> Finding:
+    return Finding("", "error", check, f"cannot be checked: {one_line(error.format_message())}", "")
 
 
 def _findings(text: str) -> list[Finding]:
-    return [Finding(**row) for row in json.loads(text)]
+    """Rows that an agent of any release printed."""
+    return [Finding(**{key: row[key] for key in Finding._fields if key in row}) for row in json.loads(text)]
 
 
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
@@ -158,7 +246,7 @@ def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Fi
     words = ("antctl", "doctor", "-o", "json")
     try:
         done = run_in_pod(
-            *(kubernetes, f"{namespace}/{name}", words), container="antrea-agent", seconds=NODE_SECONDS
+            *(kubernetes, f"{namespace}/{name}", words), container="antrea-agent", seconds=NODE_TIMEOUT
         )
         if done.code not in (0, 1) or not done.stdout.startswith("["):
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
@@ -166,6 +254,4 @@ def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Fi
     except (Failure, Invalid) as error:
         words_of = error.format_message() if isinstance(error, Failure) else str(error)
         told = f"the doctor in Pod {namespace}/{name} cannot be asked: {words_of}"
-        return [
-            Finding(node, "unknown", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")
-        ]
+        return [Finding(node, "error", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")]

@@ -32,7 +32,7 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
     except ErrorResponse as error:
         if error.status != 404:
             text = f"Pods of the flow aggregator cannot be listed: {error.format_message()}"
-            yield Finding("", "unknown", CHECK, text, "")
+            yield Finding("", "error", CHECK, text, "")
         return
     for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
         if pod["metadata"].get("deletionTimestamp"):
@@ -72,7 +72,7 @@ def unanswered(pod: Mapping[str, Any], why: str) -> Finding:
             return Finding(
                 "", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(said)}", repair
             )
-    return Finding("", "unknown", CHECK, f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why)}", repair)
+    return Finding("", "error", CHECK, f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why)}", repair)
 
 
 def conditions(pod: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -141,7 +141,8 @@ def peers(
 
         async def ask_one(address: str) -> str:
             async with room:
-                return await unreachable(address, port)
+                # a Node without processor time may answer later than once
+                return await unreachable(address, port) and await unreachable(address, port)
 
         return await asyncio.gather(*(ask_one(address) for _, address in addresses))
 
@@ -191,7 +192,7 @@ def gather(
     node = NodeInspector()
     rows = node.look("config", lambda: ask(agent, "/config", {}), [])
     config = {row["key"]: row["value"] for row in rows}
-    told = node.look("agentinfo", lambda: ask(agent, "/agentinfo", {}))
+    told = node.look("agentinfo", lambda: ask(_answering(agent, node), "/agentinfo", {}))
     info = told or {}
     network = info.get("networkInfo", {})
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
@@ -234,6 +235,13 @@ def gather(
         skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
         unseen=node.unseen,
     )
+
+
+def _answering(agent: Server, node: NodeInspector) -> Server:
+    """Return the agent, unless it has not answered before: one that hangs is waited for once. Raises Failure."""
+    if why := node.unseen.get("config"):
+        raise Failure(why)
+    return agent
 
 
 def _there(found: F | None, node: NodeInspector, field: str) -> F:

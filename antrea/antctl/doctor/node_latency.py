@@ -34,12 +34,12 @@ def node_latency(kubernetes: Server, nodes: Sequence[str]) -> Iterator[Finding]:
         monitor = ask(kubernetes, MONITOR, {})
     except ErrorResponse as error:
         if error.status != 404:
-            yield Finding("", "unknown", CHECK, f"NodeLatencyMonitor: {error.format_message()}", "")
+            yield Finding("", "error", CHECK, f"NodeLatencyMonitor: {error.format_message()}", "")
         return
     try:
         reports = ask(kubernetes, FIGURES, {})["items"]
     except ErrorResponse as error:
-        yield Finding("", "unknown", CHECK, f"NodeLatencyStats: {error.format_message()}", "")
+        yield Finding("", "error", CHECK, f"NodeLatencyStats: {error.format_message()}", "")
         return
     found = list(islice(judged(monitor, reports, nodes), MAX_FINDINGS + 1))
     if len(found) > MAX_FINDINGS:

@@ -50,7 +50,7 @@ def _of_kind(
     except ErrorResponse as error:
         if error.status != 404:
             text = f"{kind.name}: cannot be listed: {error.format_message()}"
-            yield Finding("", "unknown", check, text, "")
+            yield Finding("", "error", check, text, "")
         return
     for item in items:
         meta = item["metadata"]
@@ -154,7 +154,7 @@ def agent_info(item: Mapping[str, Any]) -> Iterator[FindingText]:
 
 KINDS = {
     "egresses": ObjectKind(f"{CRD}/v1beta1/egresses", "Egress", "egresses", egress),
-    "external-ips": ObjectKind(
+    "service-external-ips": ObjectKind(
         *("/api/v1/services", "Service", "services", service), {"fieldSelector": "spec.type=LoadBalancer"}
     ),
     "traceflows": ObjectKind(f"{CRD}/v1beta1/traceflows", "Traceflow", "traceflows", traceflow),

@@ -62,7 +62,8 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
                 f"its gateway {peer.address} does not answer: {peer.trouble}"
             )
             if not has_tunnels(node):
-                yield FindingText("error", f"{told}{UNROUTED}", f"{edit(node.pod.partition('/')[0])}{ENCAP}")
+                repair = f"{edit(node.pod.partition('/')[0])}{ENCAP}"
+                yield FindingText("error", f"{told}{UNROUTED}", repair, peer.node)
                 continue
             kind = node.config.get("tunnelType", "geneve")
             port = node.config.get("tunnelPort") or TUNNEL_PORTS.get(kind, 0)
@@ -72,6 +73,7 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
                 "error",
                 f"{told}{where}",
                 accept,
+                peer.node,
             )
 
 

@@ -78,7 +78,7 @@ def _kube(kubernetes: Server) -> Iterator[Finding]:
         world = World(objects(rows))
     except (ErrorResponse, Invalid) as error:
         text = f"the Pods of policies with named ports cannot be read: {error}"
-        yield Finding("", "unknown", CHECK, one_line(text), "")
+        yield Finding("", "error", CHECK, one_line(text), "")
         return
     for policy, text in unknown_port_names(world):
         space, name = policy.metadata.namespace, policy.metadata.name
@@ -104,7 +104,7 @@ def _listed(kubernetes: Server, path: str, kind: str) -> Iterable[Any]:
         if error.status == 404:
             return ()
         text = f"{kind}: cannot be listed: {error.format_message()}"
-        return ([Finding("", "unknown", CHECK, text, "")],)
+        return ([Finding("", "error", CHECK, text, "")],)
     return items
 
 

@@ -16,10 +16,12 @@ class Finding(NamedTuple):
 
     node: str
     severity: str
-    """error: traffic is or will be lost; warning: it may be; unknown: a check could not look."""
+    """error: traffic is or will be lost, or a check has got no answer; warning: traffic may be lost."""
     check: str
     finding: str
     repair: str
+    peer: str = ""
+    """The Node that the finding is about, where another one has made it."""
 
 
 class FindingText(NamedTuple):
@@ -28,6 +30,8 @@ class FindingText(NamedTuple):
     severity: str
     finding: str
     repair: str
+    peer: str = ""
+    """The Node that the finding is about, where another one has made it."""
     waits: bool = False
     """Nothing acts on the object yet: while its feature gate is off, that is why."""
 

@@ -50,7 +50,7 @@ def _of_kind(kubernetes: Server, kind: type[AnnotatedWorkload]) -> Iterator[Find
         except (ErrorResponse, Invalid) as error:
             if isinstance(error, ErrorResponse) and error.status == 404:
                 return
-            yield Finding("", "unknown", CHECK, one_line(f"{kind.kind}: cannot be listed: {error}"), "")
+            yield Finding("", "error", CHECK, one_line(f"{kind.kind}: cannot be listed: {error}"), "")
             return
         for row in filter(None, (annotated(kind, one) for one in rows)):
             text = f"{kind.kind} {row.key}: {no_effect(kind)}"
@@ -60,7 +60,7 @@ def _of_kind(kubernetes: Server, kind: type[AnnotatedWorkload]) -> Iterator[Find
         if not query["continue"]:
             return
     text = f"{kind.kind}: there are more than {PAGE * MAX_PAGES}, of which no more are looked at"
-    yield Finding("", "unknown", CHECK, text, "")
+    yield Finding("", "error", CHECK, text, "")
 
 
 def _following(page: dict[str, Any]) -> str:

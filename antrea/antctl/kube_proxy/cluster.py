@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from antrea.antctl.doctor.command import AGENT_PODS, MAX_CONCURRENT, NODE_SECONDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy.plan import ClusterView, NodeView
 from antrea.antctl.pod_exec import run_in_pod
-from antrea.antctl.remote import antrea_namespace
+from antrea.antctl.remote import AGENT_PODS, antrea_namespace
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.decoding import guarded
 from antrea.errors import Invalid
@@ -26,6 +25,10 @@ PROXY_PODS = "k8s-app=kube-proxy"
 PROXY_CONFIG_MAP, PROXY_FILE = "kube-proxy", "config.conf"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 MERGE = "application/merge-patch+json"
+MAX_CONCURRENT = 8
+"""Nodes that are asked at the same time."""
+NODE_TIMEOUT = 60.0
+"""Seconds for a command in the container of an agent."""
 
 
 class Cluster:
@@ -101,7 +104,7 @@ class Cluster:
         command = ("antctl", "kube-proxy", "node", *((f"--{act}",) if act else ()))
         try:
             done = run_in_pod(
-                *(self.kubernetes, agents[name], command), container="antrea-agent", seconds=NODE_SECONDS
+                *(self.kubernetes, agents[name], command), container="antrea-agent", seconds=NODE_TIMEOUT
             )
             if done.code:
                 raise Failure(done.stderr.strip() or f"exit code {done.code}")

@@ -98,7 +98,12 @@ def test_nothing_is_said_of_a_well_node() -> None:
         # chaining behind another plugin is what that mode is for
         ({"cni_files": (CniFile("05-aws.conflist", ("aws-cni",)), OURS), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
         ({"conditions": {"ConfigRejected": "antrea-agent.conf: no"}, "unknown_keys": ("x", "y")}, [("config", "error", EDIT), *[("config", "warning", EDIT)] * 2]),
-        ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
+        # without kubeAPIServerOverride agents find kube-apiserver by kube-proxy
+        ({"config": PROXY_ALL}, [("kube-proxy", "error", f"{EDIT}  # set antreaProxy.proxyAll: false in antrea-agent.conf")]),
+        (
+            {"config": PROXY_ALL | {"kubeAPIServerOverride": "https://192.0.2.1:6443"}},
+            [("kube-proxy", "error", "antctl kube-proxy takeover --apply  # --rollback gives all back")],
+        ),
         (
             {
                 "config": PROXY_ALL,
@@ -129,7 +134,17 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ),
         ({"mtus": {"eth0": 1500, "antrea-gw0": 1400}}, [("mtu", "warning", "ip link set dev antrea-gw0 mtu 1450")]),
         ({"mtus": {"eth0": 1499, "antrea-gw0": 1450}}, [("mtu", "error", "ip link set dev eth0 mtu 1500")]),
+        (
+            {"mtus": {"eth0": 1500}, "pod_mtu": 9000, "config": {"defaultMTU": 9000}},
+            [("mtu", "error", f"{EDIT}  # set defaultMTU: 1450 in antrea-agent.conf, or 0")],
+        ),
         ({"mtus": {"eth0": 1488}, "config": {"tunnelType": "gre"}}, []),
+        ({"conditions": {"OpenflowConnectionUp": "no answer"}}, [("switch", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
+        ({"conditions": {"OVSDBConnectionUp": "disconnected"}}, [("ovsdb", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
+        (
+            {"conditions": {"ControllerConnectionUp": "refused", "AgentHealthy": "refused"}},
+            [("controller-connection", "error", "kubectl -n kube-system logs antrea-agent-x -c antrea-agent --tail=20")],
+        ),
         ({"mtus": {"eth0": 1450}, "config": NO_ENCAP}, []),
         ({"mtus": {"eth0": 1000}, "pod_mtu": 0}, []),
         (
@@ -306,7 +321,7 @@ CARD = f"{EDIT}  # set transportInterface in antrea-agent.conf"
 )  # fmt: skip
 def test_a_path_that_leads_nowhere_is_found(changes: dict[str, Any], row: tuple[str, ...] | None) -> None:
     found = findings(WELL._replace(**changes))
-    assert [one[1:] for one in found] == ([] if row is None else [(row[1], row[0], *row[2:])])
+    assert [one[1:5] for one in found] == ([] if row is None else [(row[1], row[0], *row[2:])])
 
 
 def test_of_a_node_that_is_not_reached_at_all_tunnels_are_not_blamed() -> None:
@@ -352,8 +367,8 @@ def test_what_cannot_be_seen_is_said_and_the_rest_is_checked() -> None:
     rows = [(row.severity, row.check, row.finding) for row in findings(node)]
     assert rows == [
         ("error", "agent", "the agent does not tell its configuration, defaults are assumed: connection refused"),
-        ("unknown", "kube-proxy", "cannot be checked: nft: not permitted"),
-        ("unknown", "foreign-drops", "cannot be checked: nft: not permitted"),
+        ("error", "kube-proxy", "cannot be checked: nft: not permitted"),
+        ("error", "foreign-drops", "cannot be checked: nft: not permitted"),
         ("error", "time-skew", "the clock of this Node is 3600 s ahead of the API server's"),
     ]  # fmt: skip
     assert all(hasattr(node, field) for _, fields in CHECKS.values() for field in fields)
@@ -458,8 +473,8 @@ def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path:
     assert (node.unseen["peers"], node.unseen["skew"]) == ("no kubeconfig", "no kubeconfig")
     assert "127.0.0.1:9" in node.unseen["config"]
     rows = {row.check: row.severity for row in findings(node)}
-    assert (rows["agent"], rows["gossip-port"], rows["time-skew"]) == ("error", "unknown", "unknown")
-    assert rows["config"] == "unknown"
+    assert (rows["agent"], rows["gossip-port"], rows["time-skew"]) == ("error", "error", "error")
+    assert rows["config"] == "error"
 
 
 def test_a_field_that_cannot_be_seen_says_why() -> None:
@@ -476,4 +491,4 @@ def test_nodes_can_be_named_from_a_workstation_only() -> None:
     result = CliRunner().invoke(antctl(mode.AGENT), ["doctor", "n1"], prog_name="antctl")
     error = "Error: Nodes can be named in remote mode only; here it is this Node\n"
     assert (result.exit_code, result.stderr) == (1, error)
-    assert Finding._fields == ("node", "severity", "check", "finding", "repair")
+    assert Finding._fields == ("node", "severity", "check", "finding", "repair", "peer")

@@ -130,11 +130,11 @@ async def test_agents_are_not_asked_where_nothing_waits_for_them() -> None:
     assert await findings() == ()
     listed[CONTROL.path] = {"items": [{"metadata": {"name": "mirror"}}]}
     (row,) = await findings()
-    assert (row.node, row.severity) == ("a", "unknown")
+    assert (row.node, row.severity) == ("a", "error")
     assert row.finding.startswith("feature gates of the agent in Pod kube-system/agent-a cannot be read: ")
     listed = {CONTROL.path: 403}
     (row,) = await findings()
-    assert (row.severity, row.finding.partition(":")[0]) == ("unknown", "TrafficControl")
+    assert (row.severity, row.finding.partition(":")[0]) == ("error", "TrafficControl")
 
 
 def monitor(threshold: str = "") -> dict[str, Any]:
@@ -190,4 +190,4 @@ async def test_a_node_without_figures_is_named_while_there_is_a_monitor() -> Non
     assert await asked(listed, lambda server: list(node_latency(server, ["a"]))) == []
     assert await asked({}, lambda server: list(node_latency(server, ["a", "b"]))) == []
     (row,) = await asked({MONITOR: monitor()}, lambda server: list(node_latency(server, ["a", "b"])))
-    assert row.severity == "unknown"
+    assert row.severity == "error"

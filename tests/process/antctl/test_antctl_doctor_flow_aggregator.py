@@ -67,5 +67,5 @@ def test_doctor_names_why_a_pod_ends_at_start() -> None:
         }
         found = unanswered({**pod, "status": {"containerStatuses": [once]}}, "container not found")
         assert (found.severity, found.finding) == (
-            "unknown", "Pod flow-aggregator/p cannot be asked: container not found",
+            "error", "Pod flow-aggregator/p cannot be asked: container not found",
         )  # fmt: skip

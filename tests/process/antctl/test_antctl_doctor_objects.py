@@ -90,9 +90,9 @@ LISTS = {"externalIPPools": ["a", "b"]}
             one("o", BandwidthLimited=("False", "FeatureDisabled", "off")),
             *("warning", "its bandwidth is not limited: off"),
         ),
-        ("external-ips", one("o"), "", ""),
+        ("service-external-ips", one("o"), "", ""),
         (
-            "external-ips",
+            "service-external-ips",
             one("o", {}, **{ALLOCATED: ("False", "AllocationError", "no pool p")}),
             *("error", "has no external IP: no pool p"),
         ),
@@ -149,13 +149,13 @@ async def test_what_waits_for_a_gate_that_is_named_elsewhere_is_not_named_again(
 async def test_an_object_of_a_namespace_is_described_there() -> None:
     item = one("web", {}, **{ALLOCATED: ("False", "", "no pool")})
     item["metadata"]["namespace"] = "shop"
-    (row,) = await found({"external-ips": [item]})
+    (row,) = await found({"service-external-ips": [item]})
     assert row.repair == "kubectl -n shop describe services web"
 
 
 async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
     (row,) = await found({"captures": 403})
-    assert (row.severity, row.check) == ("unknown", "captures")
+    assert (row.severity, row.check) == ("error", "captures")
     many = await found(
         {"captures": [{"metadata": {"name": f"c{number}"}} for number in range(MAX_FINDINGS + 5)]}
     )

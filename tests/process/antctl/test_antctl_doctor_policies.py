@@ -128,12 +128,12 @@ async def test_port_names_that_no_pod_has_are_named_of_policies_with_and_without
     ]
     assert await found(listed | {"/api/v1/pods": [web("a", "http"), web("b", "metrics")]}) == [of_own]
     (_, unread) = await found(listed | {"/api/v1/pods": 403})
-    assert (unread.severity, unread.check) == ("unknown", "policies")
+    assert (unread.severity, unread.check) == ("error", "policies")
 
 
 async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
     (one,) = await found({f"{NATIVE}/networkpolicies": 403})
-    assert (one.severity, one.check) == ("unknown", "policies")
+    assert (one.severity, one.check) == ("error", "policies")
     assert one.finding.startswith("NetworkPolicy: cannot be listed: ")
     many = await found(
         {f"{NATIVE}/clusternetworkpolicies": [policy(f"p{n}", "why") for n in range(MAX_FINDINGS + 5)]}

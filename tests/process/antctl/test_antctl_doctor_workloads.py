@@ -54,7 +54,7 @@ async def test_annotations_on_workloads_are_named_with_the_place_where_they_have
             f"Deployment shop/web: {annotation} {said.format('Deployment', 'spec.template')}",
             "kubectl -n shop edit deployments web",
         ),
-        Finding("", "unknown", "l7-export", "Job: cannot be listed: request to server failed: no", ""),
+        Finding("", "error", "l7-export", "Job: cannot be listed: request to server failed: no", ""),
         Finding(
             *("", "warning", "l7-export"),
             f"CronJob shop/nightly: {annotation} {said.format('CronJob', 'spec.jobTemplate.spec.template')}",
@@ -65,7 +65,7 @@ async def test_annotations_on_workloads_are_named_with_the_place_where_they_have
 
 async def test_what_is_looked_at_is_bounded() -> None:
     (many,) = await found({DEPLOYMENTS: [[one("a")]] * (MAX_PAGES + 1)})
-    assert (many.severity, "more than 10000" in many.finding) == ("unknown", True)
+    assert (many.severity, "more than 10000" in many.finding) == ("error", True)
     annotated = await found(
         {DEPLOYMENTS: [[one(f"web-{number}", "both") for number in range(MAX_FINDINGS + 5)]]}
     )
@@ -75,4 +75,4 @@ async def test_what_is_looked_at_is_bounded() -> None:
 
 async def test_an_answer_that_is_no_list_is_a_finding() -> None:
     (odd,) = await found({DEPLOYMENTS: [[{"metadata": [1]}]]})
-    assert (odd.severity, odd.finding.startswith("Deployment: cannot be listed: ")) == ("unknown", True)
+    assert (odd.severity, odd.finding.startswith("Deployment: cannot be listed: ")) == ("error", True)

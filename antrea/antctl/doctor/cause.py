@@ -1,0 +1,113 @@
+"""Root causes: the order in which findings are shown, and the findings that follow from others and are left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from antrea.antctl.doctor.state import Finding
+
+REPORTS: Final = ("heartbeats", "ovsdb", "switch", "controller-connection", "agent-health")
+ON_NODE: Final = (
+    *(
+        "agent",
+        "config",
+        "cni-configs",
+        "kube-proxy",
+        "ovs-ports",
+        "mtu",
+        "gossip-port",
+        "transport",
+        "tunnels",
+        "services",
+    ),
+    *("kernel-modules", "foreign-drops", "parts", "node-latency", "agent-gates"),
+)
+"""Checks that the agent of a Node makes, or that are about packets to the Node."""
+PATHS: Final = (
+    "ovs-ports",
+    "gossip-port",
+    "transport",
+    "tunnels",
+    "services",
+    "node-latency",
+    "agent",
+    "agent-health",
+)
+"""Checks of what a switch forwards."""
+REGISTRATIONS: Final = ("api-services", "webhooks")
+OF_CONTROLLER: Final = (
+    *("controller-connection", "controller-heartbeat", "controller-health", "agent-health"),
+    *("node-latency", "policies", "traceflows", "support-bundles", "egresses", "service-external-ips"),
+)
+"""Checks of what only a running controller keeps right."""
+
+
+class Cause(NamedTuple):
+    """A check whose errors explain findings of other checks."""
+
+    check: str
+    on_node: tuple[str, ...] = ()
+    """Consequences on the Node of the finding, and elsewhere about that Node."""
+    in_cluster: tuple[str, ...] = ()
+    """Consequences everywhere."""
+
+
+ORDER: Final = (
+    Cause("nodes", ("agents", "controller", "node-network", *REPORTS, *ON_NODE)),
+    Cause(
+        "definitions", in_cluster=("agents", "controller", *REPORTS, *REGISTRATIONS, *OF_CONTROLLER, *ON_NODE)
+    ),
+    Cause("time-skew", ("certificates", "controller-connection", "agent-health")),
+    Cause("agents", ("node-network", *REPORTS, *ON_NODE)),
+    Cause("certificates", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
+    Cause("controller", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
+    Cause("ovsdb", ("switch", *PATHS)),
+    Cause("switch", PATHS),
+    Cause("heartbeats", ("controller-connection", "agent-health")),
+    Cause("agent", tuple(check for check in ON_NODE if check != "agent")),
+    Cause("cni-configs", ("node-network",)),
+    Cause("transport", ("tunnels", "gossip-port")),
+    Cause("gossip-port", ("tunnels",)),
+    Cause("mtu", ()),
+    Cause("foreign-drops", ()),
+    Cause("kube-proxy", ("services",)),
+    Cause("controller-connection", ("agent-health",)),
+    Cause("controller-health", ()),
+    Cause("api-services", in_cluster=("node-latency",)),
+)
+"""Root causes first. A check may only explain checks that are listed below it, or not at all."""
+RANKS: Final = {cause.check: rank for rank, cause in enumerate(ORDER)}
+
+
+def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Return findings to show, root causes and errors first, and those that follow from the ones shown."""
+    ordered = sorted(dict.fromkeys(rows), key=_place)
+    shown: list[Finding] = []
+    consequences: list[Finding] = []
+    everywhere: set[str] = set()
+    at: set[tuple[str, ...]] = set()
+    by_check = {cause.check: cause for cause in ORDER}
+    for row in ordered:
+        places = {(row.node, row.check), (row.peer, row.check), (row.node, row.peer, row.check)}
+        if row.check in everywhere or places & at:
+            consequences.append(row)
+        else:
+            shown.append(row)
+            if row.check in REPORTS and row.node:
+                at.add((row.node, row.check))  # the agent says it, and its report
+        # what follows from a consequence follows from its cause, too
+        if row.severity == "error" and (cause := by_check.get(row.check)):
+            everywhere |= set(cause.in_cluster)
+            if row.node:
+                place = (row.node, row.peer) if row.peer else (row.node,)
+                at |= {(*place, check) for check in cause.on_node}
+            else:
+                everywhere |= set(cause.on_node)
+    return shown, consequences
+
+
+def _place(row: Finding) -> tuple[bool, int, str, str]:
+    return row.severity != "error", RANKS.get(row.check, len(RANKS)), row.node, row.check

@@ -1,0 +1,1 @@
+"""Checks of the control plane: programs, registrations, certificates and reports, as kube-apiserver has them."""

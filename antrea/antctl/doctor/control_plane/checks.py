@@ -1,0 +1,48 @@
+"""All checks of the control plane, with the fields of ClusterState that each of them needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.antctl.doctor.control_plane import certificates, registration, release, report, rollout
+from antrea.antctl.doctor.state import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
+
+    Check = Callable[[ClusterState], Iterator[Finding]]
+
+CHECKS: Final[Mapping[str, tuple[Check, tuple[str, ...]]]] = {
+    rollout.NODES: (rollout.nodes, ("nodes",)),
+    rollout.AGENTS: (rollout.agents, ("daemon_sets", "pods", "nodes", "events")),
+    rollout.CONTROLLERS: (rollout.controllers, ("deployments", "pods", "events")),
+    registration.DEFINITIONS: (registration.definitions, ("resources",)),
+    certificates.CERTIFICATES: (
+        certificates.certificates,
+        ("certificate", "authority", "agent_infos", "config", "now"),
+    ),
+    registration.API_SERVICES: (registration.api_services, ("api_services", "authority")),
+    registration.WEBHOOKS: (registration.webhooks, ("webhooks", "authority")),
+    report.CONTROLLER_HEARTBEAT: (report.controller_heartbeat, ("controller_info", "pods", "now")),
+    report.HEARTBEATS: (report.heartbeats, ("agent_infos", "pods", "now")),
+    "connections": (report.connections, ("agent_infos", "pods", "now")),
+    report.VERSIONS: (report.versions, ("agent_infos", "controller_info", "pods")),
+    release.RELEASE: (release.release, ("releases", "config")),
+}
+"""`nodes` also yields findings of the check `node-network`, `controller-heartbeat` those of `controller-health`, and `connections`
+those of a check for each condition."""
+
+
+def findings(state: ClusterState) -> list[Finding]:
+    """Return the findings of all checks. A check that lacks a field is an error with the cause."""
+    rows: list[Finding] = []
+    for name, (check, fields) in CHECKS.items():
+        if causes := sorted(
+            {state.unseen.get(field, "") for field in fields if getattr(state, field) is None}
+        ):
+            rows.append(Finding("", "error", name, f"cannot be checked: {'; '.join(causes)}", ""))
+        else:
+            rows += check(state)
+    return rows

@@ -1,0 +1,230 @@
+"""The control plane as kube-apiserver has it, which is all that the checks of this folder read."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, DAEMON_SETS
+from antrea.antctl.request import ErrorResponse, ask, date, text
+from antrea.antctl.supportbundle.cluster import listed
+from antrea.apis.shown import one_line
+from antrea.decoding import decode_base64
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.antctl.request import Server
+
+MAX_CONCURRENT: Final = 16
+"""Requests at the same time."""
+NAMESPACE: Final = "kube-system"
+"""Where Antrea is installed, where nothing names another Namespace."""
+AGENT: Final = "antrea-agent"
+CONTROLLER: Final = "antrea-controller"
+CERTIFICATE_SECRET: Final = "antrea-controller-tls"  # noqa: S105 (its name)
+WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class ClusterState(NamedTuple):
+    """Objects by what they are; None: they could not be read, and `unseen` has the cause by the field's name."""
+
+    now: float | None = 0.0
+    """Unix seconds by the clock of kube-apiserver."""
+    namespace: str = NAMESPACE
+    daemon_sets: Sequence[Mapping[str, Any]] | None = ()
+    deployments: Sequence[Mapping[str, Any]] | None = ()
+    pods: Sequence[Mapping[str, Any]] | None = ()
+    nodes: Sequence[Mapping[str, Any]] | None = ()
+    events: Sequence[Mapping[str, Any]] | None = ()
+    """Warnings of Antrea's Namespace; read only where a program is not as desired."""
+    log_lines: Mapping[str, str] = NOTHING
+    """The last line that a container printed before it ended, by Pod and container as `pod/container`."""
+    api_services: Sequence[Mapping[str, Any]] | None = ()
+    webhooks: Mapping[str, Mapping[str, Any]] | None = NOTHING
+    """Webhook configurations by name."""
+    resources: frozenset[str] | None = frozenset()
+    """Kinds of crd.antrea.io that kube-apiserver serves, as `version/plural`."""
+    agent_infos: Sequence[Mapping[str, Any]] | None = ()
+    controller_info: Mapping[str, Any] | None = NOTHING
+    """AntreaControllerInfo; empty: there is none."""
+    authority: str | None = ""
+    """PEM that clients verify the controller by, of ConfigMap antrea-ca; empty: there is none."""
+    certificate: str | None = ""
+    """PEM chain of the Secret with the controller's certificate; empty: there is none."""
+    config: Mapping[str, str] | None = NOTHING
+    """Files of the live ConfigMap antrea-config; empty: there is none."""
+    releases: Sequence[Mapping[str, Any]] | None = ()
+    """Secrets of Helm releases that are deployed in Antrea's Namespace."""
+    unseen: Mapping[str, str] = NOTHING
+
+    def agent_set(self) -> Mapping[str, Any] | None:
+        """Return the DaemonSet of the agents."""
+        return next((item for item in self.daemon_sets or () if name_of(item) == AGENT), None)
+
+    def controller(self) -> Mapping[str, Any] | None:
+        """Return the Deployment of the controller."""
+        return next((item for item in self.deployments or () if name_of(item) == CONTROLLER), None)
+
+    def pods_of(self, component: str) -> list[Mapping[str, Any]]:
+        """Return the Pods of a component, without those that are being deleted."""
+        return [
+            pod
+            for pod in self.pods or ()
+            if pod["metadata"].get("labels", {}).get("component") == component
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
+
+
+def name_of(item: Mapping[str, Any]) -> str:
+    """Return the name of an object."""
+    return str(item["metadata"]["name"])
+
+
+class Collector:
+    """Reads fields of a ClusterState; a failure leaves its cause and does not keep the others from being read."""
+
+    def __init__(self, kubernetes: Server) -> None:
+        self._kubernetes = kubernetes
+        self.unseen: dict[str, str] = {}
+
+    def read(self, readers: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+        """Return what the readers return, by field; None for those that failed. They run at the same time."""
+        with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
+            running = {field: pool.submit(self._read, field, reader) for field, reader in readers.items()}
+            return {field: future.result() for field, future in running.items()}
+
+    def _read(self, field: str, reader: Callable[[], Any]) -> Any:
+        try:
+            return reader()
+        except Failure as error:
+            self.unseen[field] = one_line(error.format_message())
+        except (KeyError, ValueError) as error:
+            self.unseen[field] = one_line(f"the answer cannot be read: {error!r}")
+        return None
+
+    def all(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """Return the objects of a list. Raises Failure."""
+        return list(listed(self._kubernetes, path, **query))
+
+    def get(self, path: str) -> Any:
+        """Return an object; an empty one stands for none of that name. Raises Failure."""
+        try:
+            return ask(self._kubernetes, path, {})
+        except ErrorResponse as error:
+            if error.status != 404:
+                raise
+            return {}
+
+    def now(self) -> float:
+        """Return the time of kube-apiserver. Raises Failure, ValueError."""
+        return parsedate_to_datetime(date(self._kubernetes, "/version")).timestamp()
+
+    def log_line(self, namespace: str, pod: str, container: str) -> str:
+        """Return the last line of a container that ended. Raises Failure."""
+        query = f"container={container}&previous=true&tailLines=20"
+        log = text(self._kubernetes, f"/api/v1/namespaces/{namespace}/pods/{pod}/log?{query}")
+        return next((line for line in reversed(log.splitlines()) if line.strip()), "")
+
+
+def collect(kubernetes: Server) -> ClusterState:
+    """Return the control plane as of now; what cannot be read is in `unseen`."""
+    reader = Collector(kubernetes)
+    antrea = {"labelSelector": "app=antrea"}
+    programs = reader.read({
+        "daemon_sets": lambda: reader.all(DAEMON_SETS, **antrea),
+        "deployments": lambda: reader.all(
+            "/apis/apps/v1/deployments", labelSelector="app in (antrea,flow-aggregator)"
+        ),
+        "pods": lambda: reader.all("/api/v1/pods", **antrea),
+    })  # fmt: skip
+    namespace = _namespace(programs)
+    scope = f"/api/v1/namespaces/{namespace}"
+    fields = reader.read({
+        "now": reader.now,
+        "nodes": lambda: reader.all("/api/v1/nodes"),
+        "events": lambda: reader.all(f"{scope}/events", fieldSelector="type=Warning"),
+        "api_services": lambda: [
+            item for item in reader.all("/apis/apiregistration.k8s.io/v1/apiservices")
+            if item["spec"].get("service") and item["spec"]["group"].endswith(".antrea.io")
+        ],
+        "webhooks": lambda: {
+            name_of(item): item
+            for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+            for item in reader.all(f"{WEBHOOKS}/{plural}")
+        },
+        "resources": lambda: _resources(reader),
+        "agent_infos": lambda: reader.all(AGENT_INFOS),
+        "controller_info": lambda: reader.get(CONTROLLER_INFO),
+        "authority": lambda: str(reader.get(f"{scope}/configmaps/antrea-ca").get("data", {}).get("ca.crt", "")),
+        "certificate": lambda: _certificate(reader.get(f"{scope}/secrets/{CERTIFICATE_SECRET}")),
+        "config": lambda: reader.get(f"{scope}/configmaps/antrea-config").get("data", {}),
+        "releases": lambda: reader.all(
+            f"{scope}/secrets", labelSelector="owner=helm,status=deployed", fieldSelector="type=helm.sh/release.v1",
+        ),
+    })  # fmt: skip
+    state = ClusterState(namespace=namespace, **programs, **fields)
+    return state._replace(log_lines=_log_lines(reader, state), unseen=reader.unseen)
+
+
+def _namespace(programs: Mapping[str, Any]) -> str:
+    """Return the Namespace of Antrea's programs."""
+    for field, name in (("daemon_sets", AGENT), ("deployments", CONTROLLER)):
+        for item in programs[field] or ():
+            if name_of(item) == name:
+                return str(item["metadata"]["namespace"])
+    return NAMESPACE
+
+
+def _resources(reader: Collector) -> frozenset[str]:
+    """Return what discovery has of crd.antrea.io. Raises Failure."""
+    versions = [row["version"] for row in reader.get("/apis/crd.antrea.io").get("versions", ())]
+    lists = {
+        version: reader.get(f"/apis/crd.antrea.io/{version}").get("resources", ()) for version in versions
+    }
+    return frozenset(f"{version}/{row['name']}" for version, rows in lists.items() for row in rows)
+
+
+def _certificate(secret: Mapping[str, Any]) -> str:
+    """Return the chain of a TLS Secret. Raises ValueError."""
+    try:
+        return decode_base64(secret.get("data", {}).get("tls.crt", ""), "tls.crt").decode(errors="replace")
+    except Invalid as error:
+        raise ValueError(str(error)) from error
+
+
+def _log_lines(reader: Collector, state: ClusterState) -> dict[str, str]:
+    """Return the last lines of containers that end again and again."""
+    places = [
+        (pod, status["name"])
+        for pod in state.pods or ()
+        for status in statuses(pod)
+        if waiting(status).get("reason") == "CrashLoopBackOff"
+    ]
+    lines = reader.read({
+        f"{name_of(pod)}/{container}": partial(
+            reader.log_line, pod["metadata"]["namespace"], name_of(pod), container
+        )
+        for pod, container in places[:MAX_CONCURRENT]
+    })  # fmt: skip
+    for place in lines:
+        reader.unseen.pop(place, None)  # a log that has been rotated away
+    return {place: line for place, line in lines.items() if line}
+
+
+def statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the states of a Pod's containers, init containers first."""
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def waiting(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return why a container waits; empty: it does not."""
+    state: Mapping[str, Any] = status.get("state", {}).get("waiting") or {}
+    return state

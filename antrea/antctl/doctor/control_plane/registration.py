@@ -1,0 +1,108 @@
+"""Registrations in kube-apiserver: the APIs and webhooks that the controller serves, and the kinds of crd.antrea.io."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from antrea.antctl.doctor.control_plane.cluster_state import CONTROLLER, name_of
+from antrea.antctl.doctor.control_plane.release import create
+from antrea.antctl.doctor.control_plane.rollout import condition
+from antrea.antctl.doctor.state import Finding
+from antrea.apis.crds import CRDS
+from antrea.apis.shown import one_line
+from antrea.decoding import decode_base64
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
+
+API_SERVICES: Final = "api-services"
+WEBHOOKS: Final = "webhooks"
+DEFINITIONS: Final = "definitions"
+EXPECTED_APIS: Final = (
+    "v1alpha1.stats.antrea.io",
+    "v1beta1.system.antrea.io",
+    "v1beta2.controlplane.antrea.io",
+)
+EXPECTED_WEBHOOKS: Final = ("crdmutator.antrea.io", "crdvalidator.antrea.io")
+GROUP: Final = "crd.antrea.io"
+
+
+def api_services(state: ClusterState) -> Iterator[Finding]:
+    """Yield aggregated APIs that are not registered, or that kube-apiserver cannot reach."""
+    items = {name_of(item): item for item in state.api_services or ()}
+    for name in EXPECTED_APIS:
+        if name not in items:
+            text = f"APIService {name} is missing: kubectl and antctl cannot read that API"
+            yield Finding("", "error", API_SERVICES, text, create(state, "antrea.yml"))
+            continue
+        available = condition(items[name], "Available")
+        if available.get("status") == "True":
+            continue
+        why = one_line(available.get("message") or "kube-apiserver has not checked it")
+        text = f"APIService {name} is not available: {why}"
+        if "is not present" in why:
+            yield Finding("", "error", API_SERVICES, text, create(state, "antrea.yml"))
+        elif is_foreign(state, items[name]["spec"].get("caBundle", "")):
+            text = f"{text}; its caBundle is not the certificate authority in ConfigMap antrea-ca"
+            yield Finding("", "error", API_SERVICES, text, publish(state))
+        else:
+            yield Finding("", "error", API_SERVICES, text, f"kubectl describe apiservice {name}")
+
+
+def webhooks(state: ClusterState) -> Iterator[Finding]:
+    """Yield webhook configurations that are missing, or whose calls fail since they trust another certificate authority."""
+    for name in EXPECTED_WEBHOOKS:
+        item = (state.webhooks or {}).get(name)
+        if item is None:
+            text = f"webhook configuration {name} is missing: objects of {GROUP} are stored without being checked"
+            yield Finding("", "error", WEBHOOKS, text, create(state, "antrea.yml"))
+            continue
+        foreign = [
+            hook["name"]
+            for hook in item.get("webhooks", ())
+            if is_foreign(state, hook["clientConfig"].get("caBundle", ""))
+        ]
+        if foreign:
+            text = (
+                f"webhook configuration {name}: {len(foreign)} webhooks, such as {foreign[0]}, have another certificate "
+                "authority than ConfigMap antrea-ca: their calls fail"
+            )
+            yield Finding("", "error", WEBHOOKS, text, publish(state))
+
+
+def definitions(state: ClusterState) -> Iterator[Finding]:
+    """Yield kinds of crd.antrea.io that kube-apiserver does not serve."""
+    expected = {
+        f"{version.name}/{crd.plural}" for crd in CRDS if crd.group == GROUP for version in crd.versions
+    }
+    if missing := sorted(expected - (state.resources or frozenset())):
+        names = sorted({f"{place.partition('/')[2]}.{GROUP}" for place in missing})
+        text = f"kube-apiserver does not serve {', '.join(missing[:5])} of {GROUP}: CustomResourceDefinition {names[0]}"
+        more = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
+        repair = create(state, "antrea-crds.yml")
+        yield Finding("", "error", DEFINITIONS, f"{text}{more} missing or of another release", repair)
+
+
+def publish(state: ClusterState) -> str:
+    """Return the command after which the controller publishes its certificate authority again."""
+    return f"kubectl -n {state.namespace} rollout restart deployment/{CONTROLLER}"
+
+
+def is_foreign(state: ClusterState, bundle: Any) -> bool:
+    """Return whether a caBundle has no certificate of the authority that the controller publishes, if that can be read."""
+    if not state.authority:
+        return False
+    try:
+        text = decode_base64(str(bundle), "caBundle").decode(errors="replace")
+    except Invalid:
+        return True
+    return not certificates_of(text) & certificates_of(state.authority)
+
+
+def certificates_of(text: str) -> frozenset[str]:
+    """Return the bodies of the certificates in a PEM file."""
+    parts = text.split("-----BEGIN CERTIFICATE-----")[1:]
+    return frozenset("".join(part.partition("-----END")[0].split()) for part in parts)

@@ -1,0 +1,355 @@
+"""Checks of the control plane: each fault by its cause and repair, and nothing of a cluster that is well."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import gzip
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from antrea.antctl.doctor.control_plane.checks import CHECKS, findings
+from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
+from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
+from antrea.antctl.doctor.control_plane.release import differences
+from antrea.apis.crds import CRDS
+from antrea.outside.tls import authority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = float(int(time.time()))
+EDIT = "kubectl -n kube-system edit configmap antrea-config"
+UNDO = "kubectl -n kube-system rollout undo daemonset/antrea-agent"
+CREATE = "kubectl create -f antrea.yml  # of this release; it leaves what exists as it is (AlreadyExists)"
+MADE = authority.make(("antrea",), ("127.0.0.1",))
+OTHER = authority.make(("antrea",), ("127.0.0.1",))
+RESOURCES = frozenset(
+    f"{version.name}/{crd.plural}" for crd in CRDS if crd.group == GROUP for version in crd.versions
+)
+
+
+def at(seconds: float) -> str:
+    """A time so many seconds ago."""
+    return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def conditions(**states: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": status} for kind, status in states.items()]
+
+
+def pod(name: str, node: str, component: str = "antrea-agent") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "kube-system", "labels": {"component": component}},
+        "spec": {"nodeName": node},
+        "status": {
+            "conditions": conditions(Ready="True"),
+            "containerStatuses": [
+                {"name": component, "state": {"running": {"startedAt": at(600)}}, "lastState": {}}
+            ],
+        },
+    }
+
+
+def owner(name: str, **status: Any) -> dict[str, Any]:
+    """A Deployment or a DaemonSet with one container."""
+    template = {"spec": {"containers": [{"name": name, "image": "antrea:v1"}]}}
+    return {
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"replicas": 1, "template": template},
+        "status": status,
+    }
+
+
+def node(name: str) -> dict[str, Any]:
+    meta = {"name": name, "labels": {"kubernetes.io/os": "linux"}}
+    return {"metadata": meta, "spec": {}, "status": {"conditions": conditions(Ready="True")}}
+
+
+def info(name: str) -> dict[str, Any]:
+    kinds = ("AgentHealthy", "OVSDBConnectionUp", "OpenflowConnectionUp", "ControllerConnectionUp")
+    rows = [{"type": kind, "status": "True", "lastHeartbeatTime": at(30)} for kind in kinds]
+    return {"metadata": {"name": name}, "version": "v1", "agentConditions": rows}
+
+
+def healthy() -> ClusterState:
+    ca = MADE.certificate_pem
+    return ClusterState(
+        now=NOW,
+        daemon_sets=[owner("antrea-agent")],
+        deployments=[owner("antrea-controller", readyReplicas=1)],
+        pods=[pod("a-1", "n1"), pod("a-2", "n2"), pod("c", "n1", "antrea-controller")],
+        nodes=[node("n1"), node("n2")],
+        api_services=[
+            {
+                "metadata": {"name": name},
+                "spec": {"caBundle": encoded(ca)},
+                "status": {"conditions": conditions(Available="True")},
+            }
+            for name in EXPECTED_APIS
+        ],
+        webhooks={
+            name: {"webhooks": [{"name": "w", "clientConfig": {"caBundle": encoded(ca)}}]}
+            for name in EXPECTED_WEBHOOKS
+        },
+        resources=RESOURCES,
+        agent_infos=[info("n1"), info("n2")],
+        controller_info={
+            "version": "v1",
+            "nodeRef": {"name": "n1"},
+            "controllerConditions": [
+                {"type": "ControllerHealthy", "status": "True", "lastHeartbeatTime": at(30)}
+            ],
+        },
+        authority=ca,
+        certificate=ca,
+        config={"antrea-agent.conf": "a: 1"},
+    )
+
+
+def changed(state: ClusterState, field: str, change: Callable[[Any], object]) -> ClusterState:
+    """The state with a copy of a field that `change` has changed."""
+    value = copy.deepcopy(getattr(state, field))
+    change(value)
+    return state._replace(**{field: value})
+
+
+def status_of(*states: dict[str, Any], **container: Any) -> dict[str, Any]:
+    """The status of a Pod that is not Ready and whose container is in this state."""
+    return {
+        "conditions": [{"type": "Ready", "status": "False"}, *states],
+        "containerStatuses": [{"name": "antrea-agent", "state": {}, "lastState": {}, **container}],
+    }
+
+
+def with_pod(status: dict[str, Any], *, generation: str = "1", place: int = 1) -> ClusterState:
+    """A cluster with this status of a Pod, the agent's on n2 by default."""
+    state = changed(healthy(), "pods", lambda pods: pods[place].update(status=status))
+    key = "deprecated.daemonset.template.generation"
+    return changed(
+        state, "daemon_sets", lambda rows: rows[0]["metadata"].update(annotations={key: generation})
+    )
+
+
+def rows(state: ClusterState) -> list[tuple[str, str, str, str]]:
+    return [(row.node, row.check, row.finding, row.repair) for row in findings(state)]
+
+
+def test_nothing_is_found_in_a_cluster_that_is_well() -> None:
+    assert rows(healthy()) == []
+
+
+WAITING = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+CRASHING = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "lastState": {"terminated": {"exitCode": 1, "message": "first\nthe last line\n"}},
+}
+NO_NETWORK = {"type": "Ready", "status": "False", "message": "Network plugin not ready"}
+SILENT = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+
+
+@pytest.mark.parametrize(
+    ("state", "row"),
+    [
+        (
+            lambda: with_pod(status_of(**WAITING), generation="2"),
+            ("n2", "agents", "container antrea-agent of Pod a-2 cannot start: ErrImagePull: no such image", UNDO),
+        ),
+        (
+            lambda: with_pod(status_of(**WAITING)),
+            ("n2", "agents", "container antrea-agent of Pod a-2 cannot start: ErrImagePull: no such image",
+             "kubectl -n kube-system set image daemonset/antrea-agent '*=IMAGE'  # IMAGE: one that Nodes can pull"),
+        ),
+        (
+            lambda: with_pod(status_of(**CRASHING)),
+            ("n2", "agents", "container antrea-agent of Pod a-2 ends at start again and again (exit code 1): the last line",
+             "kubectl -n kube-system logs a-2 -c antrea-agent -p"),
+        ),
+        (
+            lambda: with_pod(status_of(**CRASHING))._replace(
+                log_lines={"a-2/antrea-agent": "antrea-agent: antrea-agent.conf: defaultMTU: 'abc' is not a number"}
+            ),
+            ("n2", "agents", ("container antrea-agent of Pod a-2 ends at start again and again (exit code 1): "
+             "antrea-agent: antrea-agent.conf: defaultMTU: 'abc' is not a number"), EDIT),
+        ),
+        (
+            lambda: with_pod(status_of(state={"running": {"startedAt": at(5)}})),
+            ("n2", "agent-health", "Pod a-2 is not Ready: it is starting", "kubectl -n kube-system describe pod a-2"),
+        ),
+        (
+            lambda: changed(healthy(), "pods", lambda pods: pods.pop(1))._replace(events=[
+                {"involvedObject": {"kind": "DaemonSet", "name": "antrea-agent"}, "reason": "FailedCreate", "message": "forbidden"}
+            ]),
+            ("n2", "agents", "no agent Pod runs on this Node, and DaemonSet antrea-agent creates none: forbidden",
+             "kubectl -n kube-system describe daemonset antrea-agent"),
+        ),
+        (
+            lambda: changed(
+                changed(healthy(), "pods", lambda pods: pods.pop(1)), "nodes",
+                lambda nodes: nodes[1]["spec"].update(taints=[{"key": "gpu", "effect": "NoSchedule"}]),
+            ),
+            ("n2", "agents", "no agent Pod runs on this Node, and DaemonSet antrea-agent does not tolerate its taint gpu:NoSchedule",
+             "kubectl -n kube-system describe daemonset antrea-agent"),
+        ),
+        (
+            lambda: changed(healthy(), "deployments", lambda items: items[0]["spec"].update(replicas=0)),
+            ("", "controller", "Deployment antrea-controller is scaled to 0: policies and Egress IPs stay as they are, and new Pods wait",
+             "kubectl -n kube-system scale deployment/antrea-controller --replicas=1"),
+        ),
+        (lambda: healthy()._replace(deployments=[]), ("", "controller", "Deployment antrea-controller is missing", CREATE)),
+        (
+            lambda: changed(
+                changed(healthy(), "deployments", lambda items: items[0]["status"].update(readyReplicas=0)), "pods",
+                lambda pods: pods[2].update(status={"conditions": [
+                    {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
+                ]}),
+            ),
+            ("n1", "controller", "Pod c cannot be scheduled: 0/2 nodes are available", "kubectl -n kube-system describe pod c"),
+        ),
+        (
+            lambda: changed(healthy(), "nodes", lambda nodes: nodes[1]["status"].update(conditions=[SILENT])),
+            ("n2", "nodes", "the kubelet of this Node does not report: Kubelet stopped posting node status.", "systemctl restart kubelet"),
+        ),
+        (
+            lambda: changed(healthy(), "nodes", lambda nodes: nodes[1]["status"].update(conditions=[NO_NETWORK])),
+            ("n2", "node-network", "this Node is not Ready: Network plugin not ready", "kubectl describe node n2"),
+        ),
+        (
+            lambda: healthy()._replace(resources=RESOURCES - {"v1beta1/tiers"}),
+            ("", "definitions", ("kube-apiserver does not serve v1beta1/tiers of crd.antrea.io: CustomResourceDefinition "
+             "tiers.crd.antrea.io is missing or of another release"), CREATE.replace("antrea.yml", "antrea-crds.yml")),
+        ),
+        (
+            lambda: changed(healthy(), "api_services", lambda items: items[0]["status"].update(
+                conditions=[{"type": "Available", "status": "False", "message": "connection refused"}]
+            )),
+            ("", "api-services", "APIService v1alpha1.stats.antrea.io is not available: connection refused",
+             "kubectl describe apiservice v1alpha1.stats.antrea.io"),
+        ),
+        (
+            lambda: changed(healthy(), "api_services", lambda items: items[0].update(
+                spec={"caBundle": encoded(OTHER.certificate_pem)},
+                status={"conditions": [{"type": "Available", "status": "False", "message": "x509"}]},
+            )),
+            ("", "api-services", ("APIService v1alpha1.stats.antrea.io is not available: x509; its caBundle is not the certificate "
+             "authority in ConfigMap antrea-ca"), "kubectl -n kube-system rollout restart deployment/antrea-controller"),
+        ),
+        (
+            lambda: changed(healthy(), "api_services", lambda items: items.pop(0)),
+            ("", "api-services", "APIService v1alpha1.stats.antrea.io is missing: kubectl and antctl cannot read that API", CREATE),
+        ),
+        (
+            lambda: changed(healthy(), "webhooks", lambda items: items.pop("crdvalidator.antrea.io")),
+            ("", "webhooks", "webhook configuration crdvalidator.antrea.io is missing: objects of crd.antrea.io are stored without being checked", CREATE),
+        ),
+        (
+            lambda: changed(healthy(), "webhooks", lambda items: items["crdvalidator.antrea.io"]["webhooks"][0].update(
+                clientConfig={"caBundle": encoded(OTHER.certificate_pem)}
+            )),
+            ("", "webhooks", ("webhook configuration crdvalidator.antrea.io: 1 webhooks, such as w, have another certificate authority "
+             "than ConfigMap antrea-ca: their calls fail"), "kubectl -n kube-system rollout restart deployment/antrea-controller"),
+        ),
+        (
+            lambda: changed(healthy(), "agent_infos", lambda items: [
+                row.update(lastHeartbeatTime=at(228), status="False", message="x") for row in items[1]["agentConditions"]
+            ]),
+            ("n2", "heartbeats", "the agent has not reported for 228 s: its conditions are as old",
+             "kubectl -n kube-system logs a-2 -c antrea-agent --tail=20"),
+        ),
+        (
+            lambda: changed(healthy(), "agent_infos", lambda items: items[1]["agentConditions"][2].update(
+                status="False", message="no answer of ovs-vswitchd"
+            )),
+            ("n2", "switch", "no answer of ovs-vswitchd", "kubectl -n kube-system delete pod a-2"),
+        ),
+        (
+            lambda: healthy()._replace(certificate=OTHER.certificate_pem),
+            ("", "certificates", "the certificate in Secret antrea-controller-tls was not issued by the authority in ConfigMap antrea-ca",
+             "kubectl -n kube-system delete secret antrea-controller-tls"),
+        ),
+        (
+            lambda: changed(healthy(), "agent_infos", lambda items: items[1].update(version="v0")),
+            ("", "versions", "agents of Node n2 run v0, the controller v1", "kubectl -n kube-system rollout restart daemonset/antrea-agent"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_is_found_by_its_cause(
+    state: Callable[[], ClusterState], row: tuple[str, str, str, str]
+) -> None:
+    assert rows(state()) == [row]
+
+
+@pytest.mark.parametrize(
+    ("days", "severity", "says"), [(366, "error", "has expired on"), (355, "warning", "expires in"), (-1, "error", "is not valid before")]
+)  # fmt: skip
+def test_the_term_of_every_certificate_is_checked(days: float, severity: str, says: str) -> None:
+    infos = [{**info("n1"), "apiCABundle": encoded(MADE.certificate_pem)}]
+    later = healthy()._replace(now=NOW + days * 86400, agent_infos=infos)
+    found = [row for row in findings(later) if row.check == "certificates"]
+    assert [(row.node, row.severity, says in row.finding) for row in found] == [
+        ("", severity, True), ("", severity, True), ("n1", severity, True),
+    ]  # fmt: skip
+    assert found[0].repair == "kubectl -n kube-system delete secret antrea-controller-tls"
+    provided = later._replace(config={"antrea-controller.conf": "selfSignedCert: false"})
+    assert "--from-file=tls.crt" in next(row for row in findings(provided)).repair
+
+
+def test_a_report_that_is_late_does_not_count_but_that_it_is_late() -> None:
+    state = changed(
+        healthy(),
+        "controller_info",
+        lambda item: item["controllerConditions"][0].update(lastHeartbeatTime=at(228)),
+    )
+    assert [row[1:3] for row in rows(state)] == [
+        ("controller-heartbeat", "the controller has not reported for 228 s")
+    ]
+
+
+@pytest.mark.parametrize("field", ClusterState._fields)
+def test_a_field_that_cannot_be_read_is_an_error_of_each_check_that_needs_it(field: str) -> None:
+    users = [name for name, (_, fields) in CHECKS.items() if field in fields]
+    if field in ("namespace", "log_lines", "unseen"):
+        assert users == []
+        return
+    changes: dict[str, Any] = {field: None, "unseen": {field: "forbidden"}}
+    state = healthy()._replace(**changes)
+    assert users
+    assert [(row.check, row.severity, row.finding) for row in findings(state)] == [
+        (name, "error", "cannot be checked: forbidden") for name in users
+    ]
+
+
+def release(files: dict[str, str]) -> dict[str, Any]:
+    """The Secret in which Helm 3 keeps a release."""
+    item = {"kind": "ConfigMap", "metadata": {"name": "antrea-config"}, "data": files}
+    manifest = f"---\nkind: Service\n---\n# kind: ConfigMap, name: antrea-config\n{json.dumps(item)}"
+    packed = gzip.compress(json.dumps({"manifest": manifest}).encode())
+    data = base64.b64encode(base64.b64encode(packed)).decode()
+    return {"metadata": {"name": "r", "labels": {"name": "net", "version": "3"}}, "data": {"release": data}}
+
+
+def test_a_live_configuration_that_differs_from_the_rendered_one_is_named_by_its_keys() -> None:
+    state = healthy()._replace(releases=[release({"antrea-agent.conf": "a: 1\nb: {c: 2}"})])
+    (row,) = findings(state)
+    assert (row.severity, row.check) == ("warning", "release")
+    assert row.finding.endswith(
+        "Helm release net (revision 3) rendered, which the next upgrade puts back: b.c (null, rendered 2)"
+    )
+    same = state._replace(config={"antrea-agent.conf": "b: {c: 2}\na: 1"})
+    assert findings(same) == []
+    # what is missing comes back by the release
+    assert rows(same._replace(deployments=[]))[0][3] == "helm -n kube-system rollback net 3"
+    damaged = {"metadata": {"name": "r"}, "data": {"release": "AAAA"}}
+    assert findings(same._replace(releases=[damaged])) == []
+
+
+def test_differences_of_a_file_that_is_not_yaml_are_the_cause() -> None:
+    assert differences("a: 1", "a: {") != []
