@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import aiohttp
 import msgspec
 from aiohttp import web
+from figure import Against, show
 
 from antrea.controller.webhook.admission import Listing, routes
 from antrea.engine import Engine, Facts, Unit
@@ -28,7 +29,6 @@ from antrea.features.framework.admission import Installation, wanted_gates
 from antrea.features.network_policy.tier import DEFAULT_TIERS, TierRow, TierUse
 from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 from benchmarks import answering
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from figure import show
+
 from benchmarks.agent_node import PODS, AgentNode, Memory, agent_node
-from benchmarks.figure import show
 
 STARTS = 5
 COMINGS = 10_000

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from figure import show
+
 from benchmarks.cni_add import ROOT
-from benchmarks.figure import show
 
 TIMES, TARGET = 5, 10
 AGENT = "antrea.agent.program"

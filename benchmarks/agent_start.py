@@ -14,9 +14,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from figure import show
+
 from benchmarks.agent_node import PODS, agent_node
 from benchmarks.cni_add import ROOT, cpu_of
-from benchmarks.figure import show
 
 if TYPE_CHECKING:
     from benchmarks.agent_node import AgentNode

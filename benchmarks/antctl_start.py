@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 
+from figure import Against, alternate, show
+
 from benchmarks.agent_node import agent_node
 from benchmarks.cni_add import ROOT
-from benchmarks.figure import Against, alternate, show
 
 TIMES = 20
 TARGET = 150

@@ -15,12 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from figure import show
+
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.controller.apiserver.ipc import Start
 from antrea.controller.apiserver.process import ApiServerProcess, Publisher, publish_empty
 from antrea.engine import Facts
-from benchmarks.figure import show
 
 GROUP = cp.GROUP
 SLOW_EVERY = 10

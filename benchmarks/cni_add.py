@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-
-from benchmarks.figure import Against, show
+from figure import Against, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

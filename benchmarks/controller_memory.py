@@ -11,11 +11,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from figure import show
+
 from benchmarks.agent_memory import settle
 from benchmarks.agent_node import Memory
 from benchmarks.cni_add import ROOT, processes, sh
 from benchmarks.controller_process import controller, define, wait_ready
-from benchmarks.figure import show
 from benchmarks.kube_api import NODE_IP, KubeApi
 
 STARTS = 3

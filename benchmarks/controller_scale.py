@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import show
 
 from antrea.apis import core
 from antrea.apis.networking import NetworkPolicy
@@ -39,7 +40,6 @@ from benchmarks.agent_node import Memory
 from benchmarks.cni_add import ROOT, processes, sh
 from benchmarks.controller_memory import CLONE_NEWNET, descendants
 from benchmarks.controller_process import PORT, controller, define
-from benchmarks.figure import show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import NODE_IP, KubeApi, pod, store
 from benchmarks.policy_compute import SHAPES, objects

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import show
 
 from benchmarks.failover import IP, NODES, holder, pod, thing
-from benchmarks.figure import show
 from lab import cluster, namespace, node
 from lab.process import wait_for
 from lab.record import Record

@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from figure import Against, alternate, show
+
 from benchmarks.failover import in_ovs, pod, thing
-from benchmarks.figure import Against, alternate, show
 from lab import cluster, namespace, node
 from lab.process import run, wait_for
 from lab.record import Record

@@ -14,11 +14,11 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from figure import Against, alternate, show, show_ratio
 
 from antrea.engine import Engine, Facts, Pace, Unit
 from antrea.engine.core import IMPLEMENTATION
 from antrea.facts.fact import Fact
-from benchmarks.figure import Against, alternate, show, show_ratio
 from benchmarks.known_loop import loop_seconds, loops, name_starved
 
 if TYPE_CHECKING:

@@ -12,27 +12,17 @@ from __future__ import annotations
 import sys
 import time
 
-from benchmarks.figure import show
-from benchmarks.policy_switch import Switch, ports
-from benchmarks.policy_trial import Trial
-from tests.ovs.ovs_process import OvsProcess, ovs_process, until
+from figure import show
+from policy_bridge import policy_bridge
+from policy_trial import Trial
+
+from tests.ovs.ovs_process import ovs_process
 
 TRACES = 100_000
 PACKETS = 100
 """In each cluster."""
 PROGRESS = 5_000
 """Packets between two lines."""
-
-
-def bridge(ovs: OvsProcess) -> Switch:
-    """br-int with the ports that packets come by."""
-    settings = ("datapath_type=dummy", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow15")
-    ovs.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", *settings)
-    until((ovs.directory / "br-int.mgmt").exists, "management socket of br-int")
-    for name, number in ports().items():
-        interface = ("set", "interface", name, "type=dummy", f"ofport_request={number}")
-        ovs.vsctl("add-port", "br-int", name, "--", *interface)
-    return Switch(ovs.directory)
 
 
 def main() -> None:
@@ -42,7 +32,7 @@ def main() -> None:
     proxied = "services" in sys.argv[3:]
     trial, begin = Trial(), time.monotonic()
     with ovs_process() as ovs:
-        switch = bridge(ovs)
+        switch = policy_bridge(ovs)
         while trial.packets < traces:
             known = len(trial.differences)
             trial.cluster(switch, seed, min(PACKETS, traces - trial.packets), proxied=proxied)

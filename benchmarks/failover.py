@@ -19,8 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figure import Against, show
+
 from antrea.errors import Unavailable
-from benchmarks.figure import Against, show
 from lab import cluster, fault, node
 from lab.images import AGNHOST
 from lab.process import wait_for

@@ -16,8 +16,9 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from figure import show
+
 from benchmarks.failover import NODES, agent_of, has_sessions, thing
-from benchmarks.figure import show
 from lab import cluster, fault
 from lab.process import wait_for
 from lab.record import Record

@@ -26,11 +26,12 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figure import show
+
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
 from antrea.outside.ipfix.exporter import CollectorSession
-from benchmarks.figure import show
 from image_build import cache
 
 if TYPE_CHECKING:

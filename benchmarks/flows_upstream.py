@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import Against, show
 
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter
 from antrea.ipfix.template import Contents
 from antrea.outside.ipfix.exporter import CollectorSession
 from benchmarks.cni_add import ROOT, processes, sh
-from benchmarks.figure import Against, show
 from benchmarks.kube_api import HOST, NODE_IP, PORT, KubeApi
 
 if TYPE_CHECKING:

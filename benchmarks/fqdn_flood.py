@@ -10,9 +10,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from figure import show
+
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from benchmarks.engine import Lag, p99
-from benchmarks.figure import show
 
 if TYPE_CHECKING:
     from benchmarks.fqdn import Agent

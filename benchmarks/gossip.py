@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from figure import Against, show
+
 from antrea.features.egress.agent.hash_ring import Ring, RingRequest, place
 from antrea.outside.gossip.machine import Machine
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,13 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from figure import Against, show
+
 from antrea.apis.core import Pod
 from antrea.engine import Engine, Facts
 from antrea.facts.fact import Fact
 from antrea.outside.kube.access import Access
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.resource_feed import ResourceFeed
-from benchmarks.figure import Against, show
 
 PODS, CHANGES, TIMES = 100_000, 1_000, 3
 BEAT = 0.001

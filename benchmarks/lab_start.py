@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from benchmarks.figure import show
+from figure import show
+
 from lab import cluster
 from lab.record import Record
 from lab.settings import Settings

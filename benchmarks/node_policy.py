@@ -17,6 +17,8 @@ import time
 from ipaddress import IPv4Address
 from typing import Any
 
+from figure import Against, show
+
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
@@ -28,7 +30,6 @@ from antrea.features.network_policy.agent.node_target import NodeTarget, node_ta
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
 from antrea.features.node_policy.unit import UNITS
 from antrea.outside.nftables.sink import KINDS, NftSink
-from benchmarks.figure import Against, show
 
 NODES, RULES = 1000, 100
 SIZES = (0, 1, 1000, 10000)

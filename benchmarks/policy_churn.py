@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from figure import show
 
 from antrea.engine import Facts
 from antrea.facts.cluster import Pod
 from antrea.features.network_policy.controller.kube_policy import KubePolicy
-from benchmarks.figure import show
 from benchmarks.policy_compute import CHANGED, ROWS, Taken, engine_of, objects
 
 RATE = 100

@@ -21,6 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import Against, show
 
 from antrea.apis import core
 from antrea.apis.networking import NetworkPolicy
@@ -31,7 +32,6 @@ from antrea.facts.cluster import Pod
 from antrea.features.grouping.publication import ENTRIES
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.network_policy.controller.kube_policy import policy_row
-from benchmarks.figure import Against, show
 from benchmarks.known_loop import loop_seconds, loops, name_starved
 
 if TYPE_CHECKING:

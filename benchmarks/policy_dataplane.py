@@ -19,6 +19,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from figure import Against, alternate, show
+
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.ovs import PodInterface
@@ -26,7 +28,6 @@ from antrea.features.network_policy.agent.received import SentAppliedMember, Sen
 from antrea.features.network_policy.controller.peer import network
 from antrea.openflow.flow import Flow
 from benchmarks.cni_add import namespaces, open_vswitch, processes
-from benchmarks.figure import Against, alternate, show
 from benchmarks.policy_packets import IPS, Agent, connected
 
 if TYPE_CHECKING:

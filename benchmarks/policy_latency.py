@@ -22,8 +22,8 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import show
 
-from benchmarks.figure import show
 from lab import cluster, node
 from lab.images import AGNHOST
 from lab.process import wait_for

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from figure import Against, show
+from policy_switch import CONFIG, FEATURES, PIPELINE
 
 from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.apis import controlplane as cp
@@ -37,8 +39,6 @@ from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.cni_add import GATEWAY_MAC, namespaces, open_vswitch, processes, sh
-from benchmarks.figure import Against, show
-from benchmarks.policy_switch import CONFIG, FEATURES, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from figure import show
 
 from antrea.apis import controlplane as cp
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.openflow.flow import Flow
 from benchmarks.cni_add import namespaces, open_vswitch, processes
-from benchmarks.figure import show
 from benchmarks.policy_dataplane import blocks, distinct, policy, rule
 from benchmarks.policy_packets import Agent, connected
 

@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 
+from figure import Against, show
+
 from benchmarks.agent_node import AgentNode, agent_node
-from benchmarks.figure import Against, show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import store
 from benchmarks.proxy_start import kube_proxy

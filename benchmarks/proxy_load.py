@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from figure import Against, show
 
 from benchmarks.failover import pod
-from benchmarks.figure import Against, show
 from lab import cluster, node
 from lab.images import AGNHOST
 from lab.process import wait_for

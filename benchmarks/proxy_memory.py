@@ -10,9 +10,10 @@ from __future__ import annotations
 import statistics
 import sys
 
+from figure import show
+
 from benchmarks.agent_memory import settle
 from benchmarks.agent_node import AgentNode, Memory, agent_node
-from benchmarks.figure import show
 from benchmarks.kube_api import store
 from benchmarks.proxy_start import SERVICES
 from benchmarks.service_lists import stored

@@ -16,6 +16,9 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from figure import show
+from policy_bridge import policy_bridge
+from policy_switch import BY_ANTREA, CONFIG, GATEWAY, NODE, PEER, TUNNEL
 
 from antrea.apis import core
 from antrea.apis.discovery import EndpointSlice
@@ -31,9 +34,6 @@ from antrea.openflow.group import Group
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks import proxy_change
-from benchmarks.explain import bridge
-from benchmarks.figure import show
-from benchmarks.policy_switch import BY_ANTREA, CONFIG, GATEWAY, NODE, PEER, TUNNEL
 from benchmarks.proxy_change import MILLISECONDS
 from benchmarks.proxy_start import SECONDS, SERVICES
 from benchmarks.service_lists import ENDPOINTS, lists
@@ -125,7 +125,7 @@ async def measured(
 def run(services: int, endpoints: int, changes: int) -> tuple[float, list[float], list[int]]:
     """On an empty switch."""
     with ovs_process() as ovs:
-        bridge(ovs).close()
+        policy_bridge(ovs).close()
         return asyncio.run(measured(ovs.directory, services, endpoints, changes))
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from figure import Against, alternate, show
 
 from benchmarks.agent_node import AgentNode, agent_node
 from benchmarks.cni_add import cpu_of
-from benchmarks.figure import Against, alternate, show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import store
 from benchmarks.service_lists import stored

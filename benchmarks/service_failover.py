@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import show
 
 from antrea.errors import Unavailable
 from benchmarks.failover import NODES, agent_of, has_sessions, thing
-from benchmarks.figure import show
 from lab import cluster, fault, node
 from lab.images import AGNHOST
 from lab.process import wait_for

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from figure import Against, show
 
 from benchmarks.cni_add import ROOT, processes, sh
 from benchmarks.controller_memory import CLONE_NEWNET
 from benchmarks.controller_process import controller, wait_ready
-from benchmarks.figure import Against, show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import NODE_IP, KubeApi
 

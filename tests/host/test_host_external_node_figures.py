@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from figure import show
 from machine_process import ADDRESSES, NODE, NODES, POLICIES, external_node, listening, machine, policy
-
-from benchmarks.figure import show
 
 if TYPE_CHECKING:
     from conftest import Namespaces

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_process import agent_process
+from figure import Against, show
 from test_host_traffic_control import ADDRESSES, api, connected
 
 from antrea.outside.ipfix.collector import Collector
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

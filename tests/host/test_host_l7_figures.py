@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from figure import Against, show
 from l7_container import EngineContainer
 from l7_node import GATES, PUBLIC, WEB, L7Node, NoPorts, control_of, files, node, stated
 from policy_node import CONFIG
@@ -21,7 +22,6 @@ from antrea.features.network_policy.agent.received import SentAppliedMember, Sen
 from antrea.features.network_policy.l7.rules import signatures
 from antrea.features.network_policy.l7.tenant import LoadedTenant, Tenant
 from antrea.host.ovs_port import Port
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from antrea.features.l7_network_policy.agent_part.files import EngineFiles

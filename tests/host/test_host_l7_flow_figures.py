@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from figure import Against, show
 from test_host_l7_flow_export import annotate, engine_reads, world
 from test_host_traffic_control import ADDRESSES, MACS, flows, ports
 
 from antrea.features.l7_flow_export.agent import TAP
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from conftest import Namespaces

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pytest
 from node_host import HOME, Host
+from policy_cluster import HOSTS, OUTSIDE, PLACES, SERVICES, cluster, ips
+from policy_switch import NODE, told
 
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.explain.node import as_received
@@ -26,8 +28,6 @@ from antrea.facts.member import AgentNode
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
 from antrea.features.node_policy.fqdn import AnswerQueue, NodeFqdnAddress
-from benchmarks.policy_cluster import HOSTS, OUTSIDE, PLACES, SERVICES, cluster, ips
-from benchmarks.policy_switch import NODE, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_process import OBJECTS, agent_process
 from aiohttp import web
+from figure import show
 from test_host_node_port_local_agent import ANNOTATION, PODS, PodsApi, config, elements, listening
-
-from benchmarks.figure import show
 
 if TYPE_CHECKING:
     from pathlib import Path

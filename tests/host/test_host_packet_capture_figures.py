@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from figure import show
 
 from antrea.host import bpf
 from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
-from benchmarks.figure import show
 
 if TYPE_CHECKING:
     from pathlib import Path

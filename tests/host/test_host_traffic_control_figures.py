@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from agent_process import agent_process
+from figure import Against, show
 from test_host_traffic_control import (
     ADDRESSES,
     CABLE,
@@ -22,8 +23,6 @@ from test_host_traffic_control import (
     ports,
 )
 from test_host_traffic_control_tunnel import REMOTES, node
-
-from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
     from pathlib import Path

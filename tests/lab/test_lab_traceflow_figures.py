@@ -12,9 +12,9 @@ import outside_host
 import pytest
 from admission_object import crd
 from agent_node import in_agent, pod_namespace
+from figure import show
 from quiet_pod import SERVING, quiet_pods
 
-from benchmarks.figure import show
 from lab import node
 from lab.process import wait_for
 

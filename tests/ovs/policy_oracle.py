@@ -7,11 +7,11 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, PIPELINE, TUNNEL
 
 from antrea.engine import Engine, Facts
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import (
     addresses,
     applied,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
+from policy_switch import CONFIG as BASE
+from policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL
 
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
@@ -29,8 +31,6 @@ from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG as BASE
-from benchmarks.policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:

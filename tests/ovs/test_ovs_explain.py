@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_cluster import Question, cluster, question
+from policy_shrink import least
+from policy_switch import LOCAL, NAMED, Agent, Switch, entry, expected, packet_of, ports, world_of
+from policy_trial import Trial
 
 from antrea.explain.verdict import judged
-from benchmarks.policy_cluster import Question, cluster, question
-from benchmarks.policy_shrink import least
-from benchmarks.policy_switch import LOCAL, NAMED, Agent, Switch, entry, expected, packet_of, ports, world_of
-from benchmarks.policy_trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ovs_bridge import OvsBridge
+    from policy_cluster import Cluster
 
     from antrea.explain.packet import Packet
     from antrea.explain.policy import Native
     from antrea.explain.verdict import Half
     from antrea.explain.world import World
-    from benchmarks.policy_cluster import Cluster
 
 PACKETS = 40
 NAMED_CLUSTERS = 200

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from counted_traffic import receive
 from policy_oracle import LOCAL, ports
+from policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
@@ -38,7 +39,6 @@ from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from antrea.outside.vswitch.packet_channel import Packets
 from antrea.outside.vswitch.revalidation import Revalidation
-from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, native, port, rule
 
 if TYPE_CHECKING:

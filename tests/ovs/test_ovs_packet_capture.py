@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from policy_switch import GATEWAY
 from traced_node import CLOSED, DB, DENYING, REFUSING, WEB, Node, sent_by, traced_node
 
 from antrea.apis.crd.packet_capture import PacketCaptureSpec
@@ -17,7 +18,6 @@ from antrea.host.ovs_port import Port
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP, packet
 from antrea.openflow.packet_out import PacketOut
-from benchmarks.policy_switch import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,16 +13,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-
-from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCE, ENFORCEMENT
-from antrea.explain.service import balanced, translated
-from antrea.explain.verdict import AT_NODE_PORT, judged
-from antrea.features.network_policy.agent.priority import IN, OUT
-from antrea.features.network_policy.agent.verdict import AUDITED_METRIC, PASSED_METRIC
-from antrea.openflow.audit_trace import audited_part
-from benchmarks.policy_cluster import Question, cluster, question
-from benchmarks.policy_services import served, service_question
-from benchmarks.policy_switch import (
+from policy_cluster import Question, cluster, question
+from policy_services import served, service_question
+from policy_switch import (
     LOCAL,
     Agent,
     Switch,
@@ -36,15 +29,22 @@ from benchmarks.policy_switch import (
     world_of,
 )
 
+from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCE, ENFORCEMENT
+from antrea.explain.service import balanced, translated
+from antrea.explain.verdict import AT_NODE_PORT, judged
+from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.network_policy.agent.verdict import AUDITED_METRIC, PASSED_METRIC
+from antrea.openflow.audit_trace import audited_part
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ovs_bridge import OvsBridge
+    from policy_cluster import Cluster, Object
 
     from antrea.explain.packet import Packet
     from antrea.explain.verdict import Half, Judged
     from antrea.explain.world import Proxy, World
-    from benchmarks.policy_cluster import Cluster, Object
 
 PACKETS = 30
 FIRST = 4_000_000

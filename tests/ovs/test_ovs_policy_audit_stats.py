@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from counted_traffic import V4, V6, Reported, receive
 from policy_oracle import LOCAL, OnePolicy, OneRule, ports, told
+from policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 
 from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.apis.stats import TrafficStats
@@ -16,7 +17,6 @@ from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.statistics import COUNTED
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:

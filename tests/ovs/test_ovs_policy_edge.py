@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from policy_oracle import FAR, LOCAL, Packet, Pod, entry, ports, sent_to
+from policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentAddressMember
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import (
     addresses,
     applied,

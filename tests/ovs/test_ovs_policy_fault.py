@@ -26,6 +26,7 @@ from policy_oracle import (
     some_packet,
     some_rule,
 )
+from policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL, Switch
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
@@ -39,7 +40,6 @@ from antrea.openflow.meter import Meter
 from antrea.outside.disk.id_journal import FileJournal
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL, Switch
 from tests.unit.features.policy_world import (
     addresses,
     applied,

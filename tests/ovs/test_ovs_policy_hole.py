@@ -7,6 +7,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 from policy_oracle import LOCAL, OUTSIDE, Packet, entry, ports, sent_to
+from policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
@@ -21,7 +22,6 @@ from antrea.openflow.meter import Meter
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import applied, block, interface, peer, policy, port, rule
 
 if TYPE_CHECKING:

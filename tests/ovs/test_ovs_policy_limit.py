@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from policy_oracle import LOCAL, Packet, entry, ports, sent_to
+from policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 
 from antrea.agent.switch.id_recovery import reserve_used_ids
 from antrea.engine import Engine, Facts
@@ -23,7 +24,6 @@ from antrea.openflow.meter import Meter
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, policy, port, rule
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ovs_process import listens, until
 from policy_oracle import LOCAL
+from policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
@@ -19,7 +20,6 @@ from antrea.openflow.meter import Meter
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, native, rule
 
 if TYPE_CHECKING:

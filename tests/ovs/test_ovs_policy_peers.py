@@ -20,10 +20,10 @@ from policy_oracle import (
     some_packet,
     some_rule,
 )
+from policy_switch import PIPELINE
 
 from antrea.features.network_policy.agent.peer_class import MANY
 from antrea.openflow.flow import Flow
-from benchmarks.policy_switch import PIPELINE
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

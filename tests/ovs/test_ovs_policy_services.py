@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
+from policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
@@ -15,7 +16,6 @@ from antrea.facts.service import Service
 from antrea.features.egress.agent.feature import FEATURE as EGRESS
 from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.openflow.pipeline import Pipeline
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 from tests.unit.features.policy_world import (
     ANY,
     applied,

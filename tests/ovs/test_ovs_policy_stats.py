@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from counted_traffic import V4, V6, Reported, receive
 from policy_oracle import LOCAL, OnePolicy, OneRule, Packet, ports, told
+from policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 
 from antrea.apis.stats import TrafficStats
 from antrea.engine import Engine, Facts
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.statistics import COUNTED
-from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:

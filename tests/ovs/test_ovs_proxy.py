@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import CONFIG, GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
@@ -20,7 +21,6 @@ from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.openflow.group_tree import MAX_DESCRIBED
 from antrea.openflow.pipeline import Pipeline
-from benchmarks.policy_switch import CONFIG, GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 from tests.unit.features.policy_world import applied, block, interface, member, native, peer, rule
 
 if TYPE_CHECKING:

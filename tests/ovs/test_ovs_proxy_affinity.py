@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import ports
 from proxy_switch import CLUSTER, POD, REMOTE, WEB, endpoint, install, trace
 
 from antrea.engine import Facts
@@ -19,7 +20,6 @@ from antrea.features.proxy.agent_part.kept_affinity import KIND, Kept, KeptAffin
 from antrea.features.proxy.agent_part.long_affinity import LongAffinity, renewed
 from antrea.outside.disk.state_file import read_octets, unsealed
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import ports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

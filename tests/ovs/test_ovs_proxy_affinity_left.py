@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import TUNNEL, ports
 from proxy_switch import (
     BALANCED,
     CLUSTER,
@@ -31,7 +32,6 @@ from proxy_switch import (
 from antrea.facts.service import Service
 from antrea.features.proxy.agent_part.kept_affinity import KeptAffinity
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import TUNNEL, ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 from proxy_switch import BASIC, CLUSTER, CONFIG, WEB, endpoint
 
 from antrea.engine import Engine, Facts
@@ -18,7 +19,6 @@ from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.pipeline import Pipeline
-from benchmarks.policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL, ports
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:

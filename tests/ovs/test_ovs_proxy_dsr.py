@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import PEER, TUNNEL, ports
 from proxy_switch import (
     BALANCED,
     DIRECT,
@@ -28,7 +29,6 @@ from proxy_switch import (
 )
 
 from antrea.features.proxy.dsr import DIRECT_IPS
-from benchmarks.policy_switch import PEER, TUNNEL, ports
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import TUNNEL, ports
 from proxy_switch import (
     BALANCED,
     DIRECT,
@@ -27,7 +28,6 @@ from proxy_switch import (
 from antrea.apis import controlplane as cp
 from antrea.features.network_policy.agent.received import SentAppliedMember
 from antrea.features.proxy.dsr import DIRECT_IPS
-from benchmarks.policy_switch import TUNNEL, ports
 from tests.unit.features.policy_world import block, native, peer, port, rule
 
 if TYPE_CHECKING:

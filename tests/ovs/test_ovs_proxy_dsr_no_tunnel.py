@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import GATEWAY, ports
 from proxy_switch import (
     BALANCED,
     DIRECT,
@@ -29,7 +30,6 @@ from proxy_switch import (
 
 from antrea.features.proxy.direct_path import PASSED_MAC
 from antrea.features.proxy.dsr import DIRECT_IPS
-from benchmarks.policy_switch import GATEWAY, ports
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

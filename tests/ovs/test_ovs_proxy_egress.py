@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from policy_switch import GATEWAY
 from proxy_switch import HOST, OUTSIDE, OWN, REMOTE, six
 
 from antrea.agent.feature_set import active, pipeline_of
@@ -18,7 +19,6 @@ from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.carrier import mark_mac
-from benchmarks.policy_switch import GATEWAY
 from tests.unit.features.policy_world import interface
 
 if TYPE_CHECKING:

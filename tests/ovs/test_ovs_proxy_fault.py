@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from inspecting_sink import InspectingSink
+from policy_switch import CONFIG, GATEWAY, NODE, TUNNEL
 from proxy_switch import BASIC, NODES
 
 from antrea.engine import Engine, Facts
@@ -28,7 +29,6 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, TUNNEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from policy_switch import ports
 from proxy_switch import CLUSTER, HOST, OUTSIDE, POD, REMOTE, WEB, install, trace
 
 from antrea.apis.discovery import EndpointSlice
 from antrea.features.proxy.service import endpoint_rows
-from benchmarks.policy_switch import ports
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

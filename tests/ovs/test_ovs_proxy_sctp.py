@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from policy_switch import TUNNEL, ports
 from proxy_switch import (
     BALANCED,
     CLUSTER,
@@ -23,8 +24,6 @@ from proxy_switch import (
     six,
     trace,
 )
-
-from benchmarks.policy_switch import TUNNEL, ports
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

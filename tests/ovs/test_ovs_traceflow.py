@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from policy_switch import GATEWAY, TUNNEL
 from traced_node import (
     ALLOWING,
     AWAY,
@@ -42,7 +43,6 @@ from antrea.features.traceflow.trace import RunningTrace
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.openflow.packet_out import PacketOut
-from benchmarks.policy_switch import GATEWAY, TUNNEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from agent_context import agent_context
+from policy_switch import GATEWAY, TUNNEL
 from proxy_switch import CONFIG
 from test_ovs_traceflow_steered import steer
 from traced_node import (
@@ -36,7 +37,6 @@ from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP
 from antrea.openflow.packet_out import PacketOut
 from antrea.openflow.priority import Priority
-from benchmarks.policy_switch import GATEWAY, TUNNEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from agent_context import agent_context
+from policy_switch import GATEWAY
 from traced_node import DB, DENYING, WEB, spec, traced_node
 
 from antrea.features.traceflow.agent import SeenTrace
@@ -17,7 +18,6 @@ from antrea.openflow.fields import TRACE_INJECTED_REG_MARK
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.frame import frame
 from antrea.openflow.packet_out import PacketOut
-from benchmarks.policy_switch import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

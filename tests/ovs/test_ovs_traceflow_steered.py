@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from policy_switch import GATEWAY, TUNNEL
 from traced_node import (
     BACK,
     DB,
@@ -29,7 +30,6 @@ from antrea.host.ovs_port import Port
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP
 from antrea.openflow.packet_out import PacketOut
-from benchmarks.policy_switch import GATEWAY, TUNNEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from policy_switch import GATEWAY, NODE, TUNNEL
 from proxy_switch import CONFIG, NODES, endpoint
 
 from antrea.agent.feature_set import active, pipeline_of
@@ -37,7 +38,6 @@ from antrea.openflow.packet_out import PacketOut
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from antrea.outside.vswitch.packet_channel import Packets
-from benchmarks.policy_switch import GATEWAY, NODE, TUNNEL
 from tests.unit.features.policy_world import ANY, applied, interface, member, native, peer, policy, rule
 
 if TYPE_CHECKING:

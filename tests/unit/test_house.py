@@ -155,6 +155,22 @@ def test_house_production_code_does_not_import_tests_or_benchmarks() -> None:
     assert imports == []
 
 
+BENCHMARKS_IN_TESTS = {
+    "tests/host/test_host_proxy_api_away.py": "starts an agent on the Node that benchmarks measure with",
+}
+"""Tests that import a benchmark, and why they may."""
+
+
+def test_house_tests_share_modules_of_tests_and_not_benchmarks() -> None:
+    importing = {
+        named(path)
+        for path in SOURCES
+        if named(path).startswith("tests/")
+        and any(name.startswith("benchmarks") for name in read(path).imports)
+    }
+    assert importing == BENCHMARKS_IN_TESTS.keys(), "move what both need to tests/shared"
+
+
 def test_house_production_code_does_not_use_wait_for_which_loses_cancellations_in_python_3_11() -> None:
     used = [named(path) for path in PRODUCT if "asyncio.wait_for(" in path.read_text()]
     assert used == [], (

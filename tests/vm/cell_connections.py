@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kernel_lab
 import pytest
+from figure import Against, show
 from kernel_services import kube_proxy, kubectl
 from kernel_traffic import TIMEOUT
 from vm_shape import PROCESSOR_PORT, Machine
 
-from benchmarks.figure import Against, show
 from lab import vm
 from lab.process import run
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from figure import Against, text
 from kernel_lab import say
 from kernel_traffic import carry, family
 from vm_shape import API_SERVER, DIRECTORY
 
 from antrea.errors import Unavailable
-from benchmarks.figure import Against, text
 from lab import namespace
 
 if TYPE_CHECKING:

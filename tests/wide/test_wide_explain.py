@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from policy_bridge import policy_bridge
+from policy_trial import Trial
 
-from benchmarks.explain import bridge
-from benchmarks.policy_trial import Trial
 from tests.ovs.ovs_process import ovs_process
 
 FIRST, CLUSTERS, PACKETS = 1_000_000, 500, 200
@@ -39,7 +39,7 @@ def of_clusters(first: int, *, proxied: bool) -> Trial:
     """All packets of CLUSTERS clusters, none of which differs."""
     trial = Trial()
     with ovs_process() as ovs:
-        switch = bridge(ovs)
+        switch = policy_bridge(ovs)
         for seed in range(first, first + CLUSTERS):
             trial.cluster(switch, seed, PACKETS, proxied=proxied)
             assert trial.differences == []

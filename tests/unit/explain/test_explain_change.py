@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from explain_world import ask, kube, native, rule, world
+from policy_cluster import cluster, question
+from policy_switch import packet_of, world_of
 
 from antrea.explain.answer import answer
 from antrea.explain.change import changes
 from antrea.explain.verdict import judged
-from benchmarks.policy_cluster import cluster, question
-from benchmarks.policy_switch import packet_of, world_of
 
 WEB = {"matchLabels": {"app": "web"}}
 CLIENT = {"podSelector": {"matchLabels": {"app": "client"}}}

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from policy_switch import CONFIG, NODE
 
 from antrea.agent.api.trace_packet import PacketTracer
 from antrea.agent.api.view import AgentView
@@ -17,16 +18,16 @@ from antrea.explain.answer import Through
 from antrea.explain.packet import pod_name
 from antrea.features.framework.agent_part import NotFound
 from antrea.features.framework.config_validation import accept_agent
-from benchmarks.policy_switch import CONFIG, NODE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from policy_switch import Agent, Switch
 
     from antrea.antctl.explain.switch import SwitchVerdict
     from antrea.explain.packet import Packet
     from antrea.explain.verdict import Judged
     from antrea.explain.world import World
-    from benchmarks.policy_switch import Agent, Switch
 
 T = TypeVar("T")
 

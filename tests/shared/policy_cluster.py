@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.policy_admin import admin_policies
+from policy_admin import admin_policies
 
 if TYPE_CHECKING:
     import random

@@ -10,7 +10,7 @@ from antrea.errors import AntreaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks.policy_cluster import Cluster
+    from policy_cluster import Cluster
 
 WHOLE = frozenset({"metadata", "status"})
 """Fields that stay as they are."""

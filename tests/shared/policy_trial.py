@@ -12,14 +12,11 @@ import random
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from antrea.explain.answer import through_service
-from antrea.explain.service import balanced, is_direct, translated
-from antrea.explain.verdict import judged
-from benchmarks.policy_cluster import cluster, question
-from benchmarks.policy_command import Command
-from benchmarks.policy_services import served, service_question
-from benchmarks.policy_shrink import least
-from benchmarks.policy_switch import (
+from policy_cluster import cluster, question
+from policy_command import Command
+from policy_services import served, service_question
+from policy_shrink import least
+from policy_switch import (
     NODE,
     REJECTED,
     Agent,
@@ -33,14 +30,19 @@ from benchmarks.policy_switch import (
     world_of,
 )
 
+from antrea.explain.answer import through_service
+from antrea.explain.service import balanced, is_direct, translated
+from antrea.explain.verdict import judged
+
 if TYPE_CHECKING:
+    from policy_cluster import Cluster, Question
+    from policy_switch import Switch
+
     from antrea.antctl.explain.switch import SwitchVerdict
     from antrea.explain.answer import Through
     from antrea.explain.packet import Packet
     from antrea.explain.verdict import Judged
     from antrea.explain.world import Proxy, World
-    from benchmarks.policy_cluster import Cluster, Question
-    from benchmarks.policy_switch import Switch
 
 
 class Explained(NamedTuple):

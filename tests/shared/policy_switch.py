@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from policy_cluster import OUTSIDE, PLACES, ips
 
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
@@ -48,17 +49,17 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
-from benchmarks.policy_cluster import OUTSIDE, PLACES, ips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from policy_cluster import Cluster, Question
+
     from antrea.explain.verdict import Half, Judged
     from antrea.explain.world import Proxy
     from antrea.facts.fact import Fact
     from antrea.features.framework.agent_feature import AgentFeature
-    from benchmarks.policy_cluster import Cluster, Question
 
 CONFIG = AgentConfig(ovs_datapath_type="netdev", service_cidr_v6="fd00:96::/112")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))

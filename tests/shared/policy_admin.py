@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchmarks.policy_cluster import Draw
+    from policy_cluster import Draw
 
 Object = dict[str, Any]
 NETWORKS = (

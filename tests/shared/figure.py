@@ -1,4 +1,4 @@
-"""The one form in which benchmarks state figures: a median with its spread, what it is compared with, and its target."""
+"""The one form in which benchmarks and tests state figures: a median with its spread, what it is compared with, and its target."""
 
 from __future__ import annotations
 

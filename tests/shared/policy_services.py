@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from policy_cluster import HOSTS, OUTSIDE, PLACES, Draw, Question, ips, question
+
 from antrea.explain.world import Proxy
-from benchmarks.policy_cluster import HOSTS, OUTSIDE, PLACES, Draw, Question, ips, question
 
 if TYPE_CHECKING:
     import random
 
-    from benchmarks.policy_cluster import Cluster, Object
+    from policy_cluster import Cluster, Object
 
 ZONES = ("east", "west")
 OTHER_PROXY = "mesh"
