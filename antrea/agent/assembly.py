@@ -224,7 +224,7 @@ class Agent:
                 last.push_async_callback(part.close)
             async with asyncio.TaskGroup() as tasks:
                 self.tasks = tasks
-                tasks.create_task(self.state_cache.run(), name="last word")
+                self._isolate("cached controller state", self.state_cache.run)
                 if self.role.has_pods:
                     tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
@@ -296,7 +296,7 @@ class Agent:
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
         self._count()
-        tasks.create_task(tunnels.run(), name="tunnel neighbours")
+        self._isolate("tunnel neighbors", tunnels.run)
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()
         await self._reconcile()
@@ -344,10 +344,10 @@ class Agent:
         )
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(follow(self.engine, self.facts), name="unrealized")
-        tasks.create_task(links.run(), name="interfaces")
+        self._isolate("interfaces", links.run)
         if nft.in_process:
             others = NftWatch(lambda: self.engine.resync(nft))
-            tasks.create_task(others.run(), name="changes of nftables by others")
+            self._isolate("changes of nftables by others", others.run)
         for part in self.parts:
             self._isolate(type(part).__name__, part.run)
 

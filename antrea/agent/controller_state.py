@@ -35,15 +35,26 @@ class ControllerStateCache:
         self._kept = [(kind, rows) for feature in features for kind, rows in feature.kept.items()]
         self._file = StateCacheFile(FILE, [*kinds, *(kind for kind, _ in self._kept)])
         self._changed = asyncio.Event()
+        self._is_restored = False
 
     async def run(self) -> None:
-        """For ever; what was kept is there when it waits for the first time."""
+        """Save changes until cancelled; the first run restores what was kept before it waits for the first time.
+
+        A later run, after a failure, saves what it missed: the file is older than the rows by then.
+        """
+        if self._is_restored:
+            self._changed.set()
+        else:
+            self._restore()
+        await self._file.follow(self._changed, self._rows, self._gate.covered_uids)
+
+    def _restore(self) -> None:
+        self._is_restored = True
         last = self._file.read()
         for row in last.rows:
             self._facts.put(row)
         self._gate.earlier = frozenset(last.covered)
         self._controlplane.listeners.append(self._changed.set)
-        await self._file.follow(self._changed, self._rows, self._gate.covered_uids)
 
     def save(self) -> None:
         """What else is kept has changed."""

@@ -12,6 +12,7 @@ from netdev_switch import until
 
 from antrea.facts.member import AgentNode
 from antrea.outside.netlink.link_watch import LinkWatch
+from antrea.outside.nftables.watch import NftWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,21 @@ async def test_an_interface_that_was_down_has_its_routes_and_addresses_again(nod
         node.netns.sh(f"ip link set {GATEWAY} up")
         await asyncio.to_thread(until, lambda: on(node, GATEWAY) == before, "what was there")
         task.cancel()
+
+
+async def test_a_watch_that_runs_again_restores_what_it_missed(netns: Namespaces) -> None:
+    seen: list[str] = []
+    for watch in (
+        LinkWatch(lambda _: True, lambda: seen.append("link")),
+        NftWatch(lambda: seen.append("nft")),
+    ):
+        for _ in range(2):
+            task = asyncio.create_task(watch.run())
+            await watch.listening.wait()
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert seen == ["link", "nft"]
 
 
 async def test_only_an_interface_of_ours_that_was_up_and_then_down_comes_back(netns: Namespaces) -> None:

@@ -148,7 +148,7 @@ class Computation:
                 for what, own in part.feeds().items():
                     self._isolate(tasks, f"feed of {what}", partial(own.run, self._facts))
             tasks.create_task(self._pod_progress.run(), name="progress of Pods")
-            tasks.create_task(self._idle_requests.run(), name="Events on unsupported settings")
+            self._isolate(tasks, "Events on unsupported settings", self._idle_requests.run)
             tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
 
     def _isolate(self, tasks: asyncio.TaskGroup, name: str, work: Callable[[], Awaitable[object]]) -> None:

@@ -44,7 +44,7 @@ class LinkWatch:
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
-        """For ever."""
+        """Watch until cancelled. A run after a failed one restores everything, since changes were missed in between."""
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as news:
@@ -52,6 +52,8 @@ class LinkWatch:
             with Rtnl() as kernel:
                 for reply in kernel.ask(get_devices()):
                     self._note(reply)
+            if self.listening.is_set():
+                self._came_back()
             self.listening.set()
             while True:
                 try:

@@ -56,13 +56,15 @@ class NftWatch:
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
-        """For ever."""
+        """Watch until cancelled. A run after a failed one puts everything again, since changes were missed in between."""
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         last = -MAX_PAUSE_SECONDS
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as news:
             news.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, _BUFFER)
             news.bind((own_port(), _GROUP))
+            if self.listening.is_set():
+                self._changed()
             self.listening.set()
             while True:
                 if not await self._foreign(loop, news):

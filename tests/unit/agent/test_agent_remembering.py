@@ -111,6 +111,25 @@ async def test_a_service_that_changes_is_kept_without_a_word_of_the_controller()
         assert await written()
 
 
+async def test_a_run_after_a_failure_saves_what_it_missed_and_restores_nothing_older() -> None:
+    async with agent([POLICY]) as (facts, _, _, memory):
+        facts.put(POLICY)
+        memory.save()
+        assert await written()
+        facts.put(OTHER)
+        File.written.clear()
+        again = asyncio.create_task(memory.run())
+        assert await written()
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+        facts.drop(SentPolicy, POLICY.key)
+        again = asyncio.create_task(memory.run())
+        await asyncio.sleep(0)
+        assert facts.all(SentPolicy) == [], "the file still has it"
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+
+
 async def test_what_is_not_whole_is_not_kept() -> None:
     async with agent(None) as (_, controller, _, memory):
         controller.listeners[-1]()
