@@ -114,7 +114,8 @@ def chosen_by(balance: Balanced) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(4, 100))]
+    "seed",
+    [*range(2), 8, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 100) if seed != 8)],
 )
 def test_clients_keep_the_endpoints_that_explain_names_and_no_others(bridge: OvsBridge, seed: int) -> None:
     rnd = random.Random(seed)
