@@ -150,7 +150,7 @@ def limited(rows: Iterable[Finding]) -> list[Finding]:
 
 
 def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
-    """What is wrong with the Node of this container."""
+    """Return the findings about the Node of this container."""
     from antrea.antctl.doctor.gather import gather  # noqa: PLC0415 (start-up time)
 
     def kubernetes(config: Mapping[str, Any]) -> Server:
@@ -163,7 +163,7 @@ def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
 
 
 def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Finding]]:
-    """How many Nodes were looked at, and what is wrong with them and the control plane. Raises Failure."""
+    """Return the number of Nodes, and the findings about them and the control plane. Raises Failure."""
     kubernetes = kubernetes._replace(seconds=kubernetes.seconds or REQUEST_TIMEOUT)
     with Progress() as progress, ThreadPoolExecutor(MAX_CONCURRENT) as pool:
 

@@ -1,4 +1,4 @@
-"""What the doctor waits for, on stderr: at once on a terminal, elsewhere after a second."""
+"""Progress of the doctor on stderr: at once on a terminal, elsewhere after a second."""
 
 from __future__ import annotations
 
