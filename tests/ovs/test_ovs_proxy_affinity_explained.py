@@ -12,17 +12,9 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from proxy_switch import in_order
-
-from antrea.engine import Engine, Facts
-from antrea.explain.service import balanced
-from antrea.features.network_policy.agent.feature import FEATURE as POLICY
-from antrea.openflow.meter import Meter
-from antrea.outside.vswitch.flow_sink import FlowSink
-from antrea.outside.vswitch.ofctl import Ofctl
-from benchmarks.policy_cluster import cluster
-from benchmarks.policy_services import served, service_question
-from benchmarks.policy_switch import (
+from policy_cluster import cluster
+from policy_services import served, service_question
+from policy_switch import (
     LOCAL,
     REJECTED,
     Switch,
@@ -36,16 +28,24 @@ from benchmarks.policy_switch import (
     told,
     world_of,
 )
+from proxy_switch import in_order
+
+from antrea.engine import Engine, Facts
+from antrea.explain.service import balanced
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.openflow.meter import Meter
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ovs_bridge import OvsBridge
+    from policy_cluster import Cluster
 
     from antrea.explain.service import Balanced, Endpoint
     from antrea.explain.world import Proxy, World
     from antrea.facts.fact import Fact
-    from benchmarks.policy_cluster import Cluster
 
 STEPS, QUESTIONS = 6, 16
 STICKY_SHARE = 0.8
