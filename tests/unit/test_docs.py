@@ -17,7 +17,7 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
     *sorted((DOCS / "decisions").glob("*.md")),
 ]
-TOPS = "antrea|benchmarks|build|cni|docs|examples|scripts|tests"
+TOPS = "antrea|benchmarks|build|cni|docs|examples|lab|scripts|tests"
 NAMED_PATH = re.compile(rf"(?<![\w/.:-])(?:{TOPS})/[\w./*-]*(?:\w\.(?:py|c|md|yaml|yml|sh|conf)\b|\w/(?=`))")
 """From the repository's root: a file, or in backticks a folder; `*` stands for any text."""
 MADE = ("build/out/",)
