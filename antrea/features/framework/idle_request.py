@@ -51,6 +51,12 @@ class AnnotationRule(NamedTuple):
     """A sentence about what happens without the feature."""
     reported: str = ""
     """What else reports a value that is not understood, while the gate is on: the reason of an Event, or `admission`."""
+    reported_on: tuple[str, ...] = ()
+    """The kinds for which it does; empty: all."""
+
+    def reports(self, kind: str) -> bool:
+        """Return True if a value on an object of this kind that is not understood is reported elsewhere."""
+        return bool(self.reported) and (not self.reported_on or kind in self.reported_on)
 
 
 class ProgramGates(NamedTuple):
@@ -107,7 +113,7 @@ def _judged(kind: str, value: str, rule: AnnotationRule, programs: ProgramGates)
         places = ", ".join(place.partition(".")[0] for place in dict.fromkeys(rule.kinds))
         here = kind.partition(".")[0]
         yield Finding(NOT_UNDERSTOOD, f"annotation {rule.name} has no effect on a {here}: it is for {places}")
-    elif not rule.reported and not rule.understands(value):
+    elif not rule.reports(kind) and not rule.understands(value):
         shown = one_line(value[:MAX_VALUE])
         text = f"annotation {rule.name}: {shown!r} has no effect: expected is {rule.expected}"
         yield Finding(NOT_UNDERSTOOD, text)

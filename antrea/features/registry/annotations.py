@@ -16,13 +16,13 @@ POD, NAMESPACE, NODE, SERVICE = "Pod", "Namespace", "Node", "Service"
 EGRESS, MONITOR = "Egress.crd.antrea.io", "NodeLatencyMonitor.crd.antrea.io"
 ANTREA_POLICIES = ("ClusterNetworkPolicy.crd.antrea.io", "NetworkPolicy.crd.antrea.io")
 FILE_SENDERS = ("PacketCapture.crd.antrea.io", "SupportBundleCollection.crd.antrea.io")
-POLICIES = (
-    *ANTREA_POLICIES,
+KUBERNETES_POLICIES = (
     "NetworkPolicy.networking.k8s.io",
     "AdminNetworkPolicy.policy.networking.k8s.io",
     "BaselineAdminNetworkPolicy.policy.networking.k8s.io",
     "ClusterNetworkPolicy.policy.networking.k8s.io",
 )
+POLICIES = (*ANTREA_POLICIES, *KUBERNETES_POLICIES)
 BOOLEANS: Final = ("1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False", "")
 _PORTS = re.compile(r"\s*(true|[0-9]{1,5})(\s*,\s*(true|[0-9]{1,5}))*\s*")
 
@@ -85,7 +85,8 @@ ANNOTATIONS: tuple[AnnotationRule, ...] = (
     AnnotationRule(names.ON_DENY, POLICIES, expected=names.FLUSH, understands=lambda text: text in (names.FLUSH, "")),
     AnnotationRule(
         names.ENFORCEMENT, (*POLICIES, NAMESPACE), expected=f"{names.AUDIT} or {names.ENFORCE}",
-        understands=lambda text: text in (names.AUDIT, names.ENFORCE),
+        understands=lambda text: text in (names.AUDIT, names.ENFORCE), reported="EnforcementUnknown",
+        reported_on=KUBERNETES_POLICIES,
     ),
     AnnotationRule(names.AUDITED_RULES, POLICIES),
     AnnotationRule(

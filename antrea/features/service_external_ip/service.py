@@ -18,7 +18,7 @@ from antrea.apis.annotation import (
 from antrea.apis.service_address import ALLOCATED, SERVICES
 from antrea.apis.shown import one_line
 from antrea.facts.external_ip import PooledService
-from antrea.features.egress.preference import IMMEDIATE, NEVER, WHEN_IDLE, preferred_nodes
+from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 
@@ -72,17 +72,10 @@ def failback_of(found: core.Service) -> str:
 
 
 def _doubt(found: core.Service) -> str:
-    """Values of annotations without effect, in a sentence; empty: there is none."""
-    doubts = []
+    """Pools without effect, in a sentence; empty: there are none. Values that are not understood have an Event of idle requests."""
     if (names := len(_named_pools(found))) > MAX_POOLS:
-        doubts.append(f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MAX_POOLS} count")
-    value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, IMMEDIATE).strip()
-    if value not in (IMMEDIATE, WHEN_IDLE, NEVER):
-        known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
-        doubts.append(
-            f"annotation {FAILBACK_FOR_SERVICE}: {shown(value)!r} is not {known}, it counts as {IMMEDIATE}"
-        )
-    return "; ".join(doubts)
+        return f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MAX_POOLS} count"
+    return ""
 
 
 def shown(text: str) -> str:

@@ -39,6 +39,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.node import ThisNode
 from antrea.features.framework.event import RecordEvent
+from antrea.features.framework.idle_request import ProgramGates, annotation_findings
 from antrea.features.grouping.publication import PublishedPolicy
 from antrea.features.grouping.row import namespace_row
 from antrea.features.network_policy.agent.audit import lines
@@ -50,6 +51,7 @@ from antrea.features.network_policy.agent.statistics import COUNTED
 from antrea.features.network_policy.audit_mode import AuditMode, audit_mode
 from antrea.features.network_policy.controller.antrea_internal_policy import ClusterPolicy, NamespacedPolicy
 from antrea.features.network_policy.controller.kube_policy import policy_row
+from antrea.features.registry.annotations import BY_NAME
 from antrea.openflow.packet import TCP, packet
 from antrea.openflow.packet_in import PacketIn
 
@@ -289,6 +291,8 @@ def test_an_event_says_that_a_word_of_a_kubernetes_policy_is_not_known() -> None
     assert event.message == (
         "metadata.annotations[antrea.io/enforcement]: 'audti' is neither 'audit' nor 'enforce': the policy is enforced"
     )
+    kind, gates = "NetworkPolicy.networking.k8s.io", ProgramGates()
+    assert list(annotation_findings(kind, {ENFORCEMENT: "audti"}, BY_NAME, gates)) == [], "a second Event"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
@@ -78,9 +79,9 @@ def test_annotation_whose_gate_is_off_is_reported(rule: AnnotationRule) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in ANNOTATIONS if rule.expected], ids=lambda rule: rule.name)
 def test_annotation_with_a_misspelt_value_is_reported(rule: AnnotationRule) -> None:
     value = GOOD[rule.name]
-    for wrong in (f"{value}x", value[1:] + "\n?"):
-        found = findings(rule, wrong, ALL_ON)
-        if rule.reported:
+    for kind, wrong in product(rule.kinds, (f"{value}x", value[1:] + "\n?")):
+        found = findings(rule, wrong, ALL_ON, kind)
+        if rule.reports(kind):
             assert found == []
         else:
             ((reason, text),) = found
