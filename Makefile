@@ -18,8 +18,8 @@ LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregat
 CACHES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 
-# A core test of the lab takes less; these are named at the end.
-SLOW := --durations=12 --durations-min=20
+# Tests of the lab that are named at the end of a half.
+SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
 .PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all

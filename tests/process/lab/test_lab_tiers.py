@@ -84,11 +84,16 @@ def run_all(tree: Path, *failing: str) -> tuple[int, list[str], list[str]]:
         for part in PARTS
     ]  # fmt: skip
     (tree / "Makefile").write_text("\n".join([*recipes, f".PHONY: {' '.join(PARTS)}", ""]))
-    (tree / "scripts/bootstrap").write_text("#!/bin/sh\n")
-    (tree / "scripts/bootstrap").chmod(0o755)
-    done = subprocess.run([tree / "scripts/test"], capture_output=True, text=True, check=False, timeout=60)
+    done = run_stubs(tree)
     ran = [line.removeprefix("ran ") for line in done.stdout.splitlines() if line.startswith("ran ")]
     return done.returncode, sorted(ran), done.stderr.splitlines()
+
+
+def run_stubs(tree: Path) -> subprocess.CompletedProcess[str]:
+    """Run scripts/test with the Makefile of this tree, with nothing to install."""
+    (tree / "scripts/bootstrap").write_text("#!/bin/sh\n")
+    (tree / "scripts/bootstrap").chmod(0o755)
+    return subprocess.run([tree / "scripts/test"], capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_all_parts_run_and_pass(tree: Path) -> None:
@@ -107,6 +112,17 @@ def test_a_part_that_fails_keeps_none_from_running_and_all_that_failed_is_named_
         "  FAILED tests/process-second.py::test_one - E",
         "  FAILED tests/lab-second.py::test_one - E",
     ]
+
+
+def test_the_slowest_tests_of_all_parts_are_named_at_the_end(tree: Path) -> None:
+    durations = {
+        part: f"{number}.50s call     tests/{part}.py::test_one" for number, part in enumerate(PARTS)
+    }
+    (tree / "Makefile").write_text(
+        "".join(f"{part}:\n\t@echo '{line}'; echo '1.00s call'\n" for part, line in durations.items())
+    )
+    slowest = run_stubs(tree).stdout.rpartition("== the 20 slowest tests, their fixtures apart\n")[2]
+    assert slowest.splitlines() == [durations[part] for part in reversed(PARTS)]
 
 
 def test_a_part_that_fails_without_a_test_is_named(tree: Path) -> None:
