@@ -15,6 +15,8 @@ from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ask
 from antrea.apis.shown import one_word
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +107,10 @@ def from_pod(kubernetes: Server, command: str, options: Mapping[str, str]) -> An
         raise Failure(
             done.stderr.strip().removeprefix("Error: ") or f"antctl in Pod {min(pods)}: exit code {done.code}"
         )
-    return json.loads(done.stdout)
+    try:
+        return guarded(f"answer of antctl in Pod {min(pods)}", json.loads, done.stdout)
+    except Invalid as error:
+        raise Failure(str(error)) from error
 
 
 def _end(end: str) -> Column:

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 import aiohttp
 
 from antrea.antctl.failure import Failure
-from antrea.errors import AntreaError
+from antrea.decoding import guarded
+from antrea.errors import AntreaError, Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -108,10 +109,21 @@ def _code(pod: str, verdict: str) -> int:
     """The exit code in the last message. Raises Failure for another end."""
     if not verdict:
         raise Failure(f"command in Pod {pod}: the connection ended before the command")
+    try:
+        code = guarded("status of the command", _exit_code, verdict)
+    except Invalid as error:
+        raise Failure(f"command in Pod {pod}: {error}") from error
+    if isinstance(code, str):
+        raise Failure(f"command in Pod {pod}: {code}")
+    return code
+
+
+def _exit_code(verdict: str) -> int | str:
+    """The exit code in a Status of kube-apiserver, or its message. Raises what a decoder raises."""
     status = json.loads(verdict)
     if status.get("status") == "Success":
         return 0
     for cause in status.get("details", {}).get("causes", []):
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise Failure(f"command in Pod {pod}: {status.get('message', verdict)}")
+    return str(status.get("message", verdict))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from antrea.antctl import pod_exec
+from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy import takeover
+from antrea.decoding import guarded
 from antrea.engine import Facts
 from antrea.errors import Invalid
 from antrea.features.external_node.agent_part import journal
@@ -98,3 +103,20 @@ def test_an_annotation_with_fields_of_another_version_is_invalid(text: str) -> N
 )
 def test_requests_that_are_no_json_are_left_out(other: str) -> None:
     assert united('{"1":{}}', other) == '{"1":{}}'
+
+
+@pytest.mark.parametrize("verdict", ["{", "[" * 3000, "[]", '{"details": 1}', '{"details": {"causes": [1]}}'])
+def test_the_end_of_a_command_in_a_pod_that_cannot_be_decoded_is_a_failure(verdict: str) -> None:
+    with pytest.raises(Failure, match="command in Pod web: "):
+        pod_exec._code("web", verdict)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"nodes": "{}"}, {"nodes": "[" * 3000}, {"affinity": "[]"}, {"values": "{}"}, {"values": "1"}]
+)
+def test_what_a_take_over_recorded_is_invalid_if_someone_has_damaged_it(damage: dict[str, str]) -> None:
+    values = {f"{file} {path}": "" for file, path in takeover.VALUES}
+    data = {"affinity": "null", "nodes": '["n1"]', "values": json.dumps(values)}
+    assert guarded("record", takeover.recorded, data)["nodes"] == ["n1"]
+    with pytest.raises(Invalid):
+        guarded("record", takeover.recorded, data | damage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import Finding
@@ -11,6 +10,9 @@ from antrea.antctl.flows import NAMESPACE, PODS
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.shown import one_line
+from antrea.decoding import guarded
+from antrea.errors import Invalid
+from antrea.outside.netlink.iproute2 import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,14 +49,16 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
         yield from lost(name, destinations)
 
 
-def _asked(kubernetes: Server, pod: str, what: str) -> list[Mapping[str, Any]]:
+def _asked(kubernetes: Server, pod: str, what: str) -> list[dict[str, Any]]:
     """Rows that antctl prints there. Raises Failure."""
     command = ("antctl", "get", what, "-o", "json")
     done = run_in_pod(kubernetes, f"{NAMESPACE}/{pod}", command, container="flow-aggregator")
     if done.code:
         raise Failure(done.stderr.strip() or f"exit code {done.code}")
-    found: list[Mapping[str, Any]] = json.loads(done.stdout)
-    return found
+    try:
+        return guarded("its answer", rows_of, done.stdout)
+    except Invalid as error:
+        raise Failure(str(error)) from error
 
 
 def unanswered(pod: Mapping[str, Any], why: str) -> Finding:
@@ -84,7 +88,7 @@ def conditions(pod: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]
             yield Finding("", severity, CHECK, text, repair or f"kubectl -n {NAMESPACE} logs {pod}")
 
 
-def lost(pod: str, destinations: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def lost(pod: str, destinations: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings on the destinations of one Pod: records that were not written, or not kept."""
     repair = f"kubectl -n {NAMESPACE} logs {pod}"
     for one in destinations:

@@ -100,13 +100,17 @@ def needed_modules(config: Mapping[str, Any]) -> list[str]:
 
 
 def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
-    """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises OSError, subprocess.SubprocessError, ValueError."""
+    """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises OSError, subprocess.SubprocessError, Invalid."""
     names = output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
-    listed = json.loads(
-        output("ovs-vsctl", "--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
-    )
-    errors = {name: error if isinstance(error, str) else "" for name, error in listed["data"]}
+    words = ("--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
+    errors = guarded("output of ovs-vsctl", interface_errors, output("ovs-vsctl", *words))
     return tuple(OvsInterface(name, errors.get(name, "")) for name in sorted(names))
+
+
+def interface_errors(listed: str) -> dict[str, str]:
+    """Errors by interface of a table in JSON with the columns `name` and `error`; without one Open vSwitch has an empty set."""
+    rows = json.loads(listed)["data"]
+    return {str(name): error if isinstance(error, str) else "" for name, error in rows}
 
 
 def gossip_addresses(node: Mapping[str, Any]) -> list[str]:

@@ -6,14 +6,17 @@ kube-proxy with its port, as when a removal was interrupted, or if its port is i
 
 from __future__ import annotations
 
-import json
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.kube_proxy import handover
+from antrea.decoding import guarded
 from antrea.outside.netlink.ip_set import destroy_sets, set_elements, set_names
-from antrea.outside.netlink.iproute2 import run
+from antrea.outside.netlink.iproute2 import ip_rows, run
 from antrea.outside.netlink.ipvs import PROTOCOLS, VirtualServer, virtual_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEVICE = "kube-ipvs0"
 SETS = re.compile(
@@ -36,7 +39,7 @@ class IpvsState(NamedTuple):
 
 
 def left() -> IpvsState:
-    """Read the IPVS state of this network namespace. Raises OSError, SubprocessError, ValueError."""
+    """Read the IPVS state of this network namespace. Raises OSError, SubprocessError, ValueError, Invalid."""
     addresses, sets = _addresses(), tuple(name for name in set_names() if SETS.fullmatch(name))
     return IpvsState(addresses, tuple(_servers(frozenset(addresses or ()), sets)), sets)
 
@@ -89,10 +92,9 @@ def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualSe
 
 
 def _addresses() -> tuple[str, ...] | None:
-    listed = json.loads(run("ip", "-json", "address", "show") or "[]")
-    rows = [row for row in listed if row.get("ifname") == DEVICE]
-    return (
-        tuple(address["local"] for address in rows[0].get("addr_info", ()) if address["scope"] != "link")
-        if rows
-        else None
-    )
+    rows = [row for row in ip_rows("address", "show") if row.get("ifname") == DEVICE]
+    return guarded("addr_info of ip address show", _global_addresses, rows[0]) if rows else None
+
+
+def _global_addresses(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(address["local"] for address in row.get("addr_info", ()) if address["scope"] != "link")

@@ -22,6 +22,7 @@ from antrea.antctl.kube_proxy.plan import (
     blockers,
 )
 from antrea.antctl.request import ask
+from antrea.decoding import guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ GONE = "the DaemonSet of kube-proxy is gone: make it again first, by kubeadm ini
 KEPT = {"key": LABEL, "operator": "Exists"}
 
 
+def recorded(data: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the ConfigMap. Raises what a decoder raises, KeyError, ValueError."""
+    found = {name: json.loads(data[name]) for name in ("affinity", "nodes", "values")}
+    affinity, nodes, values = found.values()
+    if not (affinity is None or isinstance(affinity, dict)) or not isinstance(nodes, list):
+        raise ValueError("affinity is no object, or nodes is no list")
+    if missing := [f"{file} {path}" for file, path in VALUES if f"{file} {path}" not in values]:
+        raise ValueError(f"values has no {missing[0]}")
+    return found
+
+
 class Takeover:
     """Prints each step. Raises Failure at the first that fails."""
 
@@ -49,7 +61,7 @@ class Takeover:
         view = self._cluster.view(api_server)
         if blocked := list(blockers(view)):
             raise Failure("nothing was changed:\n" + "\n".join(f"- {line}" for line in blocked))
-        noted: Mapping[str, str] = {}
+        noted: Mapping[str, Any] = {}
         if (proxy := view.daemon_set) is not None:
             if self._cluster.config_map(NOTED, self._cluster.namespace) is None:
                 self._note(proxy, view.files)
@@ -71,19 +83,19 @@ class Takeover:
         if self._cluster.daemon_set() is None:
             raise Failure(f"nothing was changed: {GONE}")
         nodes = self._cluster.nodes()
-        there, had = {node.name for node in nodes}, json.loads(noted["nodes"])
+        there, had = {node.name for node in nodes}, noted["nodes"]
         names = [name for name in had if name in there]
         for name in names:
             self._give_back(name)
         for node in nodes:
             if node.name not in had and not node.unseen:
                 self._keep(node.name)  # one that has joined gets kube-proxy by the affinity
-        self._set_affinity(json.loads(noted["affinity"]))
+        self._set_affinity(noted["affinity"])
         for name in sorted(self._cluster.proxy_nodes() & there):
             self._wait_proxy(name)
         for name in names:
             self._label(name, on=False)
-        before = json.loads(noted["values"])
+        before = noted["values"]
         wanted = [(file, path, before[f"{file} {path}"]) for file, path in VALUES]
         files = self._cluster.config_map(CONFIG_MAP, self._cluster.namespace) or {}
         self._configure(files, wanted)
@@ -92,21 +104,25 @@ class Takeover:
         ask(self._cluster.kubernetes, path, {}, method="DELETE")
         self._say("kube-proxy serves Services as before the take-over.")
 
-    def _bind(self, proxy: Mapping[str, Any], noted: Mapping[str, str]) -> None:
+    def _bind(self, proxy: Mapping[str, Any], noted: Mapping[str, Any]) -> None:
         """The DaemonSet to Nodes with the label, which all have that it runs on."""
-        affinity = only_labelled(json.loads(noted["affinity"]))
+        affinity = only_labelled(noted["affinity"])
         if proxy["spec"]["template"]["spec"].get("affinity") != affinity:
-            for name in json.loads(noted["nodes"]):
+            for name in noted["nodes"]:
                 self._label(name, on=True)
             self._set_affinity(affinity)
 
-    def _noted(self) -> Mapping[str, str]:
+    def _noted(self) -> Mapping[str, Any]:
+        """What was recorded before the take-over. Raises Failure."""
         noted = self._cluster.config_map(NOTED, self._cluster.namespace)
         if noted is None:
             raise Failure(
                 f"there is no ConfigMap {self._cluster.namespace}/{NOTED}: no take-over was applied"
             )
-        return noted
+        try:
+            return guarded(f"ConfigMap {self._cluster.namespace}/{NOTED}", recorded, noted)
+        except Invalid as error:
+            raise Failure(f"nothing was changed: {error}") from error
 
     def _note(self, proxy: Mapping[str, Any], files: Mapping[str, str]) -> None:
         values = {

@@ -10,12 +10,11 @@ a template of connection tracking, here that of the zone that everything has, no
 
 from __future__ import annotations
 
-import json
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from antrea.outside.netlink.iproute2 import address_elements, run, run_nft
+from antrea.outside.netlink.iproute2 import address_elements, ip_rows, run, run_nft
 from antrea.outside.netlink.ipvs_connection import key
 from antrea.outside.netlink.translated_connection import PROTOCOLS
 
@@ -65,7 +64,7 @@ table inet {TABLE} {{
 
 
 def hold(addresses: Collection[str], connections: Iterable[IpvsConnection] = ()) -> None:
-    """Also those that another device has, which may then go; and track these connections. Raises OSError, SubprocessError."""
+    """Also those that another device has, which may then go; and track these connections. Raises OSError, SubprocessError, Invalid."""
     elements = [*_connection_elements(connections)]
     if not addresses and not elements:
         return
@@ -141,5 +140,4 @@ def _gone(address: str) -> Iterator[str]:
 
 
 def _there() -> bool:
-    listed: list[dict[str, Any]] = json.loads(run("ip", "-json", "link", "show") or "[]")
-    return any(row.get("ifname") == DEVICE for row in listed)
+    return any(row.get("ifname") == DEVICE for row in ip_rows("link", "show"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from antrea.decoding import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -18,6 +21,19 @@ def run(*command: str, given: str = "", fine: bool = False) -> str:
         command, input=given, capture_output=True, text=True, check=not fine, timeout=SECONDS
     )
     return done.stdout
+
+
+def ip_rows(*words: str) -> list[dict[str, Any]]:
+    """The rows that `ip -json` prints for these words. Raises as `run`; Invalid for output that is not a list of objects."""
+    return guarded(f"output of ip {' '.join(words)}", rows_of, run("ip", "-json", *words))
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    """Objects of a list in JSON, as iproute2 prints them; none for no output. Raises ValueError, RecursionError."""
+    rows = json.loads(text or "[]")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("not a list of objects")
+    return rows
 
 
 def run_nft(script: str) -> None:

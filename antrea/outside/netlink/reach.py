@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import subprocess
+
+from antrea.decoding import guarded
+from antrea.outside.netlink.iproute2 import rows_of
 
 CONNECT_SECONDS = 2.0
 COMMAND_SECONDS = 10
@@ -28,9 +30,9 @@ async def unreachable(address: str, port: int, seconds: float = CONNECT_SECONDS)
 def device_to(address: str) -> str:
     """The interface by which the kernel sends to `address`; empty: it has no route.
 
-    Raises OSError, subprocess.SubprocessError, ValueError.
+    Raises OSError, subprocess.SubprocessError; Invalid for output that cannot be decoded.
     """
     words = ("ip", "-json", "route", "get", address)
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
-    rows = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    rows = guarded("output of ip route get", rows_of, done.stdout) if done.returncode == 0 else []
     return str(rows[0].get("dev", "")) if rows else ""

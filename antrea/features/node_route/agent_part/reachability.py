@@ -12,6 +12,7 @@ from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.config.agent import AgentConfig
+from antrea.errors import Invalid
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.features.node_route.way import direct_hop, shared_cidrs, tunnel_end
@@ -155,7 +156,7 @@ class Reachability:
         link = self._facts.get(Transport)
         try:
             found = await asyncio.to_thread(self._device, end)
-        except (OSError, ValueError, SubprocessError) as error:
+        except (OSError, Invalid, SubprocessError) as error:
             log.v(2).info("Failed to look up a route", address=end, err=str(error))
             return ""
         if link is None or found == link.device:
