@@ -7,13 +7,6 @@ PYTEST := python -m pytest
 BENCH ?= engine
 # Two halves of a tier, which take about as long, at the same time.
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
-UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
-PROCESS_FIRST := tests/process/controller tests/process/flow_aggregator
-# Those that stand alone, that need no node, or three, and some more: half of the time. None of their labs is started by the other half.
-LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregated antctl_upgrade certificates chart crd_versions crds dev \
-	failover family groups info_node install no_encap node_policy node_policy_guard old_kubectl processed replica_pods replicas \
-	schema_admission underlay)
-
 # What mypy found out in another tree, by hashes of files: most of it holds in a fresh one.
 CACHES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
@@ -48,19 +41,19 @@ unit: ## values, codecs, config, engine; nothing outside
 	$(HALVES) unit-first unit-second
 
 unit-first:
-	coverage run --data-file=.coverage.$@ -m pytest $(UNIT_FIRST)
+	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit first)
 
 unit-second:
-	coverage run --data-file=.coverage.$@ -m pytest tests/unit $(UNIT_FIRST:%=--ignore=%)
+	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit second)
 
 process: ## our programs as processes, servers on loopback and their clients; no root
 	$(HALVES) process-first process-second
 
 process-first:
-	coverage run --data-file=.coverage.$@ -m pytest $(PROCESS_FIRST) -m "not wide"
+	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half process first) -m "not wide"
 
 process-second:
-	coverage run --data-file=.coverage.$@ -m pytest tests/process $(PROCESS_FIRST:%=--ignore=%) -m "not wide"
+	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half process second) -m "not wide"
 
 ovs: ovs-alone ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
 	$(MAKE) --no-print-directory covered
@@ -86,10 +79,10 @@ lab-prepared:
 	antrea-lab prepare
 
 lab-first: | lab-prepared
-	$(PYTEST) $(LAB_FIRST) -m "not wide" --timeout 600 $(SLOW)
+	$(PYTEST) $$(scripts/half lab first) -m "not wide" --timeout 600 $(SLOW)
 
 lab-second: | lab-prepared
-	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600 $(SLOW)
+	$(PYTEST) $$(scripts/half lab second) -m "not wide" --timeout 600 $(SLOW)
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
 	$(PYTEST) tests/vm -m "not wide" --timeout 2300
@@ -100,45 +93,20 @@ parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answe
 test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md, and goes on where it was interrupted
 	$(PYTEST) -p tests.wide.report -rP -m wide tests --timeout 7200
 
-TIER ?= process
-STARVED_PERCENT ?= 50
-STARVED_ROUNDS ?= 3
-# A lab has such a group for each Node, one for its control plane, and one for the tests. A virtual machine, in one group with its
-# tests, has half of one processor where limits were set for two: its time limits are four times as long.
-STARVED_TIME_FACTOR = $(if $(findstring vm,$(TIER)$(FILES)),4,1)
-STARVED_TIMEOUT = $(if $(findstring vm,$(TIER)$(FILES)),9200,600)
 test-starved: $(if $(findstring lab,$(TIER)$(FILES)),lab-prepared) ## a core tier (TIER: unit, process, ovs, host, lab, vm), or FILES of it, with half of one processor for each group of processes, STARVED_ROUNDS times (root): what a slow machine fails
-	@failed=(); for round in $$(seq $(STARVED_ROUNDS)); do \
-	    echo "== round $$round of $(STARVED_ROUNDS), $(STARVED_PERCENT) % of a processor"; \
-	    LAB_CPU=$(STARVED_PERCENT) ANTREA_LAB_TIME_FACTOR=$(STARVED_TIME_FACTOR) scripts/starved $(STARVED_PERCENT) $(PYTEST) $(or $(FILES),tests/$(TIER)) -m "not wide" --timeout $(STARVED_TIMEOUT) || failed+=($$round); \
-	done; (($${#failed[@]} == 0)) || { echo "test-starved: rounds that failed: $${failed[*]}" >&2; exit 1; }
+	scripts/test-starved
 
 fuzz: ## what is hostile or damaged, at random: $$FUZZ_SECONDS for each (20), $$FUZZ_SEED to see one again
 	$(PYTEST) -rP -m wide tests/wide -k "fuzz or wide_packets" --timeout 7200
 
-CONFORMANCE_LAB ?= conformance
-BESIDE ?= none
-FAMILY ?= ipv4
-CONFORMANCE_NODES ?= 2
-CONFORMANCE_NAME ?= conformance$(patsubst %,-%,$(filter-out none,$(BESIDE)))$(patsubst %,-%,$(filter-out ipv4,$(FAMILY)))
 conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour), or those that FOCUS finds; writes docs/generated/conformance.md, or with BESIDE=iptables, a mode of kube-proxy, conformance-iptables.md
-	antrea-lab up --name $(CONFORMANCE_LAB) --nodes $(CONFORMANCE_NODES) --family $(FAMILY) --kube-proxy $(BESIDE) $(if $(filter none,$(BESIDE)),--proxy-all)
-	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) $(if $(FOCUS),--focus '$(FOCUS)') $(CONFORMANCE_OPTIONS) --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
+	scripts/conformance kubernetes
 
-UPSTREAM_LAB ?= upstream-e2e
-UPSTREAM_PAGE ?= docs/generated/upstream-e2e.md
 upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns; SELECTION, another list; NODES, other than two; UPSTREAM_OPTIONS, of the lab) in a lab (root); writes docs/generated/upstream-e2e.md or UPSTREAM_PAGE
-	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
-	antrea-lab up --name $(UPSTREAM_LAB) --config lab/upstream_e2e_lab.yaml $(NODES:%=--nodes %) $(UPSTREAM_OPTIONS)
-	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(SELECTION:%=--selection %) $(TESTS:%=--test '%') --resume --reports build/out/$(notdir $(UPSTREAM_PAGE:.md=)) --page $(UPSTREAM_PAGE)
+	scripts/conformance upstream
 
-POLICY_LAB ?= policy-conformance
-POLICY_FAMILY ?= ipv4
-POLICY_NAME := policy-conformance$(POLICY_FAMILY:%=-%)
-POLICY_PAGE := docs/generated/$(POLICY_NAME:%-ipv4=%).md
 policy-conformance: ## network-policy-api's own conformance suite in a lab of two nodes (root); writes docs/generated/policy-conformance.md
-	antrea-lab up --name $(POLICY_LAB) --config lab/policy_conformance.yaml --family $(POLICY_FAMILY)
-	trap 'antrea-lab down --name $(POLICY_LAB)' EXIT; antrea-lab policy-conformance --name $(POLICY_LAB) --reports build/out/$(POLICY_NAME) --page $(POLICY_PAGE)
+	scripts/conformance policy
 
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)
