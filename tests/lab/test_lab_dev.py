@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_node import wait_ready
@@ -23,7 +22,7 @@ def test_reload_restarts_our_programs_from_the_checkout_without_restarting_a_con
     developed: Lab,
 ) -> None:
     lab, record = developed, developed.record
-    here = Path(product.__file__).parents[1] / "__init__.py"
+    here = node.SOURCE / "__init__.py"
     there = node.execute(record, "node-1", "stat", "-c", "%i", f"{SOURCE}/antrea/__init__.py")
     assert int(there) == here.stat().st_ino
     imported = lab.api.kubectl(*AGENT, "python3", "-c", "import antrea; print(antrea.__file__)")

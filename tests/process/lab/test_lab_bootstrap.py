@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 OURS = "#!/bin/sh\n# scripts/bootstrap of antrea, process {}\nexit 101\n"
-LOCKED = ("requirements/dev.txt", "pyproject.toml")
+LOCKED = ("requirements/dev.txt", "pyproject.toml", "lab/pyproject.toml")
 
 
 @pytest.fixture
