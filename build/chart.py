@@ -23,7 +23,7 @@ from antrea.config.agent import AgentConfig  # noqa: E402
 from antrea.config.controller import ControllerConfig  # noqa: E402
 from antrea.config.document import meanings  # noqa: E402
 from antrea.config.load import section_of  # noqa: E402
-from antrea.features.framework.gate import GATES, STAGE_SWITCHES, Component, Gate  # noqa: E402
+from antrea.features.framework.gate import GATES, STAGE_SWITCHES  # noqa: E402
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from chart_refusal import template  # noqa: E402
@@ -32,6 +32,8 @@ from lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from antrea.features.framework.gate_row import Component, Gate
 
 CHART = ROOT / "build/charts/antrea"
 MANIFEST = ROOT / "build/yamls/antrea.yml"

@@ -1,6 +1,6 @@
 """Names of feature gates, to recognize one that stands at another level than `featureGates`.
 
-`antrea/features/framework/gate.py` declares the gates, and checks at import that these are their names.
+The features declare the gates (`antrea/features/framework/gate.py`); a test compares the names.
 """
 
 from __future__ import annotations

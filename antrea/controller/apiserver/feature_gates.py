@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from antrea.features.framework.gate import Component, GateStatus
+    from antrea.features.framework.gate import GateStatus
+    from antrea.features.framework.gate_row import Component
     from antrea.outside.http.handlers import Handler
     from antrea.outside.kube.client import Kube
 

@@ -7,7 +7,7 @@ what is in no fact: the handler looks it up outside and sends the answer back in
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -15,8 +15,11 @@ from antrea.apis.admission import Operation, UserInfo
 from antrea.engine import Facts
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact, Rows
-from antrea.features.framework.gate import GATES, Component, resolve
+from antrea.features.framework.gate import GATES, resolve
 from antrea.features.framework.label import is_object_name
+
+if TYPE_CHECKING:
+    from antrea.features.framework.gate_row import Component
 
 T = TypeVar("T")
 

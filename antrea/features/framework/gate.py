@@ -1,44 +1,24 @@
-"""Feature gates: every gate of upstream with its stage and default, and whether this program has the feature."""
+"""Feature gates: every gate of upstream with its stage and default, and whether this program has the feature.
+
+A feature declares its gates in module `gate` of its folder.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping  # noqa: TC003 (msgspec reads annotations)
-from typing import Literal
+from itertools import chain
 
 import msgspec
 
-from antrea.config.gate_name import GATE_NAMES
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
+from antrea.features import FEATURES
+from antrea.features.framework.gate_row import AGENT, BOTH, CONTROLLER, Component, Gate, Stage
+from antrea.features.framework.plug import declared
 
-Component = Literal["agent", "controller"]
-Stage = Literal["ALPHA", "BETA", "GA", "DEPRECATED"]
 STAGE_SWITCHES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
-_BOTH: tuple[Component, ...] = ("agent", "controller")
-_AGENT: tuple[Component, ...] = ("agent",)
-_CONTROLLER: tuple[Component, ...] = ("controller",)
-
-
-class Gate(msgspec.Struct, frozen=True):
-    """One row of `antctl get featuregates` and of docs/generated/feature-gates.md."""
-
-    name: str
-    components: tuple[Component, ...]
-    stage: Stage
-    default: bool
-    """Whether upstream has the feature on when nothing is configured."""
-    since: str
-    """Upstream's releases by stage, oldest first."""
-    purpose: str
-    locked: bool = False
-    """Whether it may not be set to anything but its default."""
-    built: bool = False
-    """Whether this program has the feature; a gate that is not built is Disabled, and asking for it is refused."""
-    always: str = ""
-    """Why the feature is on whatever is set; empty: the gate decides."""
-    needs: str = ""
-    """The gate without which this one has no effect."""
 
 
 Gates = str | tuple[str, ...]
@@ -71,156 +51,23 @@ class GateStatus(msgspec.Struct, frozen=True):
     version: str
 
 
-# parity: pkg/features/antrea_features.go, and L7FlowExporter, which upstream removed in v2.6 and we keep, in the controller, too
-GATES: tuple[Gate, ...] = (
-    Gate(
-        "AdminNetworkPolicy",
-        _CONTROLLER,
-        "DEPRECATED",
-        False,
-        "alpha v1.13, deprecated v2.7",
-        "Serve the v1alpha1 AdminNetworkPolicy and BaselineAdminNetworkPolicy; ClusterNetworkPolicy follows it.",
-        built=True,
-    ),
-    Gate("AntreaIPAM", _BOTH, "ALPHA", False, "alpha v1.4", "Give Pods addresses from IPPools."),
-    Gate(
-        "AntreaNodeConfig",
-        _AGENT,
-        "BETA",
-        True,
-        "beta v2.7",
-        "Read settings of single Nodes from AntreaNodeConfig.",
-    ),
-    Gate(
-        "AntreaPolicy",
-        _BOTH,
-        "BETA",
-        True,
-        "alpha v0.8, beta v1.0",
-        "Serve Antrea's own ClusterNetworkPolicy and NetworkPolicy, with tiers and priorities.",
-        built=True,
-    ),
-    Gate(
-        "AntreaProxy",
-        _AGENT,
-        "GA",
-        True,
-        "alpha v0.8, beta v0.11, GA v1.14",
-        "Serve ClusterIPs in OVS.",
-        built=True,
-    ),
+# parity: pkg/features/antrea_features.go
+OTHER_GATES: tuple[Gate, ...] = (
+    Gate("AntreaIPAM", BOTH, "ALPHA", False, "alpha v1.4", "Give Pods addresses from IPPools."),
     Gate(
         "BGPPolicy",
-        _AGENT,
+        AGENT,
         "ALPHA",
         False,
         "alpha v2.1",
         "Tell BGP routers where Service, Pod and Egress IPs are.",
     ),
-    Gate(
-        "CleanupStaleUDPSvcConntrack",
-        _AGENT,
-        "BETA",
-        True,
-        "alpha v1.13, beta v2.1",
-        "Forget UDP connections to endpoints that are gone.",
-        built=True,
-        needs="AntreaProxy",
-    ),
-    Gate(
-        "ClusterNetworkPolicy",
-        _CONTROLLER,
-        "ALPHA",
-        False,
-        "alpha v2.7",
-        "Serve the v1alpha2 ClusterNetworkPolicy of the network-policy-api project.",
-        built=True,
-    ),
-    Gate(
-        "Egress",
-        _BOTH,
-        "BETA",
-        True,
-        "alpha v1.0, beta v1.6",
-        "Choose the source address of Pods that leave the cluster.",
-        built=True,
-    ),
-    Gate(
-        "EgressSeparateSubnet",
-        _AGENT,
-        "BETA",
-        True,
-        "alpha v1.15, beta v2.3",
-        "Let Egress IPs come from another subnet than the Nodes'.",
-        built=True,
-        needs="Egress",
-    ),
-    Gate(
-        "EgressTrafficShaping",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v1.14",
-        "Limit the bandwidth of an Egress.",
-        built=True,
-        needs="Egress",
-    ),
-    Gate(
-        "EndpointSlice",
-        _AGENT,
-        "GA",
-        True,
-        "alpha v0.13, beta v1.11, GA v1.14",
-        "Read endpoints from EndpointSlices.",
-        built=True,
-        locked=True,
-    ),
-    Gate(
-        "ExternalNode",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v1.8",
-        "Run the agent on machines outside the cluster.",
-        built=True,
-    ),
-    Gate("FlowExporter", _AGENT, "ALPHA", False, "alpha v0.9", "Export flow records.", built=True),
-    Gate("IPsecCertAuth", _BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
-    Gate(
-        "L7FlowExporter",
-        _BOTH,
-        "ALPHA",
-        False,
-        "alpha v1.15",
-        "Add requests of HTTP, TLS and DNS to the flow records (upstream removed it in v2.6).",
-        built=True,
-        needs="FlowExporter",
-    ),
-    Gate(
-        "L7NetworkPolicy",
-        _BOTH,
-        "ALPHA",
-        False,
-        "alpha v1.10",
-        "Allow by application protocol.",
-        built=True,
-        needs="AntreaPolicy",
-    ),
-    Gate(
-        "LoadBalancerModeDSR",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v1.13",
-        "Let endpoints on other Nodes answer clients directly.",
-        built=True,
-        needs="AntreaProxy",
-    ),
-    Gate("Multicast", _BOTH, "BETA", True, "alpha v1.5, beta v1.12", "Forward multicast."),
-    Gate("Multicluster", _BOTH, "ALPHA", False, "alpha v1.7", "Connect clusters."),
+    Gate("IPsecCertAuth", BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
+    Gate("Multicast", BOTH, "BETA", True, "alpha v1.5, beta v1.12", "Forward multicast."),
+    Gate("Multicluster", BOTH, "ALPHA", False, "alpha v1.7", "Connect clusters."),
     Gate(
         "NFTablesHostNetworkMode",
-        _AGENT,
+        AGENT,
         "ALPHA",
         False,
         "alpha v2.5",
@@ -228,125 +75,19 @@ GATES: tuple[Gate, ...] = (
         built=True,
         always="rules in the host's network are always those of nftables",
     ),
-    Gate(
-        "NetworkPolicyStats",
-        _BOTH,
-        "BETA",
-        True,
-        "alpha v0.10, beta v1.2",
-        "Count traffic by policy and rule.",
-        built=True,
-    ),
-    Gate("NodeIPAM", _CONTROLLER, "BETA", True, "alpha v1.4, beta v1.12", "Give Nodes their Pod CIDRs."),
-    Gate(
-        "NodeLatencyMonitor",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v2.1",
-        "Measure round-trip times between Nodes.",
-        built=True,
-    ),
-    Gate(
-        "NodeNetworkPolicy",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v1.15",
-        "Apply policies to Nodes.",
-        built=True,
-        needs="AntreaPolicy",
-    ),
-    Gate(
-        "NodePortLocal",
-        _AGENT,
-        "GA",
-        True,
-        "alpha v0.13, beta v1.4, GA v1.14",
-        "Give single Pods a port of their Node (with nodePortLocal.enable).",
-        built=True,
-    ),
-    Gate(
-        "PacketCapture",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v2.2",
-        "Capture packets of a Pod into a file.",
-        built=True,
-    ),
-    Gate(
-        "PreferSameTrafficDistribution",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v2.5",
-        "Honour PreferSameZone and PreferSameNode of Services.",
-        built=True,
-        needs="AntreaProxy",
-    ),
-    Gate("SecondaryNetwork", _AGENT, "ALPHA", False, "alpha v1.5", "Give Pods further interfaces."),
-    Gate(
-        "ServiceExternalIP",
-        _BOTH,
-        "BETA",
-        True,
-        "alpha v1.5, beta v2.3",
-        "Give LoadBalancer Services external IPs from pools.",
-        built=True,
-    ),
-    Gate(
-        "ServiceTrafficDistribution",
-        _AGENT,
-        "GA",
-        True,
-        "beta v2.2, GA v2.5",
-        "Honour trafficDistribution of Services.",
-        locked=True,
-        built=True,
-    ),
-    Gate(
-        "SupportBundleCollection",
-        _BOTH,
-        "ALPHA",
-        False,
-        "alpha v1.10",
-        "Collect logs and state of Nodes into files.",
-        built=True,
-    ),
-    Gate(
-        "TopologyAwareHints",
-        _AGENT,
-        "GA",
-        True,
-        "alpha v1.8, beta v1.12, GA v2.5",
-        "Honour topology hints of endpoints.",
-        locked=True,
-        built=True,
-    ),
-    Gate(
-        "Traceflow",
-        _BOTH,
-        "BETA",
-        True,
-        "alpha v0.8, beta v0.11",
-        "Trace a packet through the cluster.",
-        built=True,
-    ),
-    Gate(
-        "TrafficControl",
-        _AGENT,
-        "ALPHA",
-        False,
-        "alpha v1.7",
-        "Mirror or redirect traffic of Pods.",
-        built=True,
-    ),
+    Gate("NodeIPAM", CONTROLLER, "BETA", True, "alpha v1.4, beta v1.12", "Give Nodes their Pod CIDRs."),
+    Gate("SecondaryNetwork", AGENT, "ALPHA", False, "alpha v1.5", "Give Pods further interfaces."),
 )
-
-
-if {gate.name for gate in GATES} != set(GATE_NAMES):
-    raise ValueError(f"GATE_NAMES differ: {sorted({gate.name for gate in GATES} ^ set(GATE_NAMES))}")
+"""Gates of upstream that no folder of a feature has: of what is not built, and of what is always on."""
+GATES: tuple[Gate, ...] = tuple(
+    sorted(
+        (*OTHER_GATES, *chain.from_iterable(declared(FEATURES, "gate", Gate, "GATES").values())),
+        key=lambda gate: gate.name,
+    )
+)
+"""Gates of all features, by name."""
+if twice := sorted(name for name, count in Counter(gate.name for gate in GATES).items() if count > 1):
+    raise ValueError(f"feature gate {', '.join(twice)}: declared twice")
 
 
 def resolve(component: Component, asked: Mapping[str, bool], gates: tuple[Gate, ...] = GATES) -> EnabledGates:
