@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
-from antrea.errors import Invalid
+from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature, RealizedPipeline
@@ -20,13 +20,16 @@ from antrea.features.network_policy.agent.rule import L7, PolicyRule, StatedRule
 from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
 from antrea.features.network_policy.l7.rules import signatures
 from antrea.features.network_policy.l7.tenant import (
+    ALL_NAMESPACES_SHARE,
     GATE,
     MAX_OLD_VERSIONS,
     NAMESPACE_SHARE,
     POOL,
     L7Claim,
+    L7Demand,
     L7Excess,
     L7Namespace,
+    L7Share,
     LoadedTenant,
     RejectedSignatures,
     Tenant,
@@ -120,7 +123,14 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
         yield RejectedSignatures(rule.name, str(error))
         return
     version = version_of(rule, text)
-    yield Tenant(rule=rule.name, version=version, vlan=facts.id(POOL, version), signatures=text)
+    try:
+        vlan = facts.id(POOL, version)
+    except Unavailable:
+        facts.all(LoadedTenant)  # a tenant that goes leaves its number to this rule
+        why = f"all {LAST_TENANT} tenants of the L7 engine are in use, by rules or by connections of deleted ones"
+        yield RejectedSignatures(rule.name, why)
+        return
+    yield Tenant(rule=rule.name, version=version, vlan=vlan, signatures=text)
     for row in _old_versions(facts, rule.name, version):
         # another VLAN than that of its name: the journal was lost, and it goes
         if facts.id(POOL, row.version) == row.vlan:
@@ -147,13 +157,46 @@ def claims(facts: Facts, rule: PolicyRule) -> Iterator[L7Claim | L7Namespace]:
         yield L7Namespace(namespace)
 
 
+def demand(facts: Facts, row: L7Namespace) -> Iterator[L7Demand]:
+    """What the rules of a Namespace need; cut at its share, so that a Namespace that has that does not count for more."""
+    needed = sum(_needed(facts, claim) for claim in facts.by(L7Claim, "namespace", row.name))
+    yield L7Demand(row.name, min(needed, NAMESPACE_SHARE))
+
+
+def share(facts: Facts, _node: ThisNode) -> Iterator[L7Share]:
+    """The share of each Namespace, where all of them need more than there is: who needs less than the others has all of it."""
+    needs = [row.tenants for row in facts.all(L7Demand)]
+    if sum(needs) > ALL_NAMESPACES_SHARE:
+        yield L7Share(fair_share(needs, ALL_NAMESPACES_SHARE))
+
+
+def fair_share(needs: list[int], total: int) -> int:
+    """The largest number to which all `needs` can be cut so that their sum is at most `total`; 0: there is not one for each.
+
+    >>> fair_share([1, 2, 9, 9], 10)
+    3
+    """
+    left, most = total, 0
+    for number, need in enumerate(sorted(needs)):
+        most = left // (len(needs) - number)
+        if need > most:
+            return most
+        left -= need
+    return max(needs, default=most)
+
+
 def excess(facts: Facts, row: L7Namespace) -> Iterator[L7Excess]:
     """The rules beyond the share of their Namespace: the oldest policies have theirs."""
-    taken = 0
+    taken, shared = 0, facts.get(L7Share)
+    most = min(shared.most, NAMESPACE_SHARE) if shared else NAMESPACE_SHARE
     for claim in sorted(facts.by(L7Claim, "namespace", row.name), key=lambda one: (one.since, one.rule)):
-        taken += max(1, len(facts.by(LoadedTenant, "rule", claim.rule)))
-        if taken > NAMESPACE_SHARE:
-            yield L7Excess(claim.rule, row.name)
+        taken += _needed(facts, claim)
+        if taken > most:
+            yield L7Excess(claim.rule, row.name, most)
+
+
+def _needed(facts: Facts, claim: L7Claim) -> int:
+    return max(1, len(facts.by(LoadedTenant, "rule", claim.rule)))
 
 
 def used_vlan(facts: Facts, row: UsedVlan) -> Iterator[Tenant]:
@@ -244,6 +287,8 @@ FEATURE = AgentFeature(
         Unit(ThisNode, taps),
         Unit(ThisNode, engine_flows),
         Unit(PolicyRule, claims, yields=(L7Claim, L7Namespace)),
+        Unit(L7Namespace, demand, yields=(L7Demand,)),
+        Unit(ThisNode, share, yields=(L7Share,)),
         Unit(L7Namespace, excess, yields=(L7Excess,)),
         Unit(PolicyRule, tenants, yields=(RejectedSignatures,)),
         Unit(UsedVlan, used_vlan),

@@ -35,6 +35,8 @@ POOL: Final = "l7-vlan"
 """Of VLANs; a version of a rule keeps its own over restarts."""
 NAMESPACE_SHARE: Final = 512
 """Of the 4,094 tenants of a Node, for the rules of one Namespace."""
+ALL_NAMESPACES_SHARE: Final = 3582
+"""Of the 4,094 tenants, for the rules of all Namespaces together: the rest is for cluster-scoped policies."""
 MAX_OLD_VERSIONS: Final = 8
 """Versions of a rule that have tenants for the connections of before a change."""
 DROPPED: Final = "all that the rule names is dropped"
@@ -133,11 +135,30 @@ class L7Namespace(Fact, frozen=True):
         return self.name
 
 
+class L7Demand(Fact, frozen=True):
+    """How many tenants the rules of a Namespace need, at most as many as one Namespace can have; derived."""
+
+    name: str
+    tenants: int
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class L7Share(Fact, frozen=True):
+    """How many tenants each Namespace can have, where all Namespaces together need too many; there is one row; derived."""
+
+    most: int
+
+
 class L7Excess(Fact, frozen=True):
     """A rule that gets no tenant, because earlier ones of its Namespace have as many as one Namespace can have; derived."""
 
     rule: str
     namespace: str
+    most: int
+    """Tenants that the Namespace can have on this Node."""
 
     @property
     def key(self) -> str:
@@ -175,9 +196,10 @@ def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
         why = "l7Protocols are not for NodePorts" if rule.on_node_ports else why
         return f"{why}: {DROPPED}"
     if excess := facts.get(L7Excess, rule.name):
+        shared = "" if excess.most == NAMESPACE_SHARE else f" while all need more than {ALL_NAMESPACES_SHARE}"
         return (
-            f"Namespace {excess.namespace} has {NAMESPACE_SHARE} rules with l7Protocols, or versions of them that connections "
-            f"still have, on this Node, as many as one Namespace can have: {CLOSED}. Delete some, or use fewer and larger rules"
+            f"Namespace {excess.namespace} has {excess.most} rules with l7Protocols, or versions of them that connections still "
+            f"have, on this Node, as many as one Namespace can have{shared}: {CLOSED}. Delete some, or use fewer and larger rules"
         )
     if rejected := facts.get(RejectedSignatures, rule.name):
         return f"{rejected.why}: {DROPPED}"

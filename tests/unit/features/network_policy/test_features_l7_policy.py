@@ -13,16 +13,19 @@ from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import Families, RealizedPipeline
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.l7_network_policy import agent as l7
 from antrea.features.l7_network_policy.agent import FEATURE as L7
+from antrea.features.l7_network_policy.agent import fair_share
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule
 from antrea.features.network_policy.agent.unrealized import missing, why_not
-from antrea.features.network_policy.l7.configuration import TAPS
+from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
 from antrea.features.network_policy.l7.tenant import (
     GATE,
     MAX_OLD_VERSIONS,
     NAMESPACE_SHARE,
+    POOL,
     L7Engine,
     LoadedTenant,
     Tenant,
@@ -246,6 +249,61 @@ def test_a_namespace_with_many_rules_takes_no_tenants_of_others() -> None:
     agent.put(of_namespace("a", "shop", *many[:-1]))
     assert len(agent.tenants()) == NAMESPACE_SHARE + 2
     assert "Namespace" not in reasons(agent)["/last"]
+
+
+@pytest.mark.parametrize(
+    ("needs", "total", "most"),
+    [
+        ([], 5, 0),
+        ([5], 5, 5),
+        ([1, 2, 9, 9], 10, 3),
+        ([4, 4, 4], 10, 3),
+        ([1, 1, 1], 2, 0),
+        ([1, 100], 10, 9),
+    ],
+)
+def test_a_share_cuts_those_who_need_most(needs: list[int], total: int, most: int) -> None:
+    assert fair_share(needs, total) == most
+    assert sum(min(need, most) for need in needs) <= total
+
+
+def test_a_user_with_many_namespaces_takes_no_tenants_of_a_namespace_with_few_rules_nor_of_administrators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(l7, "ALL_NAMESPACES_SHARE", 9)
+    greedy = [
+        of_namespace(f"p{space}", f"mine{space}", *(f"{space}-{n}" for n in range(6))) for space in "abc"
+    ]
+    agent = Agent(GATES, *greedy)
+    assert len(agent.tenants()) == 9
+    agent.put(of_namespace("z", "victim", "theirs"), native("admin", "g", *paths("all")))
+    told = reasons(agent)
+    assert "has not loaded the rule yet" in told["/theirs"]
+    assert "has not loaded the rule yet" in told["/all"]
+    assert len(agent.tenants()) == 3 * 2 + 1 + 1
+    closed = [why for path, why in told.items() if path.startswith("/a-") and "Namespace" in why]
+    assert len(closed) == 4
+    assert closed[0].startswith("Namespace minea has 2 rules with l7Protocols")
+    assert "as many as one Namespace can have while all need more than" in closed[0]
+    for space in "bc":
+        agent.facts.drop(SentPolicy, f"p{space}")
+    agent.engine.plan()
+    assert len(agent.tenants()) == 6 + 1 + 1
+
+
+def test_a_rule_for_which_no_tenant_is_left_is_closed_and_names_that() -> None:
+    agent = Agent(GATES)
+    agent.facts.ids.limit(POOL, 1)
+    agent.put(native("p", "g", *paths("one")))
+    agent.load(1)
+    agent.put(native("q", "g", *paths("two")))
+    assert f"all {LAST_TENANT} tenants of the L7 engine are in use" in reasons(agent)["/two"]
+    assert agent.engine.errors.standing == {}
+    agent.facts.drop(SentPolicy, "p")
+    agent.engine.plan()
+    agent.facts.drop(LoadedTenant, "1")
+    agent.engine.plan()
+    assert "has not loaded the rule yet" in reasons(agent)["/two"]
 
 
 def test_a_rule_that_is_edited_on_and_on_has_a_bounded_number_of_tenants() -> None:
