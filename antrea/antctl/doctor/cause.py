@@ -60,6 +60,9 @@ ORDER: Final = (
     Cause(
         "definitions", in_cluster=("agents", "controller", *REPORTS, *REGISTRATIONS, *OF_CONTROLLER, *ON_NODE)
     ),
+    Cause(
+        "config-map", in_cluster=("agents", "controller", "config", *REPORTS, *REGISTRATIONS, *OF_CONTROLLER)
+    ),
     Cause("time-skew", ("certificates", "controller-connection", "agent-health")),
     Cause("agents", ("node-network", *REPORTS, *ON_NODE)),
     Cause("certificates", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),

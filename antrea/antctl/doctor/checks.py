@@ -398,13 +398,7 @@ def findings(node: NodeState) -> list[Finding]:
 def agent(node: NodeState) -> Iterator[FindingText]:
     """The agent itself, which is asked first."""
     if why := node.unseen.get("config"):
-        namespace, _, name = node.pod.partition("/")
-        logs = f"kubectl -n {namespace or 'kube-system'} logs {name} -c antrea-agent"
-        yield FindingText(
-            "error",
-            f"the agent does not tell its configuration, defaults are assumed: {why}",
-            logs,
-        )
+        yield FindingText("error", f"the agent does not answer, defaults are assumed: {why}", restart(node))
 
 
 def controller(info: Mapping[str, Any]) -> Iterator[Finding]:

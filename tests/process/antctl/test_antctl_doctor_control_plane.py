@@ -276,6 +276,24 @@ SILENT = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped post
              "kubectl -n kube-system delete secret antrea-controller-tls"),
         ),
         (
+            lambda: healthy()._replace(config={}),
+            ("", "config-map", "ConfigMap antrea-config is missing: Pods of the controller and of agents cannot start", CREATE),
+        ),
+        (
+            lambda: changed(healthy(), "controller_info", lambda item: item["controllerConditions"][0].update(
+                status="False", message="the right to read pods is missing"
+            )),
+            ("n1", "controller-health", "the right to read pods is missing",
+             "kubectl auth reconcile -f antrea.yml  # of this release; it adds rights that are missing"),
+        ),
+        (
+            lambda: changed(healthy(), "agent_infos", lambda items: items[1]["agentConditions"][0].update(
+                status="False", message="the right to read pods is missing"
+            )),
+            ("n2", "agent-health", "the right to read pods is missing",
+             "kubectl auth reconcile -f antrea.yml  # of this release; it adds rights that are missing"),
+        ),
+        (
             lambda: changed(healthy(), "agent_infos", lambda items: items[1].update(version="v0")),
             ("", "versions", "agents of Node n2 run v0, the controller v1", "kubectl -n kube-system rollout restart daemonset/antrea-agent"),
         ),

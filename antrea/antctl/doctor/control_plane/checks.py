@@ -19,6 +19,7 @@ CHECKS: Final[Mapping[str, tuple[Check, tuple[str, ...]]]] = {
     rollout.AGENTS: (rollout.agents, ("daemon_sets", "pods", "nodes", "events")),
     rollout.CONTROLLERS: (rollout.controllers, ("deployments", "pods", "events")),
     registration.DEFINITIONS: (registration.definitions, ("resources",)),
+    registration.CONFIG_MAP: (registration.configuration, ("config",)),
     certificates.CERTIFICATES: (
         certificates.certificates,
         ("certificate", "authority", "agent_infos", "config", "now"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 API_SERVICES: Final = "api-services"
 WEBHOOKS: Final = "webhooks"
 DEFINITIONS: Final = "definitions"
+CONFIG_MAP: Final = "config-map"
 EXPECTED_APIS: Final = (
     "v1alpha1.stats.antrea.io",
     "v1beta1.system.antrea.io",
@@ -28,6 +29,13 @@ EXPECTED_APIS: Final = (
 )
 EXPECTED_WEBHOOKS: Final = ("crdmutator.antrea.io", "crdvalidator.antrea.io")
 GROUP: Final = "crd.antrea.io"
+
+
+def configuration(state: ClusterState) -> Iterator[Finding]:
+    """Yield the configuration itself if it is missing: programs that run keep theirs, and new Pods wait for it."""
+    if not state.config:
+        text = "ConfigMap antrea-config is missing: Pods of the controller and of agents cannot start"
+        yield Finding("", "error", CONFIG_MAP, text, create(state, "antrea.yml"))
 
 
 def api_services(state: ClusterState) -> Iterator[Finding]:

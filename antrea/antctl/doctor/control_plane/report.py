@@ -29,6 +29,7 @@ CONNECTIONS: Final = {
     "AgentHealthy": "agent-health",
 }
 """Checks by the condition of AntreaAgentInfo, root causes first."""
+RECONCILE: Final = "kubectl auth reconcile -f antrea.yml  # of this release; it adds rights that are missing"
 
 
 def heartbeats(state: ClusterState) -> Iterator[Finding]:
@@ -68,9 +69,9 @@ def controller_heartbeat(state: ClusterState) -> Iterator[Finding]:
             and age is not None
             and age <= MAX_AGE
         ):
-            yield Finding(
-                where, "error", CONTROLLER_HEALTH, one_line(row.get("message", "it is not healthy")), logs
-            )
+            message = one_line(row.get("message") or "it is not healthy")
+            repair = RECONCILE if "the right to read" in message else logs
+            yield Finding(where, "error", CONTROLLER_HEALTH, message, repair)
 
 
 def connections(state: ClusterState) -> Iterator[Finding]:
@@ -89,11 +90,15 @@ def connections(state: ClusterState) -> Iterator[Finding]:
             ):
                 continue
             messages.append(message)
-            yield Finding(name, "error", check, message, repair_of(check, state.namespace, pods[name]))
+            yield Finding(
+                name, "error", check, message, repair_of(check, state.namespace, pods[name], message)
+            )
 
 
-def repair_of(check: str, namespace: str, pod: str) -> str:
-    """Return the command for a connection of an agent that is down."""
+def repair_of(check: str, namespace: str, pod: str, message: str = "") -> str:
+    """Return the command for a connection of an agent that is down, or for a check of it that fails."""
+    if "the right to read" in message:
+        return RECONCILE
     if check in ("ovsdb", "switch"):
         return f"kubectl -n {namespace} delete pod {pod}"
     return f"kubectl -n {namespace} logs {pod} -c {AGENT} --tail=20"
