@@ -51,7 +51,7 @@ NO_REASON = re.compile(r"([A-Z][a-z]+)*(Understood|Told|Said|Heard|Knows|Doubted
 LABEL_NAMES = frozenset(("known", "of", "what", "which", "why", "how"))
 """Labels of metrics that no exporter would have."""
 MODULE = re.compile(r"(?<![\w/.-])(?:antrea|benchmarks|build|cni|lab|scripts|tests)/[\w./]*\w\.(?:py|c|sh)\b")
-OUTSIDE_PATH = ("antrea/agent/x/", "antrea/controller/x/")
+OUTSIDE_PATH = ("antrea/features/x/",)
 """Examples of paths, x standing for a feature."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
