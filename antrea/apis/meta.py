@@ -18,9 +18,9 @@ Number: TypeAlias = int | float
 """A floating-point number as Go writes it: a whole one without a fraction. Make it with `as_number`."""
 
 
-def as_number(found: float) -> Number:
+def as_number(number: float) -> Number:
     """The same number, which JSON shows without a fraction if it has none."""
-    return int(found) if float(found).is_integer() else found
+    return int(number) if float(number).is_integer() else number
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

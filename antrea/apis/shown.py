@@ -7,7 +7,10 @@ def one_line(text: str) -> str:
     """`text` without anything that ends a line or moves a terminal: such characters, and backslashes, are escaped."""
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(one if one.isprintable() and one != "\\" else _escape(one) for one in text)
+    return "".join(
+        character if character.isprintable() and character != "\\" else _escape(character)
+        for character in text
+    )
 
 
 def one_word(text: str) -> str:
@@ -15,5 +18,5 @@ def one_word(text: str) -> str:
     return one_line(text).replace(" ", "\\x20")
 
 
-def _escape(one: str) -> str:
-    return one.encode("unicode_escape", "backslashreplace").decode("ascii")
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")

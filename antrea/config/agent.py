@@ -152,7 +152,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     network_policy_stats_interval: Duration = "60s"
     """Our own key: how often the agent looks at what policies matched and Egresses sent, and reports it to antrea-controller."""
     node_type: Literal["k8sNode", "externalNode"] = "k8sNode"
-    """What the agent runs on: a Node of the cluster or a machine outside it."""
+    """Type of the machine: a Node of the cluster or a machine outside it."""
     external_node: ExternalNode = ExternalNode()
     """The agent on a machine outside the cluster."""
     audit_logging: AuditLogging = AuditLogging()
@@ -162,7 +162,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     host_network_acceleration: HostNetworkAcceleration = HostNetworkAcceleration()
     """A faster way through the host's network."""
     host_network_mode: Literal["iptables", "nftables"] = "nftables"
-    """What rules in the host's network are made with: always nftables (upstream's default is iptables)."""
+    """Tool for rules in the host's network: always nftables (upstream's default is iptables)."""
 
     @property
     def has_tunnel(self) -> bool:

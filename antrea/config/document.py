@@ -52,7 +52,7 @@ def meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
     """The sentence below each field of `kind`, by the field's name. Raises LookupError if one has none."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     body = [statement for part in tree.body if isinstance(part, ast.ClassDef) for statement in part.body]
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for field, below in pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
@@ -60,13 +60,15 @@ def meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
             and isinstance(below, ast.Expr)
             and isinstance(below.value, ast.Constant)
         ):
-            found[field.target.id] = str(below.value.value)
+            docstrings[field.target.id] = str(below.value.value)
     missing = [
-        f.name for f in msgspec.structs.fields(kind) if f.name not in found and f.name in kind.__annotations__
+        f.name
+        for f in msgspec.structs.fields(kind)
+        if f.name not in docstrings and f.name in kind.__annotations__
     ]
     if missing:
         raise LookupError(f"{kind.__name__} lacks a sentence for {', '.join(missing)}")
-    return found
+    return docstrings
 
 
 def _section(kind: type[msgspec.Struct]) -> Iterator[str]:

@@ -98,7 +98,7 @@ def values(now: InEffect[Any, Any]) -> list[Value]:
 
 def _values(config: Any, default: Any, newest: Any, file: str, prefix: str) -> Iterator[Value]:
     for field in msgspec.structs.fields(config):
-        mine, plain, said = (getattr(one, field.name) for one in (config, default, newest))
+        mine, plain, said = (getattr(settings, field.name) for settings in (config, default, newest))
         path = prefix + field.encode_name
         section, mark = section_of(field.type)
         if section and not mark:

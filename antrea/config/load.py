@@ -77,9 +77,9 @@ def parse(kind: type[S], text: str) -> Loaded[S]:
         config = decode_tree(cleaned, kind, "")
     except Invalid as error:
         if isinstance(error.__cause__, msgspec.ValidationError):
-            found = _AT.match(error.why)
-            at, words = (found["path"] or "", found["why"]) if found else ("", error.why)
-            raise Invalid(f"{file}: {at}" if at else file, _plain(words)) from error
+            match = _AT.match(error.why)
+            at, reason = (match["path"] or "", match["why"]) if match else ("", error.why)
+            raise Invalid(f"{file}: {at}" if at else file, _plain(reason)) from error
         raise Invalid(f"{file}: {error.path}" if error.path else file, error.why) from error
     return Loaded(config, tuple(unknown))
 
@@ -90,7 +90,7 @@ def _place(why: yaml.YAMLError) -> str:
     return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark else problem
 
 
-def _plain(words: str) -> str:
+def _plain(reason: str) -> str:
     """msgspec's sentence with YAML's names of types."""
     for theirs, ours in (
         ("`object`", "a mapping"),
@@ -99,8 +99,8 @@ def _plain(words: str) -> str:
         ("Object ", ""),
         ("`", ""),
     ):
-        words = words.replace(theirs, ours)
-    return words[0].lower() + words[1:]
+        reason = reason.replace(theirs, ours)
+    return reason[0].lower() + reason[1:]
 
 
 class _Known:

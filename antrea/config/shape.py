@@ -85,12 +85,12 @@ def collector(text: str) -> Collector:
 
     parity: pkg/util/flowexport/flowexport.go ParseFlowCollectorAddr
     """
-    found = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d*))?(?::(\w+))?", text)
-    port = int(found[2] or 4739) if found else 0
-    protocol = (found[3] or "tls").lower() if found else ""
-    if found is None or not 1 <= port <= 65535 or protocol not in ("grpc", "tls", "tcp", "udp"):
+    match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d*))?(?::(\w+))?", text)
+    port = int(match[2] or 4739) if match else 0
+    protocol = (match[3] or "tls").lower() if match else ""
+    if match is None or not 1 <= port <= 65535 or protocol not in ("grpc", "tls", "tcp", "udp"):
         raise ValueError(f"{text!r} is not host:[port][:protocol]")
-    return Collector(found[1].strip("[]"), port, protocol)
+    return Collector(match[1].strip("[]"), port, protocol)
 
 
 def _collector(text: str) -> None:

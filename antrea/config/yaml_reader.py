@@ -41,10 +41,10 @@ class _UntrustedReader(_Reader):
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Raises YAMLError for a key that is there twice: readers differ in which of the two counts."""
-        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        if len(found) != len(node.value):
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key is there twice", node.start_mark)
-        return found
+        return mapping
 
 
 def _number(loader: Any, node: ScalarNode) -> int | float:

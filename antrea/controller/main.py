@@ -114,7 +114,7 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
 
     def start() -> Running:
         kube, moments = _kube(configuration.now.config), Moments(asyncio.Event(), asyncio.Event())
-        own = configuration.now.config.self_signed_cert or kube is None
+        self_signed = configuration.now.config.self_signed_cert or kube is None
         return Running(
             _work(configuration, kube, places, moments),
             moments.works.wait,
@@ -122,7 +122,7 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
             kube,
             moments.heard.set,
             # longer than the wait for a certificate, which ends with a word on what is missing
-            patience=PROOF_SECONDS if own else PROOF_SECONDS + PROVIDED_SECONDS,
+            patience=PROOF_SECONDS if self_signed else PROOF_SECONDS + PROVIDED_SECONDS,
         )
 
     about = ObjectReference(
@@ -189,11 +189,11 @@ def _managed(
     kube, lead = ours.kube, ours.lead
     if kube is None:
         return []
-    own, directory = config.self_signed_cert, places.certificates
+    self_signed, directory = config.self_signed_cert, places.certificates
     return [
         *([ours.election.run()] if ours.election else []),
         lead.run_while_leading(lambda: AgentInfos(kube, external_nodes="ExternalNode" in gates).run()),
-        keep_managed_objects(kube, lead, own_namespace(), self_signed=own, directory=directory),
+        keep_managed_objects(kube, lead, own_namespace(), self_signed=self_signed, directory=directory),
     ]
 
 

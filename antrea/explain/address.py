@@ -23,8 +23,8 @@ TRANSPORT = "node.antrea.io/transport-addresses"
 
 def ip(text: str) -> str:
     """One spelling of each address; an IPv4 address in IPv6 is that of IPv4. Raises ValueError."""
-    found = ip_address(text)
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    parsed = ip_address(text)
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
 def stored_ip(text: str) -> str:
@@ -50,7 +50,11 @@ def service_ips(service: Service) -> set[str]:
 
 def balanced_ips(service: Service) -> set[str]:
     """Return the addresses that a load balancer gave and leaves to the Nodes."""
-    return set(readable_ips(one.ip for one in service.status.load_balancer.ingress if one.ip_mode != "Proxy"))
+    return set(
+        readable_ips(
+            ingress.ip for ingress in service.status.load_balancer.ingress if ingress.ip_mode != "Proxy"
+        )
+    )
 
 
 def readable_ips(texts: Iterable[str]) -> Iterator[str]:
@@ -62,22 +66,22 @@ def readable_ips(texts: Iterable[str]) -> Iterator[str]:
 
 def is_reachable(text: str) -> bool:
     """Whether hosts outside can reach an external address of a Service: not what is loopback, link-local, multicast or broadcast."""
-    found = ip_address(text)
-    special = found.is_loopback or found.is_multicast or found.is_link_local or found.is_unspecified
-    internal = found.version == 6 and found in ip_network("fc01::aabb:ccdd:eef0/124")
+    parsed = ip_address(text)
+    special = parsed.is_loopback or parsed.is_multicast or parsed.is_link_local or parsed.is_unspecified
+    internal = parsed.version == 6 and parsed in ip_network("fc01::aabb:ccdd:eef0/124")
     return not (special or internal or text == "255.255.255.255" or text.startswith("0."))
 
 
 def pod_ips(pod: Pod) -> list[str]:
     """Addresses of a Pod, in one spelling."""
-    return list(readable_ips(one.ip for one in pod.status.pod_ips))
+    return list(readable_ips(pod_ip.ip for pod_ip in pod.status.pod_ips))
 
 
 def internal_ips(node: Node) -> set[str]:
     """Return the addresses by which other Nodes know a Node."""
     by_type: dict[str, list[str]] = {}
-    for one in node.status.addresses:
-        by_type.setdefault(one.type, []).append(one.address)
+    for address in node.status.addresses:
+        by_type.setdefault(address.type, []).append(address.address)
     return _first_of_family(by_type.get("InternalIP") or by_type.get("ExternalIP") or ())
 
 
@@ -106,18 +110,18 @@ def gateway(cidr: str) -> str:
 
 
 def _first_of_family(addresses: Iterable[str]) -> set[str]:
-    found: dict[int, str] = {}
-    for one in addresses:
-        found.setdefault(family(one), ip(one))
-    return set(found.values())
+    first_by_family: dict[int, str] = {}
+    for address in addresses:
+        first_by_family.setdefault(family(address), ip(address))
+    return set(first_by_family.values())
 
 
 def in_block(address: str, block: IPBlock | KubeBlock) -> bool:
     """Whether a block has an address, and none of its exceptions has; not if one of them cannot be read."""
     if not readable(block):
         return False
-    found = _address(address)
-    return found in _network(block.cidr) and not any(found in _network(hole) for hole in block.except_)
+    parsed = _address(address)
+    return parsed in _network(block.cidr) and not any(parsed in _network(hole) for hole in block.except_)
 
 
 def readable(block: IPBlock | KubeBlock) -> bool:
@@ -138,6 +142,6 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
     """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as in `ip` for addresses. Raises ValueError."""
     if not re.fullmatch(r"[^/%]+/[0-9]{1,3}", cidr):
         raise ValueError(cidr)
-    found = ip_network(cidr, strict=False)
-    mapped = getattr(found.network_address, "ipv4_mapped", None)
-    return ip_network(f"{mapped}/{found.prefixlen - 96}") if mapped and found.prefixlen >= 96 else found
+    network = ip_network(cidr, strict=False)
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    return ip_network(f"{mapped}/{network.prefixlen - 96}") if mapped and network.prefixlen >= 96 else network

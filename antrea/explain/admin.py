@@ -54,7 +54,7 @@ class Parts(NamedTuple):
     odd_ports: bool
 
 
-def admin_rules(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Weighed]:
+def admin_rules(world: World, packet: Packet, member: Member, direction: str) -> Iterator[Weighed]:
     """Yield the rules that apply to the Pod, in no order."""
     objects = world.objects
     for kind, policies in (
@@ -63,12 +63,12 @@ def admin_rules(world: World, packet: Packet, own: Member, direction: str) -> It
         (TIERED, objects.tiered_policies),
     ):
         for policy in policies:
-            if own in _members(world, policy.spec.subject):
+            if member in _members(world, policy.spec.subject):
                 for number, rule in enumerate(_rules(policy.spec, direction)):
                     if world.is_absent(policy.metadata.annotations, "", rule.name):
                         continue
                     ref = admin_ref(kind, policy, direction, number)
-                    yield _weighed(world, packet, own, ref, rule)
+                    yield _weighed(world, packet, member, ref, rule)
 
 
 def _rules(spec: AdminPolicySpec, direction: str) -> tuple[Rule, ...]:
@@ -99,18 +99,18 @@ def admin_ref(kind: str, policy: AdminPolicy, direction: str, number: int) -> Ru
     )
 
 
-def _weighed(world: World, packet: Packet, own: Member, ref: RuleRef, rule: Rule) -> Weighed:
+def _weighed(world: World, packet: Packet, member: Member, ref: RuleRef, rule: Rule) -> Weighed:
     other = packet.source if ref.direction == INGRESS else packet.destination
     parts, closes = _parts(rule), ref.action == DROP
     traffic: tuple[Traffic, ...] = () if closes and parts.odd_ports else parts.traffic
-    found: list[Names] = []
+    receivers: list[Names] = []
     if closes and parts.odd_peers:
-        found = list(everybody(world, other))
+        receivers = list(everybody(world, other))
     elif closes or traffic or not rule.traffic:
-        found = [
-            one for peer in parts.known for chosen in _chosen(world, peer) for one in ways(chosen, other)
+        receivers = [
+            names for peer in parts.known for chosen in _chosen(world, peer) for names in ways(chosen, other)
         ]
-    weighed = weigh(ref, packet, own, traffic, found)
+    weighed = weigh(ref, packet, member, traffic, receivers)
     doubts = [CLOSED] if parts.odd_peers or parts.odd_ports else []
     by_name = any(isinstance(peer, EgressPeer) and peer.domain_names for peer in parts.known)
     if by_name and not packet.destination.names_of:
@@ -121,7 +121,10 @@ def _weighed(world: World, packet: Packet, own: Member, ref: RuleRef, rule: Rule
 def _parts(rule: Rule) -> Parts:
     known = tuple(peer for peer in rule.peers if _is_known(peer))
     odd = any(not _is_known(peer) or _odd_networks(peer) for peer in rule.peers)
-    traffic = [_port(one) if isinstance(one, PolicyPort) else _protocol(one) for one in rule.traffic]
+    traffic = [
+        _port(traffic_item) if isinstance(traffic_item, PolicyPort) else _protocol(traffic_item)
+        for traffic_item in rule.traffic
+    ]
     return Parts(known, tuple(filter(None, traffic)), odd, None in traffic)
 
 
@@ -158,17 +161,21 @@ def _chosen(world: World, peer: Subject) -> Iterator[Chosen]:
 
 
 def _port(port: PolicyPort) -> Traffic | None:
-    if (one := port.port_number) is not None:
-        return Traffic(one.protocol, one.port) if one.port else None
+    if (number := port.port_number) is not None:
+        return Traffic(number.protocol, number.port) if number.port else None
     if (some := port.some_ports) is not None:
         return Traffic(some.protocol, some.start, some.end) if 0 < some.start <= some.end else None
     return Traffic("", port.named_port) if port.named_port else None
 
 
-def _protocol(found: PolicyProtocol) -> Traffic | None:
-    if found.destination_named_port:
-        return Traffic("", found.destination_named_port)
-    for protocol, ports in (("TCP", found.tcp), ("UDP", found.udp), ("SCTP", found.sctp)):
+def _protocol(policy_protocol: PolicyProtocol) -> Traffic | None:
+    if policy_protocol.destination_named_port:
+        return Traffic("", policy_protocol.destination_named_port)
+    for protocol, ports in (
+        ("TCP", policy_protocol.tcp),
+        ("UDP", policy_protocol.udp),
+        ("SCTP", policy_protocol.sctp),
+    ):
         to = ports.destination_port if ports is not None else None
         if to is not None and (some := to.range) is not None:
             return Traffic(protocol, some.start, some.end) if 0 < some.start <= some.end else None

@@ -134,19 +134,21 @@ def packet_of(
 def answer(world: World, packet: Packet) -> Answer:
     """Explain the verdict on a packet."""
     there = packet.destination
-    own = dict(packet.own_names).get(there.ip, ())
-    asked = AskedPacket(*_end(packet.source), *_end(there), packet.what, there.names, there.names_of, own)
+    untrusted_names = dict(packet.own_names).get(there.ip, ())
+    asked_packet = AskedPacket(
+        *_end(packet.source), *_end(there), packet.what, there.names, there.names_of, untrusted_names
+    )
     if (balance := balanced(world, packet)) is not None:
-        return _balanced(world, packet, asked, balance)
-    found = judged(world, packet)
-    half = found.decisive
+        return _balanced(world, packet, asked_packet, balance)
+    halves = judged(world, packet)
+    half = halves.decisive
     return Answer(
-        asked,
-        found.verdict,
+        asked_packet,
+        halves.verdict,
         half.direction,
         half.sentence,
-        found.egress,
-        found.ingress,
+        halves.egress,
+        halves.ingress,
         changes(world, packet),
         audit=audited(world, packet),
         traffic_controls=steered(world, packet),
@@ -161,21 +163,23 @@ def audited(world: World, packet: Packet) -> Audited | None:
     return Audited(then.verdict, then.direction, then.sentence)
 
 
-def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balanced) -> Answer:
+def _balanced(world: World, packet: Packet, asked_packet: AskedPacket, balance: Balanced) -> Answer:
     """The same of each Endpoint that may be chosen."""
     through = through_service(world, packet, balance)
-    found = through.endpoints
-    if not found:
+    at_endpoints = through.endpoints
+    if not at_endpoints:
         egress, ingress = _rejected(packet, balance)
-        return Answer(asked, egress.verdict, EGRESS, egress.sentence, egress, ingress, (), through)
-    shown = next((number for number, one in enumerate(found) if one.verdict != "Allow"), 0)
-    first = found[shown]
-    same = {one.verdict for one in found} == {first.verdict}
+        return Answer(asked_packet, egress.verdict, EGRESS, egress.sentence, egress, ingress, (), through)
+    shown = next(
+        (number for number, at_endpoint in enumerate(at_endpoints) if at_endpoint.verdict != "Allow"), 0
+    )
+    first = at_endpoints[shown]
+    same = {at_endpoint.verdict for at_endpoint in at_endpoints} == {first.verdict}
     shown_packet = translated(
         world, packet, balance.name, balance.endpoints[shown], node_port=balance.node_port
     )
     return Answer(
-        asked,
+        asked_packet,
         first.verdict if same else "Depends",
         first.direction,
         first.sentence if same else f"If Endpoint {first.endpoint} is chosen: {first.sentence}",
@@ -191,23 +195,25 @@ def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balance
 def through_service(world: World, packet: Packet, balance: Balanced) -> Through:
     """The choice, and what becomes of the packet at each Endpoint."""
     at = balance.node_port
-    packets = (translated(world, packet, balance.name, one, node_port=at) for one in balance.endpoints)
-    endpoints = tuple(_at_endpoint(world, one) for one in packets)
+    packets = (
+        translated(world, packet, balance.name, endpoint, node_port=at) for endpoint in balance.endpoints
+    )
+    endpoints = tuple(_at_endpoint(world, packet) for packet in packets)
     return Through(balance.name, balance.why, balance.sticky, endpoints, balance.refused, at)
 
 
 def _at_endpoint(world: World, packet: Packet) -> AtEndpoint:
-    end, found = packet.destination, judged(world, packet)
-    half = found.decisive
+    end, halves = packet.destination, judged(world, packet)
+    half = halves.decisive
     return AtEndpoint(
         end_name(end),
         end.ip,
         packet.port or 0,
-        found.verdict,
+        halves.verdict,
         half.direction,
         half.sentence,
-        found.egress,
-        found.ingress,
+        halves.egress,
+        halves.ingress,
     )
 
 

@@ -44,11 +44,11 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
 
     Empty if no policy can.
     """
-    found = judged(world, packet)
+    halves = judged(world, packet)
     world = world.near(packet)
-    if found.verdict == "Allow":
-        for one in _closable(found.ingress, found.egress):
-            if (change := _turned(world, packet, one)) is not None:
+    if halves.verdict == "Allow":
+        for closable in _closable(halves.ingress, halves.egress):
+            if (change := _turned(world, packet, closable)) is not None:
                 return (change.sentence,)
         return ()
     said: list[str] = []
@@ -68,7 +68,7 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
 def _closable(ingress: Half, egress: Half) -> Iterator[Half]:
     """The halves that a policy can close; where the packet arrives first, unless a rule lets it leave."""
     ordered = (egress, ingress) if egress.reason == "rule" and ingress.reason != "rule" else (ingress, egress)
-    return (one for one in ordered if one.reason != "exempt" and one.pod)
+    return (half for half in ordered if half.reason != "exempt" and half.pod)
 
 
 def _turned(world: World, packet: Packet, now: Half) -> Change | None:
@@ -96,7 +96,7 @@ def _candidates(world: World, packet: Packet, now: Half) -> Iterator[Change]:
 
 def _also(now: Half) -> Iterator[RuleRef]:
     """Other rules of Kubernetes that allow the packet."""
-    return (one.rule for one in now.lost if one.rule.type == KUBE)
+    return (losing.rule for losing in now.lost if losing.rule.type == KUBE)
 
 
 # rules of Antrea's own
@@ -128,7 +128,7 @@ def _without_all(world: World, rules: tuple[RuleRef, ...]) -> Change:
     objects = world.objects
     # from the last on, so that numbers stay true
     for rule in sorted(rules, key=lambda rule: -rule.index):
-        objects = _edited(objects, rule, lambda found, at=rule.index: (*found[:at], *found[at + 1 :]))  # type: ignore[misc]
+        objects = _edited(objects, rule, lambda rules, at=rule.index: (*rules[:at], *rules[at + 1 :]))  # type: ignore[misc]
     return Change(f"Delete {' and '.join(rule.title for rule in rules)}.", objects)
 
 
@@ -144,21 +144,21 @@ def _openings(world: World, packet: Packet, now: Half) -> Iterator[Change]:
         return
     policies = list(kube_policies(world, packet, world.member(end.pod), now.direction))
     port = _port(packet)
-    weighed = [one for policy in policies for one in policy.rules]
-    for one in weighed:
-        if one.peer and port is not None:
+    weighed = [rule for policy in policies for rule in policy.rules]
+    for weighed_rule in weighed:
+        if weighed_rule.peer and port is not None:
             yield Change(
-                f"Add port {packet.what} to {one.ref.title}.",
-                _edited(world.objects, one.ref, _grown(one.ref.index, "ports", port)),
+                f"Add port {packet.what} to {weighed_rule.ref.title}.",
+                _edited(world.objects, weighed_rule.ref, _grown(weighed_rule.ref.index, "ports", port)),
             )
     peer, text = _peer(end, other)
     side = "from" if now.direction == INGRESS else "to"
-    for one in weighed:
-        if one.ports:
+    for weighed_rule in weighed:
+        if weighed_rule.ports:
             field = "from_" if now.direction == INGRESS else "to"
             yield Change(
-                f"Add a peer with {text} to `{side}` of {one.ref.title}.",
-                _edited(world.objects, one.ref, _grown(one.ref.index, field, peer)),
+                f"Add a peer with {text} to `{side}` of {weighed_rule.ref.title}.",
+                _edited(world.objects, weighed_rule.ref, _grown(weighed_rule.ref.index, field, peer)),
             )
     ref = policies[0].ref
     kind: Any = networking.NetworkPolicyIngressRule
@@ -168,7 +168,7 @@ def _openings(world: World, packet: Packet, now: Half) -> Iterator[Change]:
     what = f"port {packet.what}" if port else "no ports"
     yield Change(
         f"Add an {now.direction.lower()} rule with {text} in `{side}` and {what} to {ref.owner}.",
-        _edited(world.objects, ref, lambda found: (*found, rule)),
+        _edited(world.objects, ref, lambda rules: (*rules, rule)),
     )
 
 

@@ -78,17 +78,26 @@ class Guard:
 
 
 def _servers(objects: Objects) -> Iterator[tuple[str, int]]:
-    for one in objects.endpoint_slices:
-        meta = one.metadata
+    for endpoint_slice in objects.endpoint_slices:
+        meta = endpoint_slice.metadata
         if (meta.namespace, meta.labels.get(SERVICE_LABEL)) != ("default", "kubernetes"):
             continue
-        ports = [port.port for port in one.ports or () if port.port and (port.protocol or "TCP") == "TCP"]
-        texts = [text for end in one.endpoints or () for text in end.addresses or ()]
+        ports = [
+            port.port
+            for port in endpoint_slice.ports or ()
+            if port.port and (port.protocol or "TCP") == "TCP"
+        ]
+        texts = [text for end in endpoint_slice.endpoints or () for text in end.addresses or ()]
         yield from ((ip, port) for ip in readable_ips(texts) for port in ports)
 
 
 def _ssh_ports(node: Node) -> tuple[int, ...]:
     """Return the ports of the annotation: "true" or numbers, of which an invalid one disables all."""
-    words = [one.strip() for one in node.metadata.annotations.get(KEEP_SSH, "").split(",") if one.strip()]
-    ports = [SSH if one == "true" else int(one) if one.isascii() and one.isdecimal() else 0 for one in words]
+    ports_given = [
+        part.strip() for part in node.metadata.annotations.get(KEEP_SSH, "").split(",") if part.strip()
+    ]
+    ports = [
+        SSH if part == "true" else int(part) if part.isascii() and part.isdecimal() else 0
+        for part in ports_given
+    ]
     return tuple(ports) if all(0 < port < 65536 for port in ports) else ()

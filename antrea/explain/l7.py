@@ -70,9 +70,9 @@ def request_of(text: str, server_name: str) -> Request | None:
 def lets_pass(protocols: Iterable[L7Protocol], request: Request) -> bool:
     """Whether any of these allows it."""
     return any(
-        (one.http is not None and not request.server_name and _http(one.http, request))
-        or (one.tls is not None and bool(request.server_name) and _tls(one.tls, request))
-        for one in protocols
+        (protocol.http is not None and not request.server_name and _http(protocol.http, request))
+        or (protocol.tls is not None and bool(request.server_name) and _tls(protocol.tls, request))
+        for protocol in protocols
     )
 
 

@@ -37,25 +37,27 @@ def unknown_port_names(world: World) -> Iterator[tuple[NetworkPolicy, str]]:
 
 
 def _unknown(world: World, policy: NetworkPolicy, rule: Rule) -> Iterator[str]:
-    named = [one for one in rule.ports if isinstance(one.port, str)]
+    named = [port for port in rule.ports if isinstance(port.port, str)]
     receivers = _receivers(world, policy, rule) if named else ()
     known = {(name, protocol) for member in receivers for name, protocol, _ in member.ports}
-    for one in named if receivers else ():
-        if (one.port, one.protocol) not in known:
+    for port in named if receivers else ():
+        if (port.port, port.protocol) not in known:
             whose = (
                 "among its peers" if isinstance(rule, NetworkPolicyEgressRule) else "that the policy is for"
             )
-            name = one_line(str(one.port))
-            yield f"no Pod {whose} has a port named '{name}' with protocol {one.protocol}"
+            name = one_line(str(port.port))
+            yield f"no Pod {whose} has a port named '{name}' with protocol {port.protocol}"
 
 
 def _receivers(world: World, policy: NetworkPolicy, rule: Rule) -> Sequence[Member]:
     """Pods whose ports the names of a rule stand for, but for those in their Node's network."""
     home = policy.metadata.namespace
-    pods = [one for one in world.members if one.kind == "pod" and not _has_node_network(world, one)]
+    pods = [
+        member for member in world.members if member.kind == "pod" and not _has_node_network(world, member)
+    ]
     if not isinstance(rule, NetworkPolicyEgressRule):
         selector = policy.spec.pod_selector
-        return [one for one in pods if one.namespace == home and fits(selector, one.labels)]
+        return [pod for pod in pods if pod.namespace == home and fits(selector, pod.labels)]
     if not rule.to:
         return pods
     chosen = {
@@ -64,7 +66,7 @@ def _receivers(world: World, policy: NetworkPolicy, rule: Rule) -> Sequence[Memb
         if peer.ip_block is None and peer.is_known
         for member in world.selected(home, peer.pod_selector, peer.namespace_selector)
     }
-    return [one for one in pods if (one.namespace, one.name) in chosen]
+    return [pod for pod in pods if (pod.namespace, pod.name) in chosen]
 
 
 def _has_node_network(world: World, member: Member) -> bool:

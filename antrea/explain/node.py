@@ -41,16 +41,18 @@ def as_received(world: World, packet: Packet, direction: str) -> Packet:
     if pod.spec.node_name in ("", packet.destination.host):
         return packet
     node, wanted = world.nodes.get(pod.spec.node_name), family(packet.source.ip)
-    own = next((ip for ip in sorted(node_ips(node)) if family(ip) == wanted), "") if node else ""
+    node_ip = next((ip for ip in sorted(node_ips(node)) if family(ip) == wanted), "") if node else ""
     if node is not None:
-        internal = (one.address for one in node.status.addresses if one.type == "InternalIP")
-        own = next((ip for ip in internal if family(ip) == wanted), own)
-    if not own:
+        internal = (address.address for address in node.status.addresses if address.type == "InternalIP")
+        node_ip = next((ip for ip in internal if family(ip) == wanted), node_ip)
+    if not node_ip:
         return packet
-    return msgspec.structs.replace(packet, source=world.owner(own))
+    return msgspec.structs.replace(packet, source=world.owner(node_ip))
 
 
 def node_rules(world: World, packet: Packet, node: str, direction: str) -> Iterator[Weighed | Silent]:
     """Rules for this Node, in no order; and those without effect there."""
-    own = next(one for one in world.whole_members if one.kind == "node" and one.name == node)
-    yield from native_rules(world, packet, own, direction)
+    node_member = next(
+        member for member in world.whole_members if member.kind == "node" and member.name == node
+    )
+    yield from native_rules(world, packet, node_member, direction)

@@ -135,27 +135,30 @@ AGENT_GATES = {"traffic_controls": "TrafficControl"}
 """The same of agents."""
 
 
-def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
+def objects(lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
     """Decode lists by field of `Objects`, from JSON or YAML. Raises Invalid, which names the object."""
     kinds = {kind.field: kind for kind in KINDS}
     return Objects(
-        **{field: tuple(_decoded(kinds[field], one) for one in rows) for field, rows in found.items()}
+        **{
+            field: tuple(_decoded(kinds[field], manifest) for manifest in rows)
+            for field, rows in lists.items()
+        }
     )
 
 
-def _decoded(kind: Kind, found: Mapping[str, Any]) -> Any:
+def _decoded(kind: Kind, manifest: Mapping[str, Any]) -> Any:
     try:
-        return decode_tree(guarded(kind.kind, _without_nulls, found), kind.struct, kind.kind)
+        return decode_tree(guarded(kind.kind, _without_nulls, manifest), kind.struct, kind.kind)
     except Invalid as error:
-        meta = found.get("metadata") or {}
+        meta = manifest.get("metadata") or {}
         name = "/".join(part for part in (meta.get("namespace"), meta.get("name")) if part)
         raise Invalid(f"{kind.kind} {name}", error.why) from error
 
 
-def _without_nulls(found: Any) -> Any:
+def _without_nulls(node: Any) -> Any:
     """Remove nulls: Go's clients write them for unset fields."""
-    if isinstance(found, dict):
-        return {key: _without_nulls(value) for key, value in found.items() if value is not None}
-    if isinstance(found, list):
-        return [_without_nulls(value) for value in found]
-    return found
+    if isinstance(node, dict):
+        return {key: _without_nulls(value) for key, value in node.items() if value is not None}
+    if isinstance(node, list):
+        return [_without_nulls(value) for value in node]
+    return node

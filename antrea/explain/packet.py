@@ -62,8 +62,8 @@ class Packet(msgspec.Struct, frozen=True):
     def what(self) -> str:
         """Such as 80/tcp or icmp type 8."""
         if self.protocol in PORTED:
-            told = self.source_port not in (None, ANY_PORT)
-            origin = f" from port {self.source_port}" if told else ""
+            has_source_port = self.source_port not in (None, ANY_PORT)
+            origin = f" from port {self.source_port}" if has_source_port else ""
             return f"{self.port}/{self.protocol.lower()}{origin}"
         code = f" code {self.icmp_code}" if self.icmp_code is not None else ""
         return f"icmp type {self.icmp_type}{code}"

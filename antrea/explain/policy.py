@@ -66,12 +66,12 @@ class Silent(NamedTuple):
     why: str
 
 
-def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Isolating]:
+def kube_policies(world: World, packet: Packet, member: Member, direction: str) -> Iterator[Isolating]:
     """Yield the policies that apply to the Pod and isolate it in this direction."""
     other = _other(packet, direction)
     for policy in world.objects.kube_policies:
         meta, spec = policy.metadata, policy.spec
-        if meta.namespace != own.namespace or not fits(spec.pod_selector, own.labels):
+        if meta.namespace != member.namespace or not fits(spec.pod_selector, member.labels):
             continue
         if world.is_absent(meta.annotations, meta.namespace):
             continue
@@ -79,17 +79,17 @@ def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> 
             continue
         rules: tuple[KubeRule, ...] = spec.ingress if direction == INGRESS else spec.egress
         refs = [kube_ref(policy, direction, number) for number in range(max(1, len(rules)))]
-        found = tuple(
+        weighed_rules = tuple(
             weigh(
                 refs[number],
                 packet,
-                own,
+                member,
                 kube_traffic(rule.ports),
                 _kube_ways(world, meta.namespace, rule, other),
             )
             for number, rule in enumerate(rules)
         )
-        yield Isolating(refs[0], found)
+        yield Isolating(refs[0], weighed_rules)
 
 
 def affects(spec: networking.NetworkPolicySpec, direction: str) -> bool:
@@ -124,7 +124,7 @@ def _kube_ways(world: World, home: str, rule: KubeRule, other: End) -> Iterator[
             yield from ways(Chosen(world.selected(home, peer.pod_selector, peer.namespace_selector)), other)
 
 
-def native_rules(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Weighed | Silent]:
+def native_rules(world: World, packet: Packet, member: Member, direction: str) -> Iterator[Weighed | Silent]:
     """Rules of Antrea's own policies for the Pod, in no order; and those without effect."""
     other = _other(packet, direction)
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
@@ -134,11 +134,11 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
         applied = [rule.applied_to or spec.applied_to for rule in rules]
         everywhere = [
             *spec.applied_to,
-            *(one for rule in (*spec.ingress, *spec.egress) for one in rule.applied_to),
+            *(subject for rule in (*spec.ingress, *spec.egress) for subject in rule.applied_to),
         ]
         strange = world.strange(home, everywhere)
         for number, rule in enumerate(rules):
-            if own not in world.targets(home, applied[number]):
+            if member not in world.targets(home, applied[number]):
                 continue
             if world.is_absent(policy.metadata.annotations, home, rule.name):
                 continue
@@ -149,26 +149,26 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
                 yield Silent(ref, why)
                 continue
-            if own.kind == "entity":
-                yield _on_machine(world, home, rule, ref, packet, own, direction)
+            if member.kind == "entity":
+                yield _on_machine(world, home, rule, ref, packet, member, direction)
                 continue
             services = direction == EGRESS and bool(rule.to_services)
             ways_there = (
                 _service_ways(world, home, rule, packet)
                 if services
-                else _native_ways(world, home, rule, own, _named_by_itself(packet, rule, other), direction)
+                else _native_ways(world, home, rule, member, _named_by_itself(packet, rule, other), direction)
             )
-            found = weigh(ref, packet, own, native_traffic(rule), ways_there)
+            weighed = weigh(ref, packet, member, native_traffic(rule), ways_there)
             known = bool(packet.destination.names_of)
             lacks = tuple(unbuilt(world, rule, packet.request, names_are_known=known))
-            yield found._replace(unbuilt=(*found.unbuilt, *lacks), services=services)
+            yield weighed._replace(unbuilt=(*weighed.unbuilt, *lacks), services=services)
 
 
 def _on_machine(
-    world: World, home: str, rule: crd.Rule, ref: RuleRef, packet: Packet, own: Member, direction: str
+    world: World, home: str, rule: crd.Rule, ref: RuleRef, packet: Packet, member: Member, direction: str
 ) -> Weighed:
     """A rule on a machine outside the cluster, without what cannot be there."""
-    numbered = tuple(one for one in rule.ports if not isinstance(one.port, str))
+    numbered = tuple(port for port in rule.ports if not isinstance(port.port, str))
     lacks = [SERVICES_ON_MACHINES] if rule.to_services else []
     lacks += [NAMES_ON_MACHINES] if len(numbered) < len(rule.ports) else []
     if rule.l7_protocols:
@@ -179,23 +179,26 @@ def _on_machine(
         ()
         if is_empty
         else _native_ways(
-            world, home, left, own, _named_by_itself(packet, left, _other(packet, direction)), direction
+            world, home, left, member, _named_by_itself(packet, left, _other(packet, direction)), direction
         )
     )
     known = bool(packet.destination.names_of)
     lacks += unbuilt(world, left, names_are_known=known)
-    return weigh(ref, packet, own, native_traffic(left), there)._replace(unbuilt=tuple(lacks))
+    return weigh(ref, packet, member, native_traffic(left), there)._replace(unbuilt=tuple(lacks))
 
 
 def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
     """Rules for the Service whose NodePort the packet was sent to: their peers are blocks of addresses."""
     space, _, name = packet.service.partition("/")
-    own = Member("service", space, name, {}, frozenset(), ())
+    service_member = Member("service", space, name, {}, frozenset(), ())
     for policy in world.objects.cluster_policies:
         spec = policy.spec
         for number, rule in enumerate(spec.ingress):
-            wanted = (one.service for one in rule.applied_to or spec.applied_to)
-            if not any(one is not None and (one.namespace, one.name) == (space, name) for one in wanted):
+            wanted = (subject.service for subject in rule.applied_to or spec.applied_to)
+            if not any(
+                service is not None and (service.namespace, service.name) == (space, name)
+                for service in wanted
+            ):
                 continue
             if world.is_absent(policy.metadata.annotations, "", rule.name):
                 continue
@@ -204,7 +207,7 @@ def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
             ref, lacks = native_ref(world, policy, INGRESS, number), tuple(unbuilt(world, rule))
             if rule.l7_protocols:
                 ref, lacks = msgspec.structs.replace(ref, action="Drop"), (L7_ON_NODE_PORTS,)
-            yield weigh(ref, packet, own, native_traffic(rule), peers)._replace(unbuilt=lacks)
+            yield weigh(ref, packet, service_member, native_traffic(rule), peers)._replace(unbuilt=lacks)
 
 
 def _is_reset(world: World, packet: Packet, rule: crd.Rule) -> bool:
@@ -221,7 +224,8 @@ def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silen
         home, spec = policy.metadata.namespace, policy.spec
         for number, rule in enumerate(spec.ingress if direction == INGRESS else spec.egress):
             whats = (
-                _no_pod(world, home, one, packet, direction) for one in rule.applied_to or spec.applied_to
+                _no_pod(world, home, subject, packet, direction)
+                for subject in rule.applied_to or spec.applied_to
             )
             if what := next(filter(None, whats), ""):
                 yield Silent(native_ref(world, policy, direction, number), f"appliedTo {what}")
@@ -243,11 +247,13 @@ def _no_pod(world: World, home: str, applied: crd.AppliedTo, packet: Packet, dir
 def _no_node_port(world: World, name: str, packet: Packet, end: End) -> str:
     if name == end.service:
         return f"Service {name} is for connections to its NodePorts: the rule does not hold for its other addresses"
-    space, _, own = name.partition("/")
-    service = world.services.get((space, own))
-    asked = (packet.protocol, packet.port)
-    ports = [(one.protocol, one.node_port) for one in service.spec.ports if one.node_port] if service else []
-    if service is None or not end.host or packet.service or asked not in ports:
+    space, _, service_name = name.partition("/")
+    service = world.services.get((space, service_name))
+    protocol_and_port = (packet.protocol, packet.port)
+    ports = (
+        [(port.protocol, port.node_port) for port in service.spec.ports if port.node_port] if service else []
+    )
+    if service is None or not end.host or packet.service or protocol_and_port not in ports:
         return ""
     if world.proxy is None or not world.proxy.all_addresses or not world.proxied(service):
         return f"Service {name} is not enforced: AntreaProxy does not serve its NodePorts"
@@ -281,24 +287,26 @@ def native_ref(world: World, policy: Native, direction: str, number: int) -> Rul
 
 def _service_ways(world: World, home: str, rule: crd.Rule, packet: Packet) -> Iterator[Names]:
     """Services give no names to the ports of rules."""
-    if any(world.serves(home, one, packet) for one in rule.to_services):
+    if any(world.serves(home, to_service, packet) for to_service in rule.to_services):
         yield ()
 
 
 def _native_ways(
-    world: World, home: str, rule: crd.Rule, own: Member, other: End, direction: str
+    world: World, home: str, rule: crd.Rule, member: Member, other: End, direction: str
 ) -> Iterator[Names]:
     peers = rule.to if direction == EGRESS else rule.from_
     if not peers:
         yield from everybody(world, other)
     for peer in peers:
-        yield from ways(world.peers(home, peer, own), other)
+        yield from ways(world.peers(home, peer, member), other)
 
 
 def _named_by_itself(packet: Packet, rule: crd.Rule, other: End) -> End:
     """The other end, with the names for rules that drop or reject alone."""
-    own = dict(packet.own_names).get(other.ip, ()) if rule.action in ("Drop", "Reject") else ()
-    return msgspec.structs.replace(other, names=(*other.names, *own)) if own else other
+    untrusted_names = dict(packet.own_names).get(other.ip, ()) if rule.action in ("Drop", "Reject") else ()
+    return (
+        msgspec.structs.replace(other, names=(*other.names, *untrusted_names)) if untrusted_names else other
+    )
 
 
 def _other(packet: Packet, direction: str) -> End:

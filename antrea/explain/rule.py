@@ -106,53 +106,58 @@ class Weighed(NamedTuple):
 
 
 def weigh(
-    ref: RuleRef, packet: Packet, own: Member, traffic: Sequence[Traffic], peers: Iterable[Names]
+    ref: RuleRef, packet: Packet, member: Member, traffic: Sequence[Traffic], peers: Iterable[Names]
 ) -> Weighed:
     """`peers` has, for each way in which the other end is a peer, the ports that names stand for there."""
-    found = list(peers)
+    peer_names = list(peers)
     if ref.direction == INGRESS:
-        found = [own.ports] * bool(found)
-    nameless = (own.ports,) if ref.direction == INGRESS else ((),)
+        peer_names = [member.ports] * bool(peer_names)
+    nameless = (member.ports,) if ref.direction == INGRESS else ((),)
     return Weighed(
         ref,
-        peer=bool(found),
-        ports=any(_carries(traffic, packet, names) for names in (*found, *nameless)),
-        matches=any(_carries(traffic, packet, names) for names in found),
-        unbuilt=tuple(_unknown_names(traffic, found)),
+        peer=bool(peer_names),
+        ports=any(_carries(traffic, packet, names) for names in (*peer_names, *nameless)),
+        matches=any(_carries(traffic, packet, names) for names in peer_names),
+        unbuilt=tuple(_unknown_names(traffic, peer_names)),
     )
 
 
 def _unknown_names(traffic: Sequence[Traffic], receivers: Sequence[Names]) -> Iterator[str]:
     """Names of ports that the receiver does not have, in each way in which the other end is a peer."""
-    for one in traffic if receivers else ():
-        if isinstance(one.port, str) and not any(_number(one, names) for names in receivers):
-            protocol = f" with protocol {one.protocol}" if one.protocol else ""
-            yield f"the receiver has no port named '{one_line(one.port)}'{protocol}: the rule matches nothing by it"
+    for item in traffic if receivers else ():
+        if isinstance(item.port, str) and not any(_number(item, names) for names in receivers):
+            protocol = f" with protocol {item.protocol}" if item.protocol else ""
+            yield f"the receiver has no port named '{one_line(item.port)}'{protocol}: the rule matches nothing by it"
 
 
-def _number(one: Traffic, names: Names) -> int:
+def _number(traffic: Traffic, names: Names) -> int:
     """Return the number of a named port: of ports with the same name the first counts; 0 if it does not exist."""
     return next(
-        (port for name, protocol, port in names if name == one.port and one.protocol in ("", protocol)), 0
+        (
+            port
+            for name, protocol, port in names
+            if name == traffic.port and traffic.protocol in ("", protocol)
+        ),
+        0,
     )
 
 
 def _carries(traffic: Sequence[Traffic], packet: Packet, names: Names) -> bool:
-    return not traffic or any(_fits(one, packet, names) for one in traffic)
+    return not traffic or any(_fits(item, packet, names) for item in traffic)
 
 
-def _fits(one: Traffic, packet: Packet, names: Names) -> bool:
-    if not one.protocol:
-        protocol = next((protocol for name, protocol, _ in names if name == one.port), "")
-        return bool(protocol) and _fits(one._replace(protocol=protocol), packet, names)
-    if one.protocol != packet.protocol:
+def _fits(traffic: Traffic, packet: Packet, names: Names) -> bool:
+    if not traffic.protocol:
+        protocol = next((protocol for name, protocol, _ in names if name == traffic.port), "")
+        return bool(protocol) and _fits(traffic._replace(protocol=protocol), packet, names)
+    if traffic.protocol != packet.protocol:
         return False
-    if one.protocol not in PORTED:
-        return one.icmp_type in (None, packet.icmp_type) and one.icmp_code in (None, packet.icmp_code)
-    is_named = isinstance(one.port, str)
-    first = (_number(one, names) or -1) if isinstance(one.port, str) else one.port
-    return _within(packet.port, first, None if is_named else one.end) and _within(
-        packet.source_port, one.source, one.source_end
+    if traffic.protocol not in PORTED:
+        return traffic.icmp_type in (None, packet.icmp_type) and traffic.icmp_code in (None, packet.icmp_code)
+    is_named = isinstance(traffic.port, str)
+    first = (_number(traffic, names) or -1) if isinstance(traffic.port, str) else traffic.port
+    return _within(packet.port, first, None if is_named else traffic.end) and _within(
+        packet.source_port, traffic.source, traffic.source_end
     )
 
 
@@ -183,21 +188,21 @@ def everybody(world: World, other: End) -> Iterator[Names]:
 
 def kube_traffic(ports: Iterable[networking.NetworkPolicyPort]) -> tuple[Traffic, ...]:
     """Ports of a rule of Kubernetes."""
-    return tuple(Traffic(one.protocol, one.port, one.end_port) for one in ports)
+    return tuple(Traffic(port.protocol, port.port, port.end_port) for port in ports)
 
 
 def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
     """Ports and protocols of a rule of Antrea's own."""
-    found = [
-        Traffic(one.protocol or "TCP", one.port, one.end_port, one.source_port, one.source_end_port)
-        for one in rule.ports
+    traffic = [
+        Traffic(port.protocol or "TCP", port.port, port.end_port, port.source_port, port.source_end_port)
+        for port in rule.ports
     ]
     for protocol in rule.protocols:
         if (icmp := protocol.icmp) is not None:
-            found.append(Traffic("ICMP", icmp_type=icmp.icmp_type, icmp_code=icmp.icmp_code))
+            traffic.append(Traffic("ICMP", icmp_type=icmp.icmp_type, icmp_code=icmp.icmp_code))
         else:
-            found.append(Traffic("IGMP"))
-    return tuple(found)
+            traffic.append(Traffic("IGMP"))
+    return tuple(traffic)
 
 
 def unbuilt(
@@ -211,7 +216,7 @@ def unbuilt(
         yield "l7Protocols let single requests pass: the L7 engine resets connections with others, and all while it is not running"
     elif rule.l7_protocols:
         yield "l7Protocols: the feature gate L7NetworkPolicy is off: all that the rule names is dropped"
-    if any(one.scope == STRETCHED for one in rule.to_services):
+    if any(to_service.scope == STRETCHED for to_service in rule.to_services):
         yield "toServices of scope ClusterSet is not built yet: the rule matches nothing by it"
     if any(peer.fqdn for peer in rule.to) and not names_are_known:
         yield "fqdn matches by the names of --name alone: which names DNS gave this address to is not asked"
@@ -219,5 +224,5 @@ def unbuilt(
         yield "scope ClusterSet is not built yet: the rule matches Pods of this cluster alone"
     if any(peer.ip_block is not None and not readable(peer.ip_block) for peer in (*rule.from_, *rule.to)):
         yield "an ipBlock of it cannot be read: it is nobody"
-    if any(one.igmp is not None for one in rule.protocols):
+    if any(protocol.igmp is not None for protocol in rule.protocols):
         yield "igmp is not built yet: the rule matches nothing by it"

@@ -26,32 +26,34 @@ def fits(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return True
     exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return exact and all(_meets(one, labels) for one in selector.match_expressions)
+    return exact and all(_meets(requirement, labels) for requirement in selector.match_expressions)
 
 
 @functools.lru_cache(1 << 12)
-def _possible(one: Requirement) -> bool:
+def _possible(requirement: Requirement) -> bool:
     """Whether a label can have this key and these values; a selector with a condition on others selects nothing."""
-    values = one.values if one.operator in ("In", "NotIn", None) else ()
-    return _KEY.fullmatch(one.key) is not None and all(map(_VALUE.fullmatch, values))
+    values = requirement.values if requirement.operator in ("In", "NotIn", None) else ()
+    return _KEY.fullmatch(requirement.key) is not None and all(map(_VALUE.fullmatch, values))
 
 
-def _meets(one: Requirement, labels: Mapping[str, str]) -> bool:
-    if not _possible(one):
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    if not _possible(requirement):
         return False
-    if one.operator in ("Exists", "DoesNotExist"):
-        return (one.key in labels) == (one.operator == "Exists")
-    if one.operator == "NotIn":
-        return labels.get(one.key) not in one.values
-    return one.key in labels and labels[one.key] in one.values
+    if requirement.operator in ("Exists", "DoesNotExist"):
+        return (requirement.key in labels) == (requirement.operator == "Exists")
+    if requirement.operator == "NotIn":
+        return labels.get(requirement.key) not in requirement.values
+    return requirement.key in labels and labels[requirement.key] in requirement.values
 
 
 def words(selector: LabelSelector) -> str:
     """Format a selector as kubectl does: `app=web,tier in (a,b),!canary`; `all` if it has no condition."""
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    for one in selector.match_expressions:
-        if one.operator in ("Exists", "DoesNotExist"):
-            parts.append(("" if one.operator == "Exists" else "!") + one.key)
+    for requirement in selector.match_expressions:
+        if requirement.operator in ("Exists", "DoesNotExist"):
+            parts.append(("" if requirement.operator == "Exists" else "!") + requirement.key)
         else:
-            parts.append(f"{one.key} {(one.operator or 'In').lower()} ({','.join(one.values)})")
+            parts.append(
+                f"{requirement.key} {(requirement.operator or 'In').lower()} ({','.join(requirement.values)})"
+            )
     return ",".join(parts) or "all"

@@ -96,27 +96,29 @@ class _Candidate(NamedTuple):
 
 def balanced(world: World, packet: Packet) -> Balanced | None:
     """None: AntreaProxy leaves the packet as it is."""
-    if (found := asked_by_node_port(world, packet)) is not None:
-        return _at_node_port(world, packet, *found)
+    if (entered := asked_by_node_port(world, packet)) is not None:
+        return _at_node_port(world, packet, *entered)
     pod = packet.source.pod
-    found = _asked(world, packet) or _asked_at_node(world, packet)
-    if pod is None or found is None:
+    entered = _asked(world, packet) or _asked_at_node(world, packet)
+    if pod is None or entered is None:
         return None
-    service, port = found
+    service, port = entered
     node, version = pod.spec.node_name, family(packet.destination.ip)
     if _guarded(service, packet):
         return Balanced(service, (), "Endpoints for a sender outside loadBalancerSourceRanges", refused=True)
     candidates = [
-        one for one in _candidates(world, service, port, node) if family(one.endpoint.ip) == version
+        candidate
+        for candidate in _candidates(world, service, port, node)
+        if family(candidate.endpoint.ip) == version
     ]
     internal = packet.destination.ip in set(readable_ips(service.spec.cluster_ips))
     # what Pods send to an external address does not ask for its source to be kept: externalTrafficPolicy is not for them
     if local := internal and service.spec.internal_traffic_policy == "Local":
-        candidates = [one for one in candidates if one.is_local]
+        candidates = [candidate for candidate in candidates if candidate.is_local]
     chosen, why = _chosen(candidates, node, hinted=not local)
     if local:
         why += f" on Node {node} (internalTrafficPolicy Local)"
-    return Balanced(service, tuple(sorted({one.endpoint for one in chosen})), why)
+    return Balanced(service, tuple(sorted({candidate.endpoint for candidate in chosen})), why)
 
 
 def why_unserved(world: World, packet: Packet) -> str:
@@ -128,7 +130,9 @@ def why_unserved(world: World, packet: Packet) -> str:
     known = world.proxy is not None and world.proxy.all_addresses and packet.protocol in PORTED and port
     if not known or packet.service or end.pod is not None or end.host or _asked(world, packet):
         return ""
-    names = sorted(f"{one.metadata.namespace}/{one.metadata.name}" for one in world.serving(end.ip))
+    names = sorted(
+        f"{service.metadata.namespace}/{service.metadata.name}" for service in world.serving(end.ip)
+    )
     if not names:
         return ""
     whose = f"Service {names[0]}" if len(names) == 1 else f"Services {', '.join(names)}"
@@ -145,14 +149,14 @@ def service_entered(world: World, packet: Packet) -> str:
         return ""
     if source.pod is not None or source.host or there.pod is not None or there.host:
         return ""
-    found = [
+    services = [
         (service, port)
         for service in world.services.values()
         if has_addresses(service) and there.ip in service_ips(service)
         for port in service.spec.ports
         if (port.protocol, port.port) == (packet.protocol, packet.port)
     ]
-    service, _ = min(found, key=_age, default=(None, None))
+    service, _ = min(services, key=_age, default=(None, None))
     if service is None or (there.service and not is_served_outside(world, there.ip)):
         return ""
     return f"{service.metadata.namespace}/{service.metadata.name}"
@@ -167,17 +171,21 @@ def _at_node_port(world: World, packet: Packet, service: Service, port: ServiceP
     """Balance a packet at a NodePort. Packets of Pods need not keep their source, so externalTrafficPolicy does not apply."""
     node, version = packet.destination.host, family(packet.destination.ip)
     candidates = [
-        one for one in _candidates(world, service, port, node) if family(one.endpoint.ip) == version
+        candidate
+        for candidate in _candidates(world, service, port, node)
+        if family(candidate.endpoint.ip) == version
     ]
     chosen, why = _chosen(candidates, node, hinted=True)
     refused = False
     if packet.source.pod is None and service.spec.external_traffic_policy == "Local":
         somewhere = bool(chosen)
-        chosen, why = _chosen([one for one in candidates if one.is_local], node, hinted=False)
+        chosen, why = _chosen(
+            [candidate for candidate in candidates if candidate.is_local], node, hinted=False
+        )
         why += f" on Node {node} (externalTrafficPolicy Local)"
         refused = somewhere and not chosen
-    found = tuple(sorted({one.endpoint for one in chosen}))
-    return Balanced(service, found, why, refused=refused, node_port=node)
+    endpoints = tuple(sorted({candidate.endpoint for candidate in chosen}))
+    return Balanced(service, endpoints, why, refused=refused, node_port=node)
 
 
 def translated(
@@ -194,7 +202,7 @@ def translated(
     )
 
 
-def is_direct(world: World, name: str, asked: str, there: str, v: int) -> bool:
+def is_direct(world: World, name: str, asked_node: str, there: str, v: int) -> bool:
     """Whether Endpoints of a Service (namespace/name) on Node `there` get packets as they came to Node `asked`."""
     service = world.services.get(_key(name))
     if service is None or world.proxy is None or not world.proxy.direct_default:
@@ -202,26 +210,26 @@ def is_direct(world: World, name: str, asked: str, there: str, v: int) -> bool:
     mode = service.metadata.annotations.get(MODE, "").strip().lower()
     if (mode if mode in MODES else world.proxy.direct_default) != "dsr":
         return False
-    ends = (world.nodes.get(asked), world.nodes.get(there))
+    ends = (world.nodes.get(asked_node), world.nodes.get(there))
     return world.proxy.tunnels or are_neighbours(*ends, v)
 
 
-def are_neighbours(asked: Node | None, there: Node | None, v: int) -> bool:
+def are_neighbours(asked_node: Node | None, there: Node | None, v: int) -> bool:
     """Whether both have annotation `node.antrea.io/link`, and that of Node `asked` names a network with an address of the other."""
-    if asked is None or there is None:
+    if asked_node is None or there is None:
         return False
-    said = [node.metadata.annotations.get(LINK, "") for node in (asked, there)]
+    said = [node.metadata.annotations.get(LINK, "") for node in (asked_node, there)]
     if not all(said):
         return False
     ends = there.metadata.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
-    found = list(readable_ips(one.strip() for one in ends)) or sorted(internal_ips(there))
+    addresses = list(readable_ips(end.strip() for end in ends)) or sorted(internal_ips(there))
     networks = list(_networks(said[0].split()[1:]))
-    return any(ip_address(ip) in network for ip in found if family(ip) == v for network in networks)
+    return any(ip_address(ip) in network for ip in addresses if family(ip) == v for network in networks)
 
 
-def _networks(words: Iterable[str]) -> Iterator[IPv4Network | IPv6Network]:
+def _networks(cidrs: Iterable[str]) -> Iterator[IPv4Network | IPv6Network]:
     """Yield the addresses with a prefix length."""
-    for word in words:
+    for word in cidrs:
         with contextlib.suppress(ValueError):
             yield ip_interface(word).network
 
@@ -262,13 +270,13 @@ def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
     """The Service and port that the packet is for, if AntreaProxy serves them."""
     if world.proxy is None or packet.protocol not in PORTED or packet.service:
         return None
-    found = [
+    services = [
         (service, port)
         for service in world.serving(packet.destination.ip)
         for port in service.spec.ports
         if (port.protocol, port.port) == (packet.protocol, packet.port)
     ]
-    return min(found, key=_age, default=None)
+    return min(services, key=_age, default=None)
 
 
 def _asked_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
@@ -283,7 +291,7 @@ def _asked_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] 
         return None
     if (packet.protocol, packet.port) in OF_NODES:
         return None
-    found = [
+    services = [
         (service, port)
         for service in world.services.values()
         if there.ip in {*readable_ips(service.spec.external_ips), *balanced_ips(service)}
@@ -292,7 +300,7 @@ def _asked_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] 
         for port in service.spec.ports
         if (port.protocol, port.port) == (packet.protocol, packet.port)
     ]
-    return min(found, key=_age, default=None)
+    return min(services, key=_age, default=None)
 
 
 def asked_by_node_port(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
@@ -313,9 +321,9 @@ def asked_by_node_port(world: World, packet: Packet) -> tuple[Service, ServicePo
     return None
 
 
-def _age(found: tuple[Service, ServicePort]) -> tuple[str, str]:
+def _age(claim: tuple[Service, ServicePort]) -> tuple[str, str]:
     """Sort key of objects that claim the same address and port: the oldest has it."""
-    meta = found[0].metadata
+    meta = claim[0].metadata
     return meta.creation_timestamp, f"{meta.namespace}/{meta.name}"
 
 
@@ -326,8 +334,8 @@ def _guarded(service: Service, packet: Packet) -> bool:
         return False
     sender = ip_address(packet.source.ip)
     ranges = [_network(text) for text in service.spec.load_balancer_source_ranges]
-    ranges = [one for one in ranges if one is None or one.version == sender.version]
-    return bool(ranges) and not any(one is not None and sender in one for one in ranges)
+    ranges = [network for network in ranges if network is None or network.version == sender.version]
+    return bool(ranges) and not any(network is not None and sender in network for network in ranges)
 
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
@@ -344,9 +352,9 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 def _candidates(world: World, service: Service, port: ServicePort, node: str) -> Iterator[_Candidate]:
     zone = _zone(world, node)
-    for one in _slices(world, service):
-        for number in _numbers(one.ports or (), port):
-            for endpoint in one.endpoints or ():
+    for endpoint_slice in _slices(world, service):
+        for number in _numbers(endpoint_slice.ports or (), port):
+            for endpoint in endpoint_slice.endpoints or ():
                 for ip in readable_ips(endpoint.addresses[:1]):
                     yield _Candidate(
                         Endpoint(ip, number),
@@ -361,16 +369,19 @@ def _candidates(world: World, service: Service, port: ServicePort, node: str) ->
 
 def _slices(world: World, service: Service) -> Iterator[EndpointSlice]:
     meta = service.metadata
-    for one in world.objects.endpoint_slices:
-        if one.metadata.namespace == meta.namespace and one.metadata.labels.get(OF_SERVICE) == meta.name:
-            yield one
+    for endpoint_slice in world.objects.endpoint_slices:
+        if (
+            endpoint_slice.metadata.namespace == meta.namespace
+            and endpoint_slice.metadata.labels.get(OF_SERVICE) == meta.name
+        ):
+            yield endpoint_slice
 
 
 def _numbers(ports: Iterable[EndpointPort], wanted: ServicePort) -> Iterator[int]:
-    for one in ports:
-        same = ((one.name or ""), (one.protocol or "TCP")) == (wanted.name, wanted.protocol)
-        if same and one.port is not None and 0 < one.port < 1 << 16:
-            yield one.port
+    for port in ports:
+        same = ((port.name or ""), (port.protocol or "TCP")) == (wanted.name, wanted.protocol)
+        if same and port.port is not None and 0 < port.port < 1 << 16:
+            yield port.port
 
 
 def _state(endpoint: SliceEndpoint) -> State:
@@ -381,26 +392,28 @@ def _state(endpoint: SliceEndpoint) -> State:
 
 
 def _hinted(hints: Sequence[NamedHint] | None, name: str) -> bool | None:
-    names = {one.name for one in hints or () if one.name}
+    names = {hint.name for hint in hints or () if hint.name}
     return name in names if names else None
 
 
 def _zone(world: World, node: str) -> str:
-    found = world.nodes.get(node)
-    return found.metadata.labels.get(ZONE, "") if found else ""
+    node_object = world.nodes.get(node)
+    return node_object.metadata.labels.get(ZONE, "") if node_object else ""
 
 
-def _chosen(found: Sequence[_Candidate], node: str, *, hinted: bool) -> tuple[list[_Candidate], str]:
+def _chosen(candidates: Sequence[_Candidate], node: str, *, hinted: bool) -> tuple[list[_Candidate], str]:
     """Return the ready candidates that hints name, if all have hints and one names this Node; without any, those that drain."""
-    ready = [one for one in found if one.state == "ready"]
+    ready = [candidate for candidate in candidates if candidate.state == "ready"]
     if not ready:
-        draining = [one for one in found if one.state == "draining"]
+        draining = [candidate for candidate in candidates if candidate.state == "draining"]
         return draining, "Endpoints that terminate, as none is ready" if draining else "ready Endpoints"
     hints: tuple[tuple[Callable[[_Candidate], bool | None], str], ...] = (
-        (lambda one: one.node_hint, f"ready Endpoints with a hint for Node {node}"),
-        (lambda one: one.zone_hint, f"ready Endpoints with a hint for the zone of Node {node}"),
+        (lambda candidate: candidate.node_hint, f"ready Endpoints with a hint for Node {node}"),
+        (lambda candidate: candidate.zone_hint, f"ready Endpoints with a hint for the zone of Node {node}"),
     )
     for hint, why in hints if hinted else ():
-        if all(hint(one) is not None for one in ready) and any(hint(one) for one in ready):
-            return [one for one in ready if hint(one)], why
+        if all(hint(candidate) is not None for candidate in ready) and any(
+            hint(candidate) for candidate in ready
+        ):
+            return [candidate for candidate in ready if hint(candidate)], why
     return ready, "ready Endpoints"

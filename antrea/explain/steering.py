@@ -58,8 +58,8 @@ def steered(world: World, packet: Packet) -> tuple[SteeredPacket, ...]:
     for direction, end in ((EGRESS, packet.source), (INGRESS, packet.destination)):
         if (pod := _steerable(end)) is not None:
             at.setdefault(pod.spec.node_name, []).append((direction, pod))
-    found = (_at_node(world, node, pods) for node, pods in at.items())
-    return tuple(one for one in found if one is not None)
+    at_nodes = (_at_node(world, node, pods) for node, pods in at.items())
+    return tuple(at_node for at_node in at_nodes if at_node is not None)
 
 
 def _steerable(end: End) -> Pod | None:
@@ -70,36 +70,43 @@ def _steerable(end: End) -> Pod | None:
 def _at_node(world: World, node: str, pods: list[tuple[str, Pod]]) -> SteeredPacket | None:
     claims, lost = list[_Claim](), list[str]()
     for direction, pod in pods:
-        own = list(_selecting(world, pod))
-        lost += [f"{one.metadata.name}: {OLDER.format(own[0].metadata.name)}" for one in own[1:]]
-        if own and own[0].spec.direction in (direction, "Both"):
-            claims.append(_Claim(direction, pod_name(pod), own[0]))
+        traffic_controls = list(_selecting(world, pod))
+        lost += [
+            f"{traffic_control.metadata.name}: {OLDER.format(traffic_controls[0].metadata.name)}"
+            for traffic_control in traffic_controls[1:]
+        ]
+        if traffic_controls and traffic_controls[0].spec.direction in (direction, "Both"):
+            claims.append(_Claim(direction, pod_name(pod), traffic_controls[0]))
     if not claims:
         return None
-    first, *others = sorted(claims, key=lambda one: one.order)
+    first, *others = sorted(claims, key=lambda claim: claim.order)
     name, spec = first.found.metadata.name, first.found.spec
     names = {name}
-    for one in others:
-        if one.found.metadata.name not in names:
-            lost.append(f"{one.found.metadata.name}: {STRONGER.format(name)}")
+    for other_claim in others:
+        if other_claim.found.metadata.name not in names:
+            lost.append(f"{other_claim.found.metadata.name}: {STRONGER.format(name)}")
     redirects = spec.action == "Redirect"
     returned = where(spec.return_port) if redirects and spec.return_port is not None else ""
-    words = (name, spec.action, where(spec.target_port), returned)
-    return SteeredPacket(node, first.direction, first.pod, *words, without_effect=tuple(lost))
+    description = (name, spec.action, where(spec.target_port), returned)
+    return SteeredPacket(node, first.direction, first.pod, *description, without_effect=tuple(lost))
 
 
 def _selecting(world: World, pod: Pod) -> Iterator[TrafficControl]:
     """The oldest first."""
     labels = world.spaces.get(pod.metadata.namespace, {})
     rows = sorted(
-        world.traffic_controls, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)
+        world.traffic_controls,
+        key=lambda traffic_control: (
+            traffic_control.metadata.creation_timestamp,
+            traffic_control.metadata.name,
+        ),
     )
-    for one in rows:
-        to = one.spec.applied_to
+    for row in rows:
+        to = row.spec.applied_to
         if to.pod_selector is None and to.namespace_selector is None:
             continue
         if fits(to.namespace_selector, labels) and fits(to.pod_selector, pod.metadata.labels):
-            yield one
+            yield row
 
 
 def where(port: TrafficControlPort) -> str:

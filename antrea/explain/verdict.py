@@ -118,7 +118,7 @@ def half(world: World, packet: Packet, direction: str) -> Half:
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
         elsewhere = () if end.pod else unheld_rules(world, packet, direction)
-        silent = tuple(LosingRule(one.ref, one.why) for one in elsewhere)
+        silent = tuple(LosingRule(rule.ref, rule.why) for rule in elsewhere)
         return Half(
             direction=direction, pod=name, verdict="Allow", reason="exempt", sentence=exempt, silent=silent
         )
@@ -128,28 +128,28 @@ def half(world: World, packet: Packet, direction: str) -> Half:
 
 def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Sequence[Weighed] = ()) -> Half:
     """Return the half of a Pod; `others` are rules that are evaluated among its own."""
-    own = world.member(pod)
+    member = world.member(pod)
     native = [
-        *native_rules(world, packet, own, direction),
-        *admin_rules(world, packet, own, direction),
+        *native_rules(world, packet, member, direction),
+        *admin_rules(world, packet, member, direction),
     ]
-    weighed = [*others, *(one for one in native if not isinstance(one, Silent))]
+    weighed = [*others, *(rule for rule in native if not isinstance(rule, Silent))]
     silent = tuple(
-        LosingRule(one.ref, text)
-        for one in native
-        for text in ((one.why,) if isinstance(one, Silent) else one.unbuilt)
+        LosingRule(rule.ref, text)
+        for rule in native
+        for text in ((rule.why,) if isinstance(rule, Silent) else rule.unbuilt)
     )
-    kube = list(kube_policies(world, packet, own, direction))
+    kube = list(kube_policies(world, packet, member, direction))
     silent += tuple(
-        LosingRule(one.ref, text) for policy in kube for one in policy.rules for text in one.unbuilt
+        LosingRule(rule.ref, text) for policy in kube for rule in policy.rules for text in rule.unbuilt
     )
-    made = _Making(direction, f"{own.namespace}/{own.name}", tuple(policy.ref for policy in kube))
-    found = (
+    made = _Making(direction, f"{member.namespace}/{member.name}", tuple(policy.ref for policy in kube))
+    pod_half = (
         _decided(weighed, kube, made)
         if world.proxy is not None
         else _before_kube_proxy(packet, weighed, kube, made)
     )
-    return msgspec.structs.replace(found, silent=silent)
+    return msgspec.structs.replace(pod_half, silent=silent)
 
 
 def _node_port_half(world: World, packet: Packet) -> Half:
@@ -158,7 +158,7 @@ def _node_port_half(world: World, packet: Packet) -> Half:
     A packet that reaches an Endpoint elsewhere unchanged is judged on its Node alone.
     """
     pod, by_service = packet.destination.pod, list(node_port_rules(world, packet))
-    silent = tuple(LosingRule(one.ref, text) for one in by_service for text in one.unbuilt)
+    silent = tuple(LosingRule(rule.ref, text) for rule in by_service for text in rule.unbuilt)
     if pod is not None and (pod.spec.node_name == packet.node_port or _goes_as_it_came(world, packet)):
         there = _pod_half(world.near(packet), packet, INGRESS, pod, by_service)
         return msgspec.structs.replace(there, silent=(*silent, *there.silent))
@@ -175,13 +175,15 @@ def _node_port_half(world: World, packet: Packet) -> Half:
 
 def _sent_on(world: World, packet: Packet) -> Packet:
     """Return the packet as an Endpoint elsewhere receives it: from a host outside, with an address of the Node that it was sent to, or unchanged."""
-    asked, source = packet.node_port, packet.source
+    asked_node, source = packet.node_port, packet.source
     v, tunnels = family(source.ip), world.proxy is None or world.proxy.tunnels
     there = packet.destination.pod
     if source.pod is None:
-        own = (one for one in sorted(internal_ips(world.nodes[asked])) if family(one) == v)
-        gateway = world.gateway(asked, v) if there and tunnels else ""
-        source = End(gateway or next(own, source.ip), host=asked)
+        node_ips = (
+            node_ip for node_ip in sorted(internal_ips(world.nodes[asked_node])) if family(node_ip) == v
+        )
+        gateway = world.gateway(asked_node, v) if there and tunnels else ""
+        source = End(gateway or next(node_ips, source.ip), host=asked_node)
     return msgspec.structs.replace(packet, source=source, node_port="")
 
 
@@ -202,10 +204,10 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
     if why := kept(packet):
         return Half(direction=direction, pod="", verdict="Allow", reason="exempt", sentence=why)
     seen = as_received(world, packet, direction)
-    found = list(node_rules(world.near(seen), seen, node, direction))
-    silent = [LosingRule(one.ref, one.why) for one in found if isinstance(one, Silent)]
-    weighed = [one for one in found if not isinstance(one, Silent)]
-    silent += [LosingRule(one.ref, text) for one in weighed for text in one.unbuilt]
+    rules = list(node_rules(world.near(seen), seen, node, direction))
+    silent = [LosingRule(rule.ref, rule.why) for rule in rules if isinstance(rule, Silent)]
+    weighed = [rule for rule in rules if not isinstance(rule, Silent)]
+    silent += [LosingRule(rule.ref, text) for rule in weighed for text in rule.unbuilt]
     made = _Making(direction, f"Node {node}", ())
     decided = _decided(weighed, (), made)
     service, proxy = packet.destination.service, world.proxy
@@ -218,17 +220,17 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
 
 def _service_half(world: World, packet: Packet, name: str) -> Half:
     """Return the half of the Nodes at an address of a Service; a host outside may send the packet to any of them."""
-    found: dict[str, Half] = {}
+    half_by_node: dict[str, Half] = {}
     silent: dict[RuleRef, str] = {}
     served = is_served_outside(world, packet.destination.ip)
     for node in sorted(world.nodes):
         rows = list(node_rules(world.near(packet, node), packet, node, INGRESS))
-        silent |= {one.ref: one.why for one in rows if isinstance(one, Silent)}
-        weighed = [one for one in rows if not isinstance(one, Silent)]
-        silent |= {one.ref: text for one in weighed for text in one.unbuilt}
+        silent |= {row.ref: row.why for row in rows if isinstance(row, Silent)}
+        weighed = [row for row in rows if not isinstance(row, Silent)]
+        silent |= {rule.ref: text for rule in weighed for text in rule.unbuilt}
         if not served:
-            silent |= {one.ref: TRANSLATED_BEFORE for one in weighed if one.matches}
-        found[node] = _decided(weighed, (), _Making(INGRESS, f"Node {node}", ()))
+            silent |= {rule.ref: TRANSLATED_BEFORE for rule in weighed if rule.matches}
+        half_by_node[node] = _decided(weighed, (), _Making(INGRESS, f"Node {node}", ()))
     lines = tuple(LosingRule(ref, why) for ref, why in silent.items())
     if not served:
         text = (
@@ -238,22 +240,22 @@ def _service_half(world: World, packet: Packet, name: str) -> Half:
         return Half(
             direction=INGRESS, pod="", verdict="Allow", reason="no Endpoint", sentence=text, silent=lines
         )
-    return msgspec.structs.replace(_of_nodes(found, name), pod="", silent=lines)
+    return msgspec.structs.replace(_of_nodes(half_by_node, name), pod="", silent=lines)
 
 
-def _of_nodes(found: dict[str, Half], name: str) -> Half:
+def _of_nodes(half_by_node: dict[str, Half], name: str) -> Half:
     """Return the half of the first Node that refuses the packet, or of the first Node if none does."""
-    refused = [node for node, half in found.items() if half.verdict != "Allow"]
+    refused = [node for node, half in half_by_node.items() if half.verdict != "Allow"]
     if not refused:
         text = f"No policy on Nodes refuses the packet at Service {name}; policies of the Endpoint judge it after that."
-        first = next(iter(found.values()), None)
+        first = next(iter(half_by_node.values()), None)
         if first is not None and first.reason == "rule":
             return msgspec.structs.replace(first, sentence=f"{first.sentence} {text}")
         return Half(direction=INGRESS, pod="", verdict="Allow", reason="nothing", sentence=text)
-    half = found[refused[0]]
-    if len(refused) == len(found):
+    half = half_by_node[refused[0]]
+    if len(refused) == len(half_by_node):
         return half
-    others = ", ".join(node for node in found if node not in refused)
+    others = ", ".join(node for node in half_by_node if node not in refused)
     text = f"If Node {refused[0]} gets the packet: {half.sentence} Let through by Node {others}."
     return msgspec.structs.replace(half, sentence=text)
 
@@ -272,13 +274,13 @@ def _guarded(decided: Half, node: str, name: str) -> Half:
     )
 
 
-def _machine_half(world: World, packet: Packet, direction: str, own: Member) -> Half:
+def _machine_half(world: World, packet: Packet, direction: str, member: Member) -> Half:
     """Return the half of a machine outside the cluster, to which no policies of Kubernetes apply."""
-    native = list(native_rules(world, packet, own, direction))
-    silent = [LosingRule(one.ref, one.why) for one in native if isinstance(one, Silent)]
-    weighed = [one for one in native if not isinstance(one, Silent)]
-    silent += [LosingRule(one.ref, text) for one in weighed for text in one.unbuilt]
-    made = _Making(direction, f"ExternalEntity {own.namespace}/{own.name}", ())
+    native = list(native_rules(world, packet, member, direction))
+    silent = [LosingRule(rule.ref, rule.why) for rule in native if isinstance(rule, Silent)]
+    weighed = [rule for rule in native if not isinstance(rule, Silent)]
+    silent += [LosingRule(rule.ref, text) for rule in weighed for text in rule.unbuilt]
+    made = _Making(direction, f"ExternalEntity {member.namespace}/{member.name}", ())
     return msgspec.structs.replace(_decided(weighed, (), made), pod="", silent=tuple(silent))
 
 
@@ -286,15 +288,15 @@ def _before_kube_proxy(
     packet: Packet, weighed: Sequence[Weighed], kube: Sequence[Isolating], made: _Making
 ) -> Half:
     """Rules on Services first, then all others, unless the packet has yet to be translated."""
-    others = [one for one in weighed if not one.services]
-    found, skipped = _by_service([one for one in weighed if one.services], made)
-    later = [LosingRule(one.ref, AFTER_PROXY) for one in others if one.matches]
-    if found is not None:
-        return msgspec.structs.replace(found, lost=(*found.lost, *later))
+    others = [rule for rule in weighed if not rule.services]
+    decided, skipped = _by_service([rule for rule in weighed if rule.services], made)
+    later = [LosingRule(other.ref, AFTER_PROXY) for other in others if other.matches]
+    if decided is not None:
+        return msgspec.structs.replace(decided, lost=(*decided.lost, *later))
     if made.direction == EGRESS and packet.destination.service:
         return made.translated(packet.destination.service, [*skipped, *later])
-    found = _decided(others, kube, made)
-    return msgspec.structs.replace(found, lost=(*skipped, *found.lost))
+    decided = _decided(others, kube, made)
+    return msgspec.structs.replace(decided, lost=(*skipped, *decided.lost))
 
 
 def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None, list[LosingRule]]:
@@ -329,7 +331,7 @@ def _exemption(packet: Packet, direction: str) -> str:
 
 def _matching(weighed: Sequence[Weighed]) -> tuple[list[RuleRef], list[RuleRef]]:
     """In their order: those before the rules of Kubernetes, and those of the baseline."""
-    matching = sorted((one.ref for one in weighed if one.matches), key=lambda ref: ref.order)
+    matching = sorted((rule.ref for rule in weighed if rule.matches), key=lambda ref: ref.order)
     return (
         [ref for ref in matching if ref.tier_priority not in BASELINE],
         [ref for ref in matching if ref.tier_priority in BASELINE],
@@ -340,7 +342,7 @@ def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], made: _Makin
     """The rule that decides, by the order of all that match."""
     early, late = _matching(weighed)
     allowing = sorted(
-        (one.ref for policy in kube for one in policy.rules if one.matches),
+        (rule.ref for policy in kube for rule in policy.rules if rule.matches),
         key=lambda ref: (ref.policy, ref.index),
     )
     first = early[0] if early else None
@@ -375,10 +377,10 @@ class _Making(msgspec.Struct, frozen=True):
 
     def by_rule(self, ref: RuleRef, lost: Sequence[LosingRule]) -> Half:
         verdict: Verdict = "Reject" if ref.action == "Reject" else "Drop" if ref.action == "Drop" else "Allow"
-        words = {"Allow": "allows", "Drop": "drops", "Reject": "rejects"}[verdict]
+        verbs = {"Allow": "allows", "Drop": "drops", "Reject": "rejects"}[verdict]
         where = f" in tier {ref.tier} ({ref.tier_priority}), priority {ref.priority:g}" if ref.tier else ""
         title = ref.title[0].upper() + ref.title[1:]
-        return self._half(verdict, "rule", f"{title}{where} {words} the packet.", lost, ref)
+        return self._half(verdict, "rule", f"{title}{where} {verbs} the packet.", lost, ref)
 
     def isolated(self, lost: Sequence[LosingRule]) -> Half:
         names = ", ".join(dict.fromkeys(f"{ref.namespace}/{ref.policy}" for ref in self.isolating))
@@ -390,7 +392,7 @@ class _Making(msgspec.Struct, frozen=True):
         return self._half("Allow", "nothing", text, lost)
 
     def open(self, lost: Sequence[LosingRule]) -> Half:
-        passed = any(one.why == AFTER_BASELINE for one in lost)
+        passed = any(losing.why == AFTER_BASELINE for losing in lost)
         last = "the rule of the baseline tier that matches passes the packet" if passed else "no rule matches"
         text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and {last}."
         if self.pod.startswith(NODE_PORTS):

@@ -124,10 +124,10 @@ class World:
         self.proxy = proxy
         self.traffic_controls = objects.traffic_controls if "TrafficControl" in gates else ()
         self.node_policies, self.l7_policies = "NodeNetworkPolicy" in gates, "L7NetworkPolicy" in gates
-        self.spaces = {one.metadata.name: one.metadata.labels for one in objects.namespaces}
+        self.spaces = {namespace.metadata.name: namespace.metadata.labels for namespace in objects.namespaces}
         self.pods = {pod_name(pod): pod for pod in objects.pods if pod.status.phase not in ENDED}
         self.nodes = {node.metadata.name: node for node in objects.nodes}
-        self._tiers = {one.metadata.name: one.spec.priority for one in objects.tiers}
+        self._tiers = {tier.metadata.name: tier.spec.priority for tier in objects.tiers}
         pods = (_pod_member(pod) for pod in self.pods.values())
         entities = map(_entity_member, objects.entities)
         nodes = (
@@ -136,55 +136,67 @@ class World:
         )
         self.members = self.whole_members = (*pods, *entities, *nodes)
         self._machines = {
-            (one.metadata.namespace, one.metadata.name) for one in objects.entities if one.spec.external_node
+            (entity.metadata.namespace, entity.metadata.name)
+            for entity in objects.entities
+            if entity.spec.external_node
         }
-        self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
-        self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
-        self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
-        self.services = {(one.metadata.namespace, one.metadata.name): one for one in objects.services}
+        self._pods = {
+            (member.namespace, member.name): member for member in self.members if member.kind == "pod"
+        }
+        self._groups = {
+            (group.metadata.namespace, group.metadata.name): group.spec for group in objects.groups
+        }
+        self._groups |= {
+            ("", cluster_group.metadata.name): cluster_group.spec for cluster_group in objects.cluster_groups
+        }
+        self.services = {
+            (service.metadata.namespace, service.metadata.name): service for service in objects.services
+        }
         self._cluster_ips = {
             stored_ip(text): f"{space}/{name}"
-            for (space, name), one in self.services.items()
-            if has_addresses(one)
-            for text in one.spec.cluster_ips
+            for (space, name), service in self.services.items()
+            if has_addresses(service)
+            for text in service.spec.cluster_ips
         }
-        self._node_ips = {one for node in objects.nodes for one in internal_ips(node)}
+        self._node_ips = {internal_ip for node in objects.nodes for internal_ip in internal_ips(node)}
         self._whole = self
         self._strangers: dict[tuple[str, str], bool] = {}
         self.enforces_all = False
-        self._audits = {one.metadata.name: one.metadata.annotations for one in objects.namespaces}
+        self._audits = {
+            namespace.metadata.name: namespace.metadata.annotations for namespace in objects.namespaces
+        }
 
     def all_enforced(self) -> World:
         """The same, if audited policies were enforced."""
-        found = copy.copy(self)
-        found.enforces_all = True
-        return found
+        world = copy.copy(self)
+        world.enforces_all = True
+        return world
 
     def is_absent(self, annotations: Mapping[str, str], namespace: str, rule: str = "") -> bool:
         """Whether a policy with these annotations, or its rule of this name, is audited, so that it decides nothing."""
         if self.enforces_all:
             return False
-        own = annotations.get(ENFORCEMENT)
-        of_space = own is None and self._audits.get(namespace, {}).get(ENFORCEMENT) == AUDIT
+        annotation = annotations.get(ENFORCEMENT)
+        of_space = annotation is None and self._audits.get(namespace, {}).get(ENFORCEMENT) == AUDIT
         names = annotations.get(AUDITED_RULES, "").split(",") if rule else ()
-        return own == AUDIT or of_space or rule in [name.strip() for name in names]
+        return annotation == AUDIT or of_space or rule in [name.strip() for name in names]
 
     def with_policies(self, objects: Objects) -> World:
         """The same Pods, groups and tiers under the policies of `objects`."""
-        found = copy.copy(self)
-        found.objects = objects
-        return found
+        world = copy.copy(self)
+        world.objects = objects
+        return world
 
     def near(self, packet: Packet, node: str = "") -> World:
         """The same, with those members only that the packet is from or for, and Node `node`: no other matters to it."""
-        found = copy.copy(self)
+        world = copy.copy(self)
         ends = {packet.source.ip, packet.destination.ip}
-        found.members = tuple(
-            one
-            for one in self.members
-            if not ends.isdisjoint(one.ips) or (one.kind == "node" and one.name == node)
+        world.members = tuple(
+            member
+            for member in self.members
+            if not ends.isdisjoint(member.ips) or (member.kind == "node" and member.name == node)
         )
-        return found
+        return world
 
     def tier(self, name: str) -> tuple[str, int]:
         """Name and priority of a policy's tier, by any of the names that policies may use."""
@@ -199,12 +211,12 @@ class World:
             pod = self.pods.get(text)
             if pod is None:
                 raise Invalid(text, "there is no such Pod, or it has ended")
-            found = [one for one in pod_ips(pod) if family(one) == v]
-            if not found or not pod.spec.node_name:
+            addresses = [pod_ip for pod_ip in pod_ips(pod) if family(pod_ip) == v]
+            if not addresses or not pod.spec.node_name:
                 raise Invalid(
                     text, f"the Pod has no IPv{v} address" if pod.spec.node_name else "the Pod is on no Node"
                 )
-            return self._of_host(pod, found[0]) if pod.spec.host_network else End(found[0], pod)
+            return self._of_host(pod, addresses[0]) if pod.spec.host_network else End(addresses[0], pod)
         try:
             address = ip(text)
         except ValueError:
@@ -215,8 +227,10 @@ class World:
         """The interface of an ExternalNode that has the address; None: a Pod, a Node or a Service has it, or none of them."""
         if end.pod is not None or end.host or end.service:
             return None
-        found = (one for one in self.members if one.kind == "entity" and end.ip in one.ips)
-        return next((one for one in found if (one.namespace, one.name) in self._machines), None)
+        machines = (member for member in self.members if member.kind == "entity" and end.ip in member.ips)
+        return next(
+            (machine for machine in machines if (machine.namespace, machine.name) in self._machines), None
+        )
 
     def owner(self, address: str) -> End:
         """The Pod or Node of an address, if it is one's."""
@@ -230,7 +244,7 @@ class World:
         """Families in which an end has an address. Raises Invalid."""
         if "/" in text:
             pod = self.pods.get(text)
-            return {family(one) for one in pod_ips(pod)} if pod else {4, 6}
+            return {family(pod_ip) for pod_ip in pod_ips(pod)} if pod else {4, 6}
         try:
             return {family(ip(text))}
         except ValueError:
@@ -245,9 +259,9 @@ class World:
 
     def gateway(self, node: str, v: int) -> str:
         """The source address of a Node's own processes towards Pods of others; empty if it has no Pods."""
-        found = self.nodes.get(node)
-        own = (gateway(cidr) for cidr in pod_cidrs(found)) if found else ()
-        return next((one for one in own if family(one) == v), "")
+        node_object = self.nodes.get(node)
+        gateways = (gateway(cidr) for cidr in pod_cidrs(node_object)) if node_object else ()
+        return next((address for address in gateways if family(address) == v), "")
 
     # whom selectors mean
 
@@ -262,17 +276,19 @@ class World:
     ) -> tuple[Member, ...]:
         """Return the members that selectors of an object of Namespace `home` select, "" for one of the cluster, which must have one."""
         if nodes is not None:
-            return tuple(one for one in self.members if one.kind == "node" and fits(nodes, one.labels))
+            return tuple(
+                member for member in self.members if member.kind == "node" and fits(nodes, member.labels)
+            )
         kind, labels = ("pod", pods) if entities is None else ("entity", entities)
         if not home and labels is None and namespaces is None:
             return ()
         return tuple(
-            one
-            for one in self.members
-            if one.kind == kind
-            and (namespaces is not None or not home or one.namespace == home)
-            and self._in(one.namespace, namespaces)
-            and fits(labels, one.labels)
+            member
+            for member in self.members
+            if member.kind == kind
+            and (namespaces is not None or not home or member.namespace == home)
+            and self._in(member.namespace, namespaces)
+            and fits(labels, member.labels)
         )
 
     def _in(self, space: str, wanted: LabelSelector | None) -> bool:
@@ -283,9 +299,9 @@ class World:
     def account(self, namespace: str, name: str) -> tuple[Member, ...]:
         """Pods that run as a ServiceAccount."""
         return tuple(
-            one
-            for one in self.members
-            if one.kind == "pod" and (one.namespace, one.account) == (namespace, name)
+            member
+            for member in self.members
+            if member.kind == "pod" and (member.namespace, member.account) == (namespace, name)
         )
 
     def group(self, home: str, name: str) -> Chosen:
@@ -298,10 +314,10 @@ class World:
         children = [self._groups.get((home, child)) for child in dict.fromkeys(spec.child_groups)]
         if any(child and child.child_groups for child in children):
             return Chosen()
-        found = [self._leaf(home, child) for child in children if child]
+        leaves = [self._leaf(home, child) for child in children if child]
         return Chosen(
-            tuple(one for leaf in found for one in leaf.members),
-            tuple(one for leaf in found for one in leaf.blocks),
+            tuple(member for leaf in leaves for member in leaf.members),
+            tuple(block for leaf in leaves for block in leaf.blocks),
         )
 
     def parent(self, home: str, name: str) -> bool:
@@ -325,10 +341,10 @@ class World:
         )
 
     def _behind(self, namespace: str, name: str) -> tuple[Member, ...]:
-        one = self.services.get((namespace, name))
-        if one is None or not one.spec.selector:
+        service = self.services.get((namespace, name))
+        if service is None or not service.spec.selector:
             return ()
-        wanted = one.spec.selector.items()
+        wanted = service.spec.selector.items()
         return tuple(
             member
             for member in self.members
@@ -339,36 +355,38 @@ class World:
 
     def targets(self, home: str, applied: Iterable[AppliedTo]) -> Iterator[Member]:
         """Whom a policy of Namespace `home` is for, "" for one of the cluster."""
-        for one in applied:
-            if one.group:
-                chosen = self.group(home, one.group)
-                nodes = not self.parent(home, one.group)
+        for subject in applied:
+            if subject.group:
+                chosen = self.group(home, subject.group)
+                nodes = not self.parent(home, subject.group)
                 yield from (member for member in chosen.members if nodes or member.kind != "node")
-            elif one.service is not None:
+            elif subject.service is not None:
                 continue
-            elif (account := one.service_account) is not None:
+            elif (account := subject.service_account) is not None:
                 yield from self.account(account.namespace, account.name)
             else:
                 yield from self.selected(
                     home,
-                    one.pod_selector,
-                    one.namespace_selector,
-                    entities=one.external_entity_selector,
-                    nodes=one.node_selector,
+                    subject.pod_selector,
+                    subject.namespace_selector,
+                    entities=subject.external_entity_selector,
+                    nodes=subject.node_selector,
                 )
 
     def serves(self, home: str, wanted: PeerService, packet: Packet) -> bool:
         """Whether the packet is for an address and port of this Service, in a policy of Namespace `home`."""
         space = wanted.namespace or home
-        one = self.services.get((space, wanted.name))
-        if one is None or wanted.scope == STRETCHED or not has_addresses(one):
+        service = self.services.get((space, wanted.name))
+        if service is None or wanted.scope == STRETCHED or not has_addresses(service):
             return False
         if packet.service == f"{space}/{wanted.name}":
             return True
-        found = any((port.protocol, port.port) == (packet.protocol, packet.port) for port in one.spec.ports)
+        has_port = any(
+            (port.protocol, port.port) == (packet.protocol, packet.port) for port in service.spec.ports
+        )
         # rules on a Node know where its connections were opened to, whoever translates them
-        chosen: set[str] = set() if packet.source.host else self.proxied(one)
-        return found and packet.destination.ip in service_ips(one) - chosen
+        chosen: set[str] = set() if packet.source.host else self.proxied(service)
+        return has_port and packet.destination.ip in service_ips(service) - chosen
 
     def proxied(self, service: Service) -> set[str]:
         """Addresses at which AntreaProxy serves it, unless an older Service has the same."""
@@ -380,14 +398,16 @@ class World:
             return set()
         if HEADLESS in meta.labels:
             return set()
-        own, balanced = set(readable_ips(spec.cluster_ips)), balanced_ips(service)
+        cluster_ips, balanced = set(readable_ips(spec.cluster_ips)), balanced_ips(service)
         external = balanced if self.proxy.balanced_addresses else set()
         if self.proxy.all_addresses:
             external |= set(readable_ips(spec.external_ips)) - balanced
-        families = {family(one) for one in own}
+        families = {family(address) for address in cluster_ips}
         taken = self._cluster_ips.keys() | self._node_ips
-        return own | {
-            one for one in external if family(one) in families and one not in taken and is_reachable(one)
+        return cluster_ips | {
+            address
+            for address in external
+            if family(address) in families and address not in taken and is_reachable(address)
         }
 
     def serving(self, address: str) -> Sequence[Service]:
@@ -396,25 +416,25 @@ class World:
 
     @cached_property
     def _served(self) -> dict[str, list[Service]]:
-        found: dict[str, list[Service]] = {}
+        services: dict[str, list[Service]] = {}
         for service in self.services.values():
             for address in self.proxied(service):
-                found.setdefault(address, []).append(service)
-        return found
+                services.setdefault(address, []).append(service)
+        return services
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
         """The name of a Group that selects a member of another Namespace, which no policy of `home` can be for."""
         known = self._strangers
-        for one in applied:
-            key = (home, one.group)
-            if home and one.group and key not in known:
+        for subject in applied:
+            key = (home, subject.group)
+            if home and subject.group and key not in known:
                 # of all, not only of those near a packet
                 known[key] = any(member.namespace != home for member in self._whole.group(*key).members)
             if known.get(key):
-                return one.group
+                return subject.group
         return ""
 
-    def peers(self, home: str, peer: Peer, own: Member) -> Chosen:
+    def peers(self, home: str, peer: Peer, member: Member) -> Chosen:
         """Whom a peer means in a rule for `own`."""
         if peer.ip_block is not None:
             return Chosen(blocks=(peer.ip_block,))
@@ -425,7 +445,7 @@ class World:
         if (account := peer.service_account) is not None:
             return Chosen(self.account(account.namespace, account.name))
         if peer.namespaces is not None:
-            return Chosen(self._related(peer, own))
+            return Chosen(self._related(peer, member))
         return Chosen(
             self.selected(
                 home,
@@ -436,25 +456,25 @@ class World:
             )
         )
 
-    def _related(self, peer: Peer, own: Member) -> tuple[Member, ...]:
+    def _related(self, peer: Peer, member: Member) -> tuple[Member, ...]:
         """Return members of the same Namespace, or of Namespaces with the same values of labels."""
         relation = peer.namespaces
-        if relation is None or own.kind == "node":
+        if relation is None or member.kind == "node":
             return ()
         if relation.match == "Self":
-            return self.selected(own.namespace, peer.pod_selector, entities=peer.external_entity_selector)
-        keys, mine = relation.same_labels, self.spaces.get(own.namespace, {})
+            return self.selected(member.namespace, peer.pod_selector, entities=peer.external_entity_selector)
+        keys, mine = relation.same_labels, self.spaces.get(member.namespace, {})
         if not keys or any(key not in mine for key in keys):
             return ()
         kind, labels = ("pod", peer.pod_selector)
         if peer.external_entity_selector is not None:
             kind, labels = ("entity", peer.external_entity_selector)
         return tuple(
-            one
-            for one in self.members
-            if one.kind == kind
-            and all(self.spaces.get(one.namespace, {}).get(key) == mine[key] for key in keys)
-            and fits(labels, one.labels)
+            member
+            for member in self.members
+            if member.kind == kind
+            and all(self.spaces.get(member.namespace, {}).get(key) == mine[key] for key in keys)
+            and fits(labels, member.labels)
         )
 
 
@@ -470,18 +490,22 @@ def _entity_member(entity: ExternalEntity) -> Member:
 
 
 def _pod_member(pod: Pod) -> Member:
-    own = not pod.spec.host_network
+    has_own_network = not pod.spec.host_network
     return Member(
         "pod",
         pod.metadata.namespace,
         pod.metadata.name,
         pod.metadata.labels,
-        frozenset(pod_ips(pod)) if own else frozenset(),
+        frozenset(pod_ips(pod)) if has_own_network else frozenset(),
         tuple(
             (port.name, port.protocol, port.container_port)
             for container in (
                 *pod.spec.containers,
-                *(one for one in pod.spec.init_containers if one.restart_policy == "Always"),
+                *(
+                    container
+                    for container in pod.spec.init_containers
+                    if container.restart_policy == "Always"
+                ),
             )
             for port in container.ports
             if port.name

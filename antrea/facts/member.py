@@ -59,7 +59,7 @@ class AgentNode(Fact, frozen=True):
         "ip": lambda row: row.ips,
         "address": lambda row: {*row.ips, *row.transport_ips, *row.external_ips},
         "pod_cidr": lambda row: row.pod_cidrs,
-        "kept": lambda row: {one.ip for one in row.kept},
+        "kept": lambda row: {address.ip for address in row.kept},
     }
 
     @property

@@ -281,15 +281,15 @@ class EndpointStates(Fact, frozen=True):
         Hints count where every ready Endpoint has one and one of them names this Node, or its zone; draining Endpoints are
         used where no ready one is left.
         """
-        found = [one for one in self.parts if one.is_local or not local]
-        ready = [one for one in found if one.state == READY]
+        parts = [part for part in self.parts if part.is_local or not local]
+        ready = [part for part in parts if part.state == READY]
         if not local:
             for field in ("node_hint", "zone_hint"):
-                hints = [getattr(one, field) for one in ready]
+                hints = [getattr(part, field) for part in ready]
                 if None not in hints and True in hints:
-                    ready = [one for one in ready if getattr(one, field)]
+                    ready = [part for part in ready if getattr(part, field)]
                     break
-        return frozenset(ready or (one for one in found if one.state == DRAINING))
+        return frozenset(ready or (part for part in parts if part.state == DRAINING))
 
 
 def states_key(behind: str, *, ipv6: bool) -> str:

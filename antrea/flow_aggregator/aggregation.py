@@ -131,24 +131,24 @@ class Aggregation:
 
     def records(self) -> Iterator[FlowRecord]:
         """Yield the joined record of each connection."""
-        return (one.record for one in self._flows.values())
+        return (flow.record for flow in self._flows.values())
 
     def add(self, record: FlowRecord, now: float) -> None:
         """Take in a Node's record."""
         record = self._directed(record)
         key = key_of(record)
-        one = self._flows.get(key)
-        if one is None:
+        flow = self._flows.get(key)
+        if flow is None:
             if len(self._flows) >= self._most:
                 self.dropped += 1
                 return
-            one = self._flows[key] = JoinedFlow(key, begun(record))
-            one.is_complete = not needs_both(record)
-            one.active_at = now if one.is_complete else now + self._active
+            flow = self._flows[key] = JoinedFlow(key, begun(record))
+            flow.is_complete = not needs_both(record)
+            flow.active_at = now if flow.is_complete else now + self._active
         else:
-            self._update(one, record, now)
-        one.inactive_at = now + self._inactive
-        self._push(one)
+            self._update(flow, record, now)
+        flow.inactive_at = now + self._inactive
+        self._push(flow)
 
     def _directed(self, record: FlowRecord) -> FlowRecord:
         """The record in the direction that is known of its connection; what has waited in the other one is turned."""
@@ -164,74 +164,74 @@ class Aggregation:
             self._flows[other.key] = other
         return record
 
-    def _update(self, one: JoinedFlow, record: FlowRecord, now: float) -> None:
+    def _update(self, flow: JoinedFlow, record: FlowRecord, now: float) -> None:
         sides: tuple[str, ...] = SIDES
         if needs_both(record):
-            if not one.is_complete and is_from_source(record) != is_from_source(one.record):
-                join(one.record, record)
-                one.is_complete = True
-                one.active_at = now
+            if not flow.is_complete and is_from_source(record) != is_from_source(flow.record):
+                join(flow.record, record)
+                flow.is_complete = True
+                flow.active_at = now
             sides = SIDES[:1] if is_from_source(record) else SIDES[1:]
-        elif not one.is_complete:
+        elif not flow.is_complete:
             # what one Node alone has to tell, such as a denial after records of what was let pass
-            join(one.record, record)
-            one.is_complete = True
-            one.active_at = now
+            join(flow.record, record)
+            flow.is_complete = True
+            flow.active_at = now
         if not is_arbitrary(record):
-            one.record.biflow_direction = record.biflow_direction
-        add_counts(one.record, record, sides)
+            flow.record.biflow_direction = record.biflow_direction
+        add_counts(flow.record, record, sides)
         if record.http_vals:
-            is_other = one.record.app_protocol_name != record.app_protocol_name  # as TLS after CONNECT
-            before = "" if one.exported_requests or is_other else one.record.http_vals
-            one.record.http_vals = united(before, record.http_vals)
-            one.record.app_protocol_name, one.exported_requests = record.app_protocol_name, False
-        one.news = True
+            is_other = flow.record.app_protocol_name != record.app_protocol_name  # as TLS after CONNECT
+            before = "" if flow.exported_requests or is_other else flow.record.http_vals
+            flow.record.http_vals = united(before, record.http_vals)
+            flow.record.app_protocol_name, flow.exported_requests = record.app_protocol_name, False
+        flow.news = True
 
-    def _push(self, one: JoinedFlow) -> None:
+    def _push(self, flow: JoinedFlow) -> None:
         """Queue it, unless it is queued for an earlier time: then it is looked at, and queued again."""
-        at = min(one.active_at, one.inactive_at)
-        if at < one.queued:
-            one.queued = at
-            heapq.heappush(self._heap, (at, next(self._order), one))
+        at = min(flow.active_at, flow.inactive_at)
+        if at < flow.queued:
+            flow.queued = at
+            heapq.heappush(self._heap, (at, next(self._order), flow))
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
         """Joined records that are to be exported now."""
-        found: list[FlowRecord] = []
-        while self._heap and self._heap[0][0] <= now and len(found) < most:
-            at, _, one = heapq.heappop(self._heap)
-            if one.gone or at != one.queued:
+        records: list[FlowRecord] = []
+        while self._heap and self._heap[0][0] <= now and len(records) < most:
+            at, _, flow = heapq.heappop(self._heap)
+            if flow.gone or at != flow.queued:
                 continue  # it was queued for an earlier time
-            one.queued = math.inf
-            if min(one.active_at, one.inactive_at) > now:
-                self._push(one)
+            flow.queued = math.inf
+            if min(flow.active_at, flow.inactive_at) > now:
+                self._push(flow)
                 continue
-            if not one.is_complete:
-                self._wait(one, now)
+            if not flow.is_complete:
+                self._wait(flow, now)
                 continue
-            if one.news:
-                requests = "" if one.exported_requests else one.record.http_vals
-                found.append(msgspec.structs.replace(one.record, http_vals=requests))
-                reset_deltas(one.record)
-                one.news, one.exported_requests = False, True
-            if one.inactive_at <= now:
-                self._forget(one)
+            if flow.news:
+                requests = "" if flow.exported_requests else flow.record.http_vals
+                records.append(msgspec.structs.replace(flow.record, http_vals=requests))
+                reset_deltas(flow.record)
+                flow.news, flow.exported_requests = False, True
+            if flow.inactive_at <= now:
+                self._forget(flow)
             else:
-                one.active_at = now + self._active
-                self._push(one)
-        return found
+                flow.active_at = now + self._active
+                self._push(flow)
+        return records
 
-    def _wait(self, one: JoinedFlow, now: float) -> None:
-        one.tries += 1
-        if one.tries > MAX_TRIES or one.inactive_at <= now:
+    def _wait(self, flow: JoinedFlow, now: float) -> None:
+        flow.tries += 1
+        if flow.tries > MAX_TRIES or flow.inactive_at <= now:
             self.dropped += 1
-            self._forget(one)
+            self._forget(flow)
             return
-        one.active_at = now + self._active
-        self._push(one)
+        flow.active_at = now + self._active
+        self._push(flow)
 
-    def _forget(self, one: JoinedFlow) -> None:
-        one.gone = True
-        del self._flows[one.key]
+    def _forget(self, flow: JoinedFlow) -> None:
+        flow.gone = True
+        del self._flows[flow.key]
 
 
 def begun(record: FlowRecord) -> FlowRecord:
@@ -245,8 +245,8 @@ def begun(record: FlowRecord) -> FlowRecord:
         setattr(made, f"flow_end_nanos_{side}", record.flow_end_nanos)
         for name in _BOTH:
             setattr(made, f"{name}_{side}", getattr(record, name))
-    found = rates(record.octet_total_count, record.reverse_octet_total_count, age(record))
-    set_rates(made, sides, found, newest=True)
+    rates_since_start = rates(record.octet_total_count, record.reverse_octet_total_count, age(record))
+    set_rates(made, sides, rates_since_start, newest=True)
     return made
 
 
@@ -274,14 +274,14 @@ def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> 
     seconds = end - before if before else age(record)
     for side in sides:
         octets, back, deltas = ADD_SIDE[side](into, record)
-    found = rates(octets, back, seconds)
+    rates_since_export = rates(octets, back, seconds)
     if newest:
         into.tcp_state = record.tcp_state
     # a Node may count nothing of it: one that was asked for another's Pod, on a datapath that counts at Pods alone
     counts = is_counted(record) and (newest or not is_counted(into))
     if counts:
         add_newest(into, record, deltas)
-    set_rates(into, sides, found, newest=counts)
+    set_rates(into, sides, rates_since_export, newest=counts)
 
 
 def is_counted(record: FlowRecord) -> bool:
@@ -289,11 +289,11 @@ def is_counted(record: FlowRecord) -> bool:
     return bool(record.packet_total_count or record.reverse_packet_total_count)
 
 
-def united(one: str, other: str) -> str:
+def united(first: str, other: str) -> str:
     """The requests of both; only the first ones if they are too long together, and what is no JSON is left out."""
     try:
-        found = [decode_json(text, dict[str, msgspec.Raw], "requests") for text in (one, other) if text]
+        requests = [decode_json(text, dict[str, msgspec.Raw], "requests") for text in (first, other) if text]
     except Invalid:
-        return one
-    text = msgspec.json.encode({key: value for each in found for key, value in each.items()}).decode()
-    return text if len(text.encode()) <= MAX_REQUEST_BYTES else one
+        return first
+    text = msgspec.json.encode({key: value for each in requests for key, value in each.items()}).decode()
+    return text if len(text.encode()) <= MAX_REQUEST_BYTES else first

@@ -155,8 +155,8 @@ class Aggregator:
     async def _export(self) -> None:
         most = min(MAX_RECORDS, max(self._config.record_buffer_size // 4, 1))
         while True:
-            while found := self.flows.due(time.monotonic(), most):
-                for record in found:
+            while records := self.flows.due(time.monotonic(), most):
+                for record in records:
                     self._offer(record)
                 await asyncio.sleep(0)
                 await self._to.room()  # until then records are joined to those before them
@@ -176,12 +176,12 @@ class Aggregator:
         page = static_files(files("antrea.flow_aggregator") / "ui", UI)
         # the page is everybody's, since it is the same for all: what it asks for needs a token
         authorization = Authorization((*(f"/{name}" for name in HEALTH), *page), kube)
-        own = {("GET", path): handler for path, handler in page.items()}
+        handlers = {("GET", path): handler for path, handler in page.items()}
         questions = UserQuestions(lambda: self.store, self.live, authorization, kube, self._token)
         authentication = Authentication(self._token, kube)
         server = Server(
             authentication, authorization, Objects((), _NoResources()),
-            handlers={**self._handlers(), **questions.handlers(), **own}, openapi={},
+            handlers={**self._handlers(), **questions.handlers(), **handlers}, openapi={},
         )  # fmt: skip
         async with asyncio.TaskGroup() as tasks:
             tls = server_tls(pair, min_version="VersionTLS12", cipher_suites="")
@@ -190,7 +190,7 @@ class Aggregator:
             tasks.create_task(self._streaming.run(judges), name="streams of records")
 
     def _handlers(self) -> dict[tuple[str, str], Handler]:
-        found: dict[str, Handler] = {
+        handlers: dict[str, Handler] = {
             # a destination that is away is no reason to send agents away, too
             **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
             **health("readyz", {"collector": lambda: self.intake.trouble}),
@@ -204,12 +204,15 @@ class Aggregator:
             "/conditions": _answer(lambda _: self._conditions()),
             "/loglevel": loglevel,
         }
-        return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
+        return {
+            ("PUT", "/loglevel"): loglevel,
+            **{("GET", path): handler for path, handler in handlers.items()},
+        }
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        found = metrics_text(self._metrics(), self.intake, self._to.all)
+        text = metrics_text(self._metrics(), self.intake, self._to.all)
         kept = keeper_metrics(self._keeper) if self._keeper else ""
-        return metrics_of(f"{found}{kept}{self._more_metrics()}")
+        return metrics_of(f"{text}{kept}{self._more_metrics()}")
 
     def _conditions(self) -> list[Condition]:
         return conditions(
@@ -235,14 +238,14 @@ def _rest(config: FlowAggregatorConfig) -> FlowAggregatorConfig:
     kept = msgspec.structs.replace(FlowStore(), enable=config.store.enable, directory=config.store.directory)
     # what has to be asked of kube-apiserver for it
     uids = config.flow_collector.enable and config.flow_collector.include_k8s_uids
-    found = msgspec.structs.replace(
+    replaced = msgspec.structs.replace(
         config, store=kept, flow_collector=FlowCollector(include_k8s_uids=uids), flow_logger=FlowLogger(), click_house=ClickHouse(),
         s3_uploader=S3Uploader(), flow_stream_service=FlowStreamService(),
     )  # fmt: skip
     if config.grpc_collector.enable or config.aggregator_transport_protocol == "tls":
-        return found
+        return replaced
     # there are no certificates but those of streams
-    return msgspec.structs.replace(found, flow_stream_service=config.flow_stream_service)
+    return msgspec.structs.replace(replaced, flow_stream_service=config.flow_stream_service)
 
 
 def _answer(make: Callable[[Mapping[str, str]], Any]) -> Handler:

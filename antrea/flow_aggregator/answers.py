@@ -74,8 +74,14 @@ def conditions(**messages: str) -> list[Condition]:
 def destination_states(to: Sequence[Destination], removed: int) -> list[DestinationState]:
     """Return the present states of destinations; `removed` are those of the store."""
     return [
-        DestinationState(one.name, one.trouble, one.exported, one.dropped, removed * (one.name == "store"))
-        for one in to
+        DestinationState(
+            destination.name,
+            destination.trouble,
+            destination.exported,
+            destination.dropped,
+            removed * (destination.name == "store"),
+        )
+        for destination in to
     ]
 
 
@@ -90,28 +96,28 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
                 wanted.append((field, int(text)))
             else:
                 raise Invalid(key, f"{text!r} is not a number")
-    found = []
+    rows = []
     for record in records:
         if all(getattr(record, field) == value for field, value in wanted):
             elements = aggregated_elements(ipv6=record.is_ipv6, contents=_CONTENTS)
-            found.append(
-                {one.name: getattr(record, one.field) for one in elements}
+            rows.append(
+                {element.name: getattr(record, element.field) for element in elements}
                 | {"appProtocolName": record.app_protocol_name, "httpVals": record.http_vals}
             )
-            if len(found) == MAX_RECORDS:
+            if len(rows) == MAX_RECORDS:
                 break
-    return found
+    return rows
 
 
 def record_metrics(
     received: int, flows: int, sessions: int, dropped: int, to: Sequence[Destination]
 ) -> RecordMetrics:
     """Return the present counts of records."""
-    names = {one.name for one in to}
+    names = {destination.name for destination in to}
     return RecordMetrics(
-        num_records_exported=sum(one.exported for one in to),
+        num_records_exported=sum(destination.exported for destination in to),
         num_records_received=received,
-        num_records_dropped=dropped + sum(one.dropped for one in to),
+        num_records_dropped=dropped + sum(destination.dropped for destination in to),
         num_flows=flows,
         num_conn_to_collector=sessions,
         with_click_house_exporter="clickHouse" in names,
@@ -166,19 +172,22 @@ FAILING = Metric(
 )
 
 
-def metrics_text(found: RecordMetrics, taken: Intake, to: Sequence[Destination]) -> str:
+def metrics_text(metrics: RecordMetrics, taken: Intake, to: Sequence[Destination]) -> str:
     """In Prometheus' format."""
     rows = (
-        (RECEIVED, found.num_records_received),
+        (RECEIVED, metrics.num_records_received),
         (REFUSED, taken.refused),
         (REJECTED, taken.rejected),
         (INTERRUPTED, taken.interrupted),
-        (FLOWS, found.num_flows),
+        (FLOWS, metrics.num_flows),
     )
     by_destination = (
-        (EXPORTED, [Sample(one.exported, {"destination": one.name}) for one in to]),
-        (DROPPED, [Sample(one.dropped, {"destination": one.name}) for one in to]),
-        (FAILING, [Sample(bool(one.trouble), {"destination": one.name}) for one in to]),
+        (EXPORTED, [Sample(destination.exported, {"destination": destination.name}) for destination in to]),
+        (DROPPED, [Sample(destination.dropped, {"destination": destination.name}) for destination in to]),
+        (
+            FAILING,
+            [Sample(bool(destination.trouble), {"destination": destination.name}) for destination in to],
+        ),
     )
-    own = "".join(metric.text([Sample(value)]) for metric, value in rows)
-    return own + "".join(metric.text(samples) for metric, samples in by_destination)
+    texts = "".join(metric.text([Sample(value)]) for metric, value in rows)
+    return texts + "".join(metric.text(samples) for metric, samples in by_destination)

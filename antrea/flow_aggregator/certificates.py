@@ -108,12 +108,12 @@ class Certificates:
         await self._publish(root)
         if root != self._authority:
             name = f"{SERVICE}-server-certificate@{int(time.time())}"
-            own = await asyncio.to_thread(
+            certificate = await asyncio.to_thread(
                 lambda: authority.issue(
                     signer, name, usage="server", names=self._names, addresses=self._addresses
                 )
             )
-            await self._present(mutual_tls(own, root), server_tls(own))
+            await self._present(mutual_tls(certificate, root), server_tls(certificate))
             self._authority = root
             log.info("Loaded the certificates of the collector", names=",".join(self._names))
 
@@ -122,23 +122,23 @@ class Certificates:
     ) -> Certificate:
         """The one in the Secret, or a new one that is saved there."""
         path = f"{self._secrets}/{name}"
-        found = await self._kube.get(path, SecretData)
-        pair = tls_secret.pair_of(found) if found else None
+        secret = await self._kube.get(path, SecretData)
+        pair = tls_secret.pair_of(secret) if secret else None
         if pair is not None and await asyncio.to_thread(lambda: tls_secret.lasts(pair) and fits(pair)):
             return pair
         fresh = await asyncio.to_thread(make)
-        await tls_secret.save(self._kube, path, found, fresh, LABELS)
+        await tls_secret.save(self._kube, path, secret, fresh, LABELS)
         return fresh
 
     async def _publish(self, root: str) -> None:
         path = f"{self._maps}/{PUBLISHED}"
-        found = await self._kube.get(path, ConfigMap)
-        if found is None:
+        config_map = await self._kube.get(path, ConfigMap)
+        if config_map is None:
             meta = {"name": PUBLISHED, "labels": LABELS}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"ca.crt": root}}
             await self._kube.create_named(path, body)
-        elif found.data.get("ca.crt") != root:
-            version = {"resourceVersion": found.metadata.resource_version}
+        elif config_map.data.get("ca.crt") != root:
+            version = {"resourceVersion": config_map.metadata.resource_version}
             await self._kube.patch(path, {"metadata": version, "data": {"ca.crt": root}})
 
 
@@ -150,9 +150,9 @@ def _new_client(signer: Certificate) -> Certificate:
     return authority.issue(signer, f"{SERVICE}-client-certificate@{int(time.time())}", usage="client")
 
 
-def mutual_tls(own: Certificate, root: str) -> ssl.SSLContext:
+def mutual_tls(certificate: Certificate, root: str) -> ssl.SSLContext:
     """TLS 1.2 or later of a server that takes clients of the authority `root` alone. Raises Invalid."""
-    context = server_tls(own)
+    context = server_tls(certificate)
     try:
         context.load_verify_locations(cadata=ascii_pem(root))
     except (ssl.SSLError, ValueError) as error:

@@ -31,7 +31,7 @@ log = klog.logger(__name__)
 
 CA_FILE: Final = Path("/etc/flow-aggregator-certs/ca.crt")
 """CA of Secret clickhouse-ca, where the chart mounts it."""
-_NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
+_NAMES: Final = {field.encode_name: field.name for field in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
 WRITTEN: Final = {name: kind.partition(" ")[0] for name, kind in COLUMNS.items() if name in _NAMES}
@@ -100,12 +100,12 @@ def server_for_queries(config: FlowAggregatorConfig) -> Store | None:
 async def prepare(store: Store, retention: int) -> None:
     """Make the table, or add the columns that it lacks; rows and other columns stay. Raises Unavailable."""
     names = {"one": TABLE, "other": LOCAL}
-    found = rows_of(await store.run(_TABLES, parameters=names))
-    if not found:
+    rows = rows_of(await store.run(_TABLES, parameters=names))
+    if not rows:
         await store.run(created(retention))
         log.info("Created the table of flow records", table=TABLE)
     # rows of Theia's Distributed table are in the local one, which has to have a column first
-    for name, comment, statement in sorted(found, key=lambda one: one[0] != LOCAL):
+    for name, comment, statement in sorted(rows, key=lambda row: row[0] != LOCAL):
         present = (await store.run(_PRESENT, parameters={"table": name})).decode().split()
         if change := widened(name, present):
             await store.run(change)

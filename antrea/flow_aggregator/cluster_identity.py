@@ -66,8 +66,8 @@ async def _uuid_of(kube: Kube) -> str:
     while True:
         why = ""
         try:
-            found = await kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}", ConfigMap)
-            if found and (uuid := found.data.get(KEY)):
+            config_map = await kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}", ConfigMap)
+            if config_map and (uuid := config_map.data.get(KEY)):
                 return uuid
         except (Refused, Unavailable) as error:
             why = str(error)

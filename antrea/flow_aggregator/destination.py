@@ -189,9 +189,9 @@ class LogOutput:
     async def write(self, records: Sequence[FlowRecord]) -> None:
         pretty = self._config.pretty_print
         lines = [
-            log_line(one, pretty=pretty, requests=self._requests)
-            for one in records
-            if passes(one, self._config.filters)
+            log_line(record, pretty=pretty, requests=self._requests)
+            for record in records
+            if passes(record, self._config.filters)
         ]
         if lines:
             await asyncio.to_thread(self._write, ("\n".join(lines) + "\n").encode())
@@ -238,21 +238,21 @@ class IpfixOutput:
 
     def _tls(self) -> ssl.SSLContext | None:
         """Read the TLS files as they are now. Raises Unavailable, Invalid."""
-        asked = self._config.tls
-        if not asked.enable:
+        settings = self._config.tls
+        if not settings.enable:
             return None
         name = "caSecretName"
         try:
-            tls = client_context(cafile=str(COLLECTOR_FILES / "ca.crt") if asked.ca_secret_name else None)
+            tls = client_context(cafile=str(COLLECTOR_FILES / "ca.crt") if settings.ca_secret_name else None)
             name = "clientSecretName"
-            if asked.client_secret_name:
-                texts = [(COLLECTOR_FILES / f"tls.{one}").read_text() for one in ("crt", "key")]
+            if settings.client_secret_name:
+                texts = [(COLLECTOR_FILES / f"tls.{suffix}").read_text() for suffix in ("crt", "key")]
                 load_pair(tls, Certificate(*texts))
         except (OSError, ValueError) as error:
             raise Unavailable(
                 f"flowCollector.tls.{name}: a Secret without what it should have: {error}"
             ) from error
-        tls.minimum_version = VERSIONS[asked.min_version]
+        tls.minimum_version = VERSIONS[settings.min_version]
         return tls
 
     async def close(self) -> None:

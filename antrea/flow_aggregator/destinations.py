@@ -41,7 +41,7 @@ class Destinations:
         """`embedded` with `store`."""
         self._embedded = embedded
         self._wanted = _wanted(config, embedded)
-        self._all = {name: one.make() for name, one in self._wanted.items()}
+        self._all = {name: wanted.make() for name, wanted in self._wanted.items()}
         self._work: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -52,19 +52,19 @@ class Destinations:
 
     def offer(self, record: FlowRecord) -> None:
         """To each of them."""
-        for one in self._all.values():
-            one.offer(record)
+        for destination in self._all.values():
+            destination.offer(record)
 
     async def room(self) -> None:
         """Return once each that keeps up has room for more."""
-        for one in self.all:
-            await one.room()
+        for destination in self.all:
+            await destination.room()
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            for name, one in self._all.items():
-                self._work[name] = self._tasks.create_task(one.run(), name=name)
+            for name, destination in self._all.items():
+                self._work[name] = self._tasks.create_task(destination.run(), name=name)
             await asyncio.Event().wait()
 
     def change(self, config: FlowAggregatorConfig) -> None:
@@ -72,11 +72,11 @@ class Destinations:
         before, self._wanted = self._wanted, _wanted(config, self._embedded)
         kept = {
             name: self._all[name]
-            for name, one in self._wanted.items()
-            if name in before and before[name].settings == one.settings
+            for name, wanted in self._wanted.items()
+            if name in before and before[name].settings == wanted.settings
         }
         ending = {name: self._all[name] for name in before if name not in kept}
-        begun = {name: one.make() for name, one in self._wanted.items() if name not in kept}
+        begun = {name: wanted.make() for name, wanted in self._wanted.items() if name not in kept}
         self._all = {name: kept.get(name) or begun[name] for name in self._wanted}
         if self._tasks:
             for name in ending | begun:
@@ -109,12 +109,14 @@ async def _exchange(
 
 def _wanted(config: FlowAggregatorConfig, embedded: Store | None) -> dict[str, Wanted]:
     """Return the configured destinations by name."""
-    found: dict[str, Wanted] = {}
+    destinations: dict[str, Wanted] = {}
     requests, size = config.record_contents.requests, config.record_buffer_size
 
     def add(name: str, settings: Any, output: Callable[[], Any], *rest: Any) -> None:
         """`rest` is what a Destination takes after its buffer's size."""
-        found[name] = Wanted((settings, requests, size), lambda: Destination(name, output(), size, *rest))
+        destinations[name] = Wanted(
+            (settings, requests, size), lambda: Destination(name, output(), size, *rest)
+        )
 
     if config.flow_logger.enable:
         add("flowLogger", config.flow_logger, partial(LogOutput, config.flow_logger, requests=requests))
@@ -137,4 +139,4 @@ def _wanted(config: FlowAggregatorConfig, embedded: Store | None) -> dict[str, W
         to = config.s3_uploader
         rest = seconds(to.upload_interval), to.max_records_per_file
         add("s3Uploader", to, partial(S3Output, to, requests=requests), *rest)
-    return found
+    return destinations

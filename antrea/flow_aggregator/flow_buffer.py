@@ -29,8 +29,8 @@ class FlowBuffer(Generic[T]):
         """At most so many from this number on, and how many before them are gone."""
         first = max(number, self.end - len(self._ring))
         wanted = range(first, min(first + most, self.end))
-        found = (self._ring[at % len(self._ring)] for at in wanted)
-        return [one for one in found if one is not None], first - number
+        records = (self._ring[at % len(self._ring)] for at in wanted)
+        return [record for record in records if record is not None], first - number
 
     async def wait(self, number: int) -> None:
         """Wait until the record of this number is there."""

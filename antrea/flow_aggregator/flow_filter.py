@@ -30,26 +30,26 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, str])
 class FlowFilter:
     """One filter."""
 
-    def __init__(self, asked: Any) -> None:
+    def __init__(self, message: Any) -> None:
         """Make the filter of a message FlowFilter. Raises Invalid."""
         for name in ("namespaces", "pod_names", "service_names", "flow_types", "ips"):
-            if len(getattr(asked, name)) > MAX_FILTERS:
+            if len(getattr(message, name)) > MAX_FILTERS:
                 raise Invalid(name, f"has more than {MAX_FILTERS} values")
-        if asked.direction not in _ENDS:
-            raise Invalid("direction", f"{asked.direction} is none of {sorted(_ENDS)}")
-        self._ends = _ENDS[asked.direction]
-        self.namespaces = frozenset(asked.namespaces)
-        self._pods, self._services = frozenset(asked.pod_names), frozenset(asked.service_names)
-        self._types = frozenset(asked.flow_types)
-        if self._services and asked.direction == 1:
+        if message.direction not in _ENDS:
+            raise Invalid("direction", f"{message.direction} is none of {sorted(_ENDS)}")
+        self._ends = _ENDS[message.direction]
+        self.namespaces = frozenset(message.namespaces)
+        self._pods, self._services = frozenset(message.pod_names), frozenset(message.service_names)
+        self._types = frozenset(message.flow_types)
+        if self._services and message.direction == 1:
             raise Invalid(
                 "service_names", "cannot be together with direction FROM: a Service is where packets go to"
             )
-        if len(asked.pod_label_selector) > MAX_LENGTH:
+        if len(message.pod_label_selector) > MAX_LENGTH:
             raise Invalid("pod_label_selector", f"is longer than {MAX_LENGTH} characters")
-        self._networks = tuple(_network(text) for text in asked.ips)
+        self._networks = tuple(_network(text) for text in message.ips)
         try:
-            self._labels = label_terms(asked.pod_label_selector)
+            self._labels = label_terms(message.pod_label_selector)
         except ValueError as error:
             raise Invalid("pod_label_selector", str(error)) from error
 
@@ -72,19 +72,23 @@ class FlowFilter:
     def _labelled(self, record: FlowRecord, end: str) -> bool:
         text = getattr(record, f"{end}_pod_labels")
         labels = _DECODER.decode(text) if text else {}
-        return all(one.matches(labels) for one in self._labels)
+        return all(label.matches(labels) for label in self._labels)
 
     def _within(self, record: FlowRecord, end: str) -> bool:
         text = getattr(record, f"{end}_ip")
-        return bool(text) and any(ip_address(text) in one for one in self._networks)
+        return bool(text) and any(ip_address(text) in network for network in self._networks)
 
 
 def is_visible(record: FlowRecord, namespaces: Collection[str] | None) -> bool:
     """Whether both ends are in these Namespaces or outside of the cluster, and one at least is in them; None: in any."""
     if namespaces is None:
         return True
-    ends = [one for one in (record.source_pod_namespace, record.destination_pod_namespace) if one]
-    return bool(ends) and all(one in namespaces for one in ends)
+    ends = [
+        namespace
+        for namespace in (record.source_pod_namespace, record.destination_pod_namespace)
+        if namespace
+    ]
+    return bool(ends) and all(end in namespaces for end in ends)
 
 
 def _service(record: FlowRecord) -> str:

@@ -97,21 +97,23 @@ class FlowStreams(SessionServer):
                 message = await call.receive()
         except TimeoutError:
             raise Invalid("GetFlowsRequest", f"it did not come within {REQUEST_SECONDS:.0f} s") from None
-        asked, filters = _request(message or b"")
-        number, left, lost, judged = 0, asked.max_count, 0, -math.inf
+        request, filters = _request(message or b"")
+        number, left, lost, judged = 0, request.max_count, 0, -math.inf
         while True:
             if time.monotonic() - judged >= RIGHTS_SECONDS:
                 seen, judged = await self._seen(call, filters), time.monotonic()
             some, gone = self._buffer.after(number, BATCH)
             lost += gone
             number += gone + len(some)
-            found = [one for one in some if _takes(one, asked, filters) and is_visible(one, seen)]
-            if asked.max_count:
-                found = found[:left]
-                left -= len(found)
-            if found or gone:
-                await call.send(_response(found, lost))
-            if (asked.max_count and not left) or (not asked.follow and not some):
+            matching = [
+                record for record in some if _takes(record, request, filters) and is_visible(record, seen)
+            ]
+            if request.max_count:
+                matching = matching[:left]
+                left -= len(matching)
+            if matching or gone:
+                await call.send(_response(matching, lost))
+            if (request.max_count and not left) or (not request.follow and not some):
                 return
             if not some:
                 await asyncio.sleep(PAUSE)
@@ -123,7 +125,7 @@ class FlowStreams(SessionServer):
         """Namespaces whose records the user may see; None: all. Raises CallRefused."""
         if self._judges is None:
             return None
-        names = sorted({name for one in filters for name in one.namespaces})
+        names = sorted({name for flow_filter in filters for name in flow_filter.namespaces})
         try:
             return await streamed_namespaces(await self._user(call), "/flows", self._judges[1], names)
         except ApiError as error:
@@ -140,20 +142,20 @@ class FlowStreams(SessionServer):
 
 def _request(message: bytes) -> tuple[Any, list[FlowFilter]]:
     """Raises Invalid."""
-    asked = guarded("GetFlowsRequest", GetFlowsRequest.FromString, message)
-    if len(asked.filters) > MAX_FILTERS:
+    request = guarded("GetFlowsRequest", GetFlowsRequest.FromString, message)
+    if len(request.filters) > MAX_FILTERS:
         raise Invalid("filters", f"are more than {MAX_FILTERS}")
-    return asked, [FlowFilter(one) for one in asked.filters]
+    return request, [FlowFilter(message_filter) for message_filter in request.filters]
 
 
-def _takes(record: FlowRecord, asked: Any, filters: list[FlowFilter]) -> bool:
-    if asked.HasField("since") and record.flow_end_seconds < asked.since.seconds:
+def _takes(record: FlowRecord, request: Any, filters: list[FlowFilter]) -> bool:
+    if request.HasField("since") and record.flow_end_seconds < request.since.seconds:
         return False
-    return all(one.takes(record) for one in filters)
+    return all(flow_filter.takes(record) for flow_filter in filters)
 
 
 def _response(records: list[FlowRecord], lost: int) -> bytes:
     made, now = GetFlowsResponse(dropped_count=lost), int(time.time())
-    for one in records:
-        write_joined(one, made.flows.add(), now=now)
+    for record in records:
+        write_joined(record, made.flows.add(), now=now)
     return bytes(made.SerializeToString())

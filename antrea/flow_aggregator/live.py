@@ -76,14 +76,14 @@ class LiveRecords:
     def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
         """Return matching records since `number`, oldest first and at most MAX_ROWS, and how many more there were."""
         new, gone = self._ring.after(number, KEPT)
-        found = [record for record, is_half in new if (halves or not is_half) and passes(record)]
-        return found[-MAX_ROWS:], gone + max(len(found) - MAX_ROWS, 0)
+        records = [record for record, is_half in new if (halves or not is_half) and passes(record)]
+        return records[-MAX_ROWS:], gone + max(len(records) - MAX_ROWS, 0)
 
     async def follow(
-        self, request: web.Request, user: str, asked: Mapping[str, str], namespaces: Sequence[str] | None
+        self, request: web.Request, user: str, parameters: Mapping[str, str], namespaces: Sequence[str] | None
     ) -> web.StreamResponse:
         """Stream records until the client leaves, or for MAX_SECONDS seconds. Raises Invalid naming a parameter, Unavailable if too many streams are open."""
-        passes = matcher(asked, namespaces)
+        passes = matcher(parameters, namespaces)
         ended = self._begin(user)
         try:
             return await self._send(request, passes, ended, halves=namespaces is None)
@@ -92,12 +92,12 @@ class LiveRecords:
 
     def _begin(self, user: str) -> asyncio.Event:
         """Return what ends this stream; a user with more streams makes room if there are too many. Raises Unavailable."""
-        own = len(self._followers.get(user, ()))
-        if own >= MAX_FOLLOWERS_OF_USER:
-            raise Unavailable(f"you follow records {own} times already: close a page, or try again later")
+        streams = len(self._followers.get(user, ()))
+        if streams >= MAX_FOLLOWERS_OF_USER:
+            raise Unavailable(f"you follow records {streams} times already: close a page, or try again later")
         if sum(map(len, self._followers.values())) >= MAX_FOLLOWERS:
-            most = max(self._followers, key=lambda one: len(self._followers[one]))
-            if len(self._followers[most]) <= own + 1:
+            most = max(self._followers, key=lambda follower: len(self._followers[follower]))
+            if len(self._followers[most]) <= streams + 1:
                 raise Unavailable(f"{MAX_FOLLOWERS} clients follow records already: try again later")
             oldest = self._followers[most][0]
             oldest.set()
@@ -107,7 +107,7 @@ class LiveRecords:
         return ended
 
     def _end(self, user: str, ended: asyncio.Event) -> None:
-        rest = [one for one in self._followers.get(user, ()) if one is not ended]
+        rest = [event for event in self._followers.get(user, ()) if event is not ended]
         if rest:
             self._followers[user] = rest
         else:
@@ -139,7 +139,7 @@ class LiveRecords:
         return response
 
     def _event(self, rows: Sequence[FlowRecord], missed: int) -> bytes:
-        shown = [dict(zip(WRITTEN, values_of(one), strict=True)) for one in rows]
+        shown = [dict(zip(WRITTEN, values_of(row), strict=True)) for row in rows]
         text = msgspec.json.encode({"rows": shown, "missed": missed})
         return b"id: %s-%d\ndata: %s\n\n" % (self._run.encode(), self._ring.end, text)
 
@@ -152,11 +152,11 @@ def is_denied(record: FlowRecord) -> bool:
     )
 
 
-def matcher(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Test:
+def matcher(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Test:
     """Whether a record is one that the query `flows` would answer with. Raises Invalid naming the parameter."""
-    values = scope_of("live", asked, namespaces, FILTERS).values
+    values = scope_of("live", parameters, namespaces, FILTERS).values
     tests = [make(values) for key, make in _TESTS.items() if key in values]
-    if action := asked.get("action", "").lower():
+    if action := parameters.get("action", "").lower():
         tests.append(_action(action))
     return lambda record: all(test(record) for test in tests)
 
@@ -164,7 +164,7 @@ def matcher(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Test:
 def _seen(values: Mapping[str, Any]) -> Test:
     """Both ends are in these Namespaces or outside of the cluster; one at least is in them."""
     of, allowed = attrgetter("source_pod_namespace", "destination_pod_namespace"), {"", *values["seen"]}
-    return lambda record: any(found := of(record)) and allowed.issuperset(found)
+    return lambda record: any(namespaces_of_record := of(record)) and allowed.issuperset(namespaces_of_record)
 
 
 def _namespace(values: Mapping[str, Any]) -> Test:
@@ -178,8 +178,8 @@ def _named(kind: str, fields: Sequence[tuple[str, str]]) -> Callable[[Mapping[st
     def make(values: Mapping[str, Any]) -> Test:
         name, namespace = values[kind], values.get(f"{kind}Namespace")
         return lambda record: any(
-            getattr(record, own) == name and namespace in (None, getattr(record, space))
-            for space, own in fields
+            getattr(record, field) == name and namespace in (None, getattr(record, space))
+            for space, field in fields
         )
 
     return make
@@ -197,7 +197,7 @@ def _action(name: str) -> Test:
         name
     ]
     of = attrgetter(*(f"{way}_network_policy_rule_action" for way in _WAYS))
-    return lambda record: any(one in actions for one in of(record))
+    return lambda record: any(action in actions for action in of(record))
 
 
 _TESTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Test]]] = {

@@ -64,18 +64,18 @@ def log_line(record: FlowRecord, *, pretty: bool, requests: bool = False) -> str
     if text.isprintable() and text.count(",") == columns.count - 1 and '"' not in text and "\\" not in text:
         return text  # nothing to quote or to escape
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([one_line(str(one)) for one in values])
+    csv.writer(out, lineterminator="").writerow([one_line(str(value)) for value in values])
     return out.getvalue()
 
 
 def passes(record: FlowRecord, filters: tuple[LogFilter, ...]) -> bool:
     """Whether one of the filters takes the record; without any, all are taken."""
-    return not filters or any(_takes(one, record) for one in filters)
+    return not filters or any(_takes(log_filter, record) for log_filter in filters)
 
 
-def _takes(one: LogFilter, record: FlowRecord) -> bool:
+def _takes(log_filter: LogFilter, record: FlowRecord) -> bool:
     pairs = (
-        (one.ingress_network_policy_rule_actions, record.ingress_network_policy_rule_action),
-        (one.egress_network_policy_rule_actions, record.egress_network_policy_rule_action),
+        (log_filter.ingress_network_policy_rule_actions, record.ingress_network_policy_rule_action),
+        (log_filter.egress_network_policy_rule_actions, record.egress_network_policy_rule_action),
     )
-    return all(not asked or (done < len(_ASKED) and _ASKED[done] in asked) for asked, done in pairs)
+    return all(not wanted or (done < len(_ASKED) and _ASKED[done] in wanted) for wanted, done in pairs)

@@ -65,11 +65,11 @@ async def run(path: Path, token_file: Path, kubeconfig: str = "") -> None:
 
 
 async def _through_changes(file: ConfigurationFile, token_file: Path, kubeconfig: str) -> None:
-    asked = asked_to_end()
+    end = asked_to_end()
     identity = ClusterIdentity(kubeconfig)
     if not file.config.cluster_id:
         await identity.settle()
-    while not asked.is_set():
+    while not end.is_set():
         aggregator = Aggregator(
             identity.named(file.config), token_file, kubeconfig,
             more_metrics=lambda: file.metrics, rejected=lambda: file.rejected,
@@ -77,17 +77,17 @@ async def _through_changes(file: ConfigurationFile, token_file: Path, kubeconfig
         tasks = [
             asyncio.create_task(aggregator.run(), name="aggregator"),
             asyncio.create_task(file.follow(partial(_change, aggregator, identity)), name="configuration"),
-            asyncio.create_task(asked.wait(), name="signals"),
+            asyncio.create_task(end.wait(), name="signals"),
         ]
         if not (file.config.cluster_id or identity.is_settled):
             tasks.append(asyncio.create_task(identity.read(), name="cluster identity"))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
-        for found in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(found, Exception):
-                raise found
-        if not asked.is_set():
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+        if not end.is_set():
             log.info("Starting anew with the changed configuration")
     log.info("Stopping antrea-flow-aggregator")
 

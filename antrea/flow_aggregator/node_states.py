@@ -35,20 +35,24 @@ async def node_states(access: Access) -> dict[str, Any]:
     """One row for each Node. Raises Refused: the user may not list them, Unavailable."""
     async with Kube(access) as kube:
         nodes, agents = [await kube.get(path, _List, {"limit": str(MAX_NODES)}) for path in (NODES, AGENTS)]
-    known = {one["metadata"]["name"]: one for one in (agents.items if agents else ())}
-    found = [_row(one, known.get(one["metadata"]["name"])) for one in (nodes.items if nodes else ())]
-    return {"rows": found, "truncated": bool(nodes and nodes.metadata.get("continue"))}
+    known = {agent["metadata"]["name"]: agent for agent in (agents.items if agents else ())}
+    rows = [_row(node, known.get(node["metadata"]["name"])) for node in (nodes.items if nodes else ())]
+    return {"rows": rows, "truncated": bool(nodes and nodes.metadata.get("continue"))}
 
 
 def _row(node: Mapping[str, Any], agent: Mapping[str, Any] | None) -> dict[str, Any]:
     status = node.get("status", {})
-    ready = {one["type"]: one["status"] for one in status.get("conditions", ())}.get("Ready", "Unknown")
+    ready = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}.get(
+        "Ready", "Unknown"
+    )
     troubles = [] if ready == "True" else ["Node is not Ready"]
     troubles.extend(agent_troubles(agent, datetime.now(UTC)) if agent else ["no agent has reported"])
     agent = agent or {}
     return {
         "name": node["metadata"]["name"],
-        "addresses": [one["address"] for one in status.get("addresses", ()) if one["type"] == "InternalIP"],
+        "addresses": [
+            address["address"] for address in status.get("addresses", ()) if address["type"] == "InternalIP"
+        ],
         "version": agent.get("version", ""),
         "ovsVersion": agent.get("ovsInfo", {}).get("version", ""),
         "pods": agent.get("localPodNum", 0),
@@ -61,10 +65,16 @@ def _row(node: Mapping[str, Any], agent: Mapping[str, Any] | None) -> dict[str, 
 def agent_troubles(agent: Mapping[str, Any], now: datetime) -> Iterator[str]:
     """Yield sentences on errors that an agent reports."""
     conditions = agent.get("agentConditions", ())
-    for one in conditions:
-        if (one["status"] == "True") != (one["type"] in GOOD):
-            yield ": ".join(text for text in (one["type"], one.get("message") or one.get("reason")) if text)
-    last = max((datetime.fromisoformat(one["lastHeartbeatTime"]) for one in conditions), default=None)
+    for condition in conditions:
+        if (condition["status"] == "True") != (condition["type"] in GOOD):
+            yield ": ".join(
+                text
+                for text in (condition["type"], condition.get("message") or condition.get("reason"))
+                if text
+            )
+    last = max(
+        (datetime.fromisoformat(condition["lastHeartbeatTime"]) for condition in conditions), default=None
+    )
     if last is None or (now - last).total_seconds() > STALE:
         yield (
             f"its agent has not reported since {last:%Y-%m-%dT%H:%M:%SZ}" if last else "no agent has reported"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
 
 KEPT_SECONDS: Final = 300.0
-_NODES: Final = [(f"{one}_node_name", f"{one}_node_uid") for one in ("source", "destination", "egress")]
+_NODES: Final = [(f"{side}_node_name", f"{side}_node_uid") for side in ("source", "destination", "egress")]
 
 
 class ObjectUids:
@@ -36,7 +36,7 @@ class ObjectUids:
         async for change in kube.watch(self._path, OnlyMetadata, metadata_only=True):
             if isinstance(change, Listed):
                 before = self._uids
-                self._uids = {_key(one.metadata): one.metadata.uid for one in change.objects}
+                self._uids = {_key(changed.metadata): changed.metadata.uid for changed in change.objects}
                 for name in before.keys() - self._uids.keys():
                     self._uids[name] = before[name]
                     self._forget_later(name)

@@ -56,5 +56,7 @@ def _other(name: str) -> str:
 
 _PAIRS: Final = tuple((name, other) for name in _NAMES if (other := _other(name)) != name)
 _CLEARED: Final = tuple(
-    (one.name, one.default) for one in msgspec.structs.fields(FlowRecord) if one.name.startswith(_OF_ONE_WAY)
+    (field.name, field.default)
+    for field in msgspec.structs.fields(FlowRecord)
+    if field.name.startswith(_OF_ONE_WAY)
 )

@@ -91,4 +91,4 @@ class PodAddresses:
 
 
 def _addresses(pod: Pod) -> tuple[str, ...]:
-    return () if pod.spec.host_network else tuple(one.ip for one in pod.status.pod_ips)
+    return () if pod.spec.host_network else tuple(pod_ip.ip for pod_ip in pod.status.pod_ips)

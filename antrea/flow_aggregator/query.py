@@ -45,7 +45,7 @@ async def answer(
         raise Invalid("query", f"{name!r} is not one of {', '.join(QUERIES)}")
     query = make(parameters, namespaces)
     try:
-        found = await store.run(query.sql, parameters=query.values)
+        rows = await store.run(query.sql, parameters=query.values)
     except Unavailable as error:
         if _NO_TABLE in str(error):
             return query.shape([])
@@ -55,19 +55,19 @@ async def answer(
         raise Unavailable(
             f"the query {limit}: ask for less time (since), or for fewer (pod, namespace)"
         ) from error
-    return query.shape(rows_of(found))
+    return query.shape(rows_of(rows))
 
 
-def flows(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
+def flows(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """The records with the latest packets, by the names of their elements; times in seconds of Unix. Raises Invalid."""
-    scope = scope_of("flows", asked, namespaces, (*SCOPED, "limit"))
-    limit = whole(asked, "limit", 100, MAX_RECORDS)
+    scope = scope_of("flows", parameters, namespaces, (*SCOPED, "limit"))
+    limit = whole(parameters, "limit", 100, MAX_RECORDS)
     columns = ", ".join(_shown(name) for name in _RECORD)
     sql = select(columns, scope, "ORDER BY flowEndSeconds DESC, timeInserted DESC LIMIT {limit:UInt32}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
-        found = [dict(zip(_RECORD, row, strict=True)) for row in rows[:limit]]
-        return {"rows": found, "truncated": len(rows) > limit}
+        records = [dict(zip(_RECORD, row, strict=True)) for row in rows[:limit]]
+        return {"rows": records, "truncated": len(rows) > limit}
 
     return Query(sql, {**scope.values, "limit": limit + 1}, shape)
 

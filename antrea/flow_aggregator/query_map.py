@@ -20,13 +20,13 @@ Source: https://github.com/kubernetes/apimachinery/blob/master/pkg/util/rand/ran
 """
 
 
-def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
+def flow_map(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """Nodes and links; `by` is namespace, workload, service or endpoint: workloads, and what is no Pod by its address.
 
     Raises Invalid.
     """
-    scope = scope_of("map", asked, namespaces, (*SCOPED, "by"))
-    by = one_of(asked, "by", ("namespace", "workload", "service", "endpoint"))
+    scope = scope_of("map", parameters, namespaces, (*SCOPED, "by"))
+    by = one_of(parameters, "by", ("namespace", "workload", "service", "endpoint"))
     names = (*_ENDS, "service", "destinationTransportPort", "protocolIdentifier")
     namespace, name = "destinationPodNamespace", _name("destination", by)
     is_service = "destinationServicePortName != ''" if by == "service" else "0"
@@ -69,7 +69,7 @@ def _graph(by: str, rows: list[list[Any]]) -> dict[str, Any]:
     nodes: dict[str, dict[str, str]] = {}
 
     def node(namespace: str, name: str, kind: str) -> str:
-        identity = "/".join(one for one in (kind, namespace, name) if one)
+        identity = "/".join(part for part in (kind, namespace, name) if part)
         shown = name or namespace or "external"
         nodes.setdefault(identity, {"id": identity, "namespace": namespace, "name": shown, "kind": kind})
         return identity

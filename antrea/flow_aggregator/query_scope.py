@@ -42,74 +42,80 @@ class Scope:
 
 
 def scope_of(
-    name: str, asked: Mapping[str, str], namespaces: Sequence[str] | None, known: Sequence[str]
+    name: str, parameters: Mapping[str, str], namespaces: Sequence[str] | None, known: Sequence[str]
 ) -> Scope:
     """Parse the parameters of the query `name`, which has the parameters `known`; raises Invalid naming the parameter."""
-    for key in asked:
+    for key in parameters:
         if key not in known:
             raise Invalid(key, f"is no parameter of {name}, which has {', '.join(known)}")
     scope = Scope()
-    _within(scope, asked)
+    _within(scope, parameters)
     _seen_by(scope, namespaces)
     for key, add in _FILTERS.items():
-        if text := asked.get(key, ""):
+        if text := parameters.get(key, ""):
             add(scope, key, text)
-    if (pod := asked.get("pod", "")) and "/" not in pod and (namespace := asked.get("namespace", "")):
+    if (
+        (pod := parameters.get("pod", ""))
+        and "/" not in pod
+        and (namespace := parameters.get("namespace", ""))
+    ):
         _pod(scope, "pod", f"{namespace}/{pod}")
     return scope
 
 
-def whole(asked: Mapping[str, str], key: str, default: int, most: int) -> int:
+def whole(parameters: Mapping[str, str], key: str, default: int, most: int) -> int:
     """A number from 1 to `most`. Raises Invalid."""
-    text = asked.get(key, "") or str(default)
+    text = parameters.get(key, "") or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
         raise Invalid(key, f"{text[:_TEXT]!r} is not a number from 1 to {most}")
     return int(text)
 
 
-def one_of(asked: Mapping[str, str], key: str, choices: Sequence[str]) -> str:
+def one_of(parameters: Mapping[str, str], key: str, choices: Sequence[str]) -> str:
     """The first one unless it is given. Raises Invalid."""
-    text = asked.get(key, "") or choices[0]
+    text = parameters.get(key, "") or choices[0]
     if text not in choices:
         raise Invalid(key, f"{text[:_TEXT]!r} is not one of {', '.join(choices)}")
     return text
 
 
-def duration(asked: Mapping[str, str], key: str, default: str) -> int:
+def duration(parameters: Mapping[str, str], key: str, default: str) -> int:
     """Seconds, from 1 to MAX_SECONDS. Raises Invalid."""
-    text = asked.get(key, "") or default
+    text = parameters.get(key, "") or default
     try:
-        found = int(seconds(text[:_TEXT]))
+        whole_seconds = int(seconds(text[:_TEXT]))
     except (ValueError, OverflowError) as error:
         raise Invalid(key, f"{text[:_TEXT]!r} is not a duration such as 15m or 1h") from error
-    if not 1 <= found <= MAX_SECONDS:
+    if not 1 <= whole_seconds <= MAX_SECONDS:
         raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {MAX_SECONDS // 3600}h")
-    return found
+    return whole_seconds
 
 
-def span_of(asked: Mapping[str, str]) -> int:
+def span_of(parameters: Mapping[str, str]) -> int:
     """Seconds from `since` on, without regard to `until`. Raises Invalid."""
-    text = asked.get("since", "") or "1h"
+    text = parameters.get("since", "") or "1h"
     if "T" in text:
         return min(max(int(time.time()) - _moment("since", text), 1), MAX_SECONDS)
-    return duration(asked, "since", "1h")
+    return duration(parameters, "since", "1h")
 
 
-def _within(scope: Scope, asked: Mapping[str, str]) -> None:
+def _within(scope: Scope, parameters: Mapping[str, str]) -> None:
     for key, sign in (("since", ">="), ("until", "<")):
-        text = asked.get(key, "") or ("1h" if key == "since" else "")
+        text = parameters.get(key, "") or ("1h" if key == "since" else "")
         if "T" in text:
             scope.add(f"timeInserted {sign} toDateTime({{{key}:UInt32}})", **{key: _moment(key, text)})
             scope.add(f"timeInserted >= now() - {MAX_SECONDS}")
         elif text:
-            scope.add(f"timeInserted {sign} now() - {{{key}:UInt32}}", **{key: duration(asked, key, text)})
+            scope.add(
+                f"timeInserted {sign} now() - {{{key}:UInt32}}", **{key: duration(parameters, key, text)}
+            )
 
 
 def _moment(key: str, text: str) -> int:
     try:
-        found = datetime.fromisoformat(text[:_TEXT])
-        found = found if found.tzinfo else found.replace(tzinfo=UTC)
-        moment = int(found.timestamp())
+        parsed = datetime.fromisoformat(text[:_TEXT])
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        moment = int(parsed.timestamp())
     except (ValueError, OverflowError) as error:
         raise Invalid(key, f"{text[:_TEXT]!r} is not a time such as 2027-01-31T12:00:00Z") from error
     if not 0 <= moment < 1 << 32:
@@ -151,11 +157,11 @@ def _pod(scope: Scope, key: str, text: str) -> None:
 
 def _address(scope: Scope, key: str, text: str) -> None:
     try:
-        found = str(ipaddress.ip_address(text[:_TEXT]))
+        address = str(ipaddress.ip_address(text[:_TEXT]))
     except ValueError as error:
         raise Invalid(key, f"{text[:_TEXT]!r} is not an IP address") from error
     column = "sourceIP" if key == "srcip" else "destinationIP"
-    scope.add(f"{column} = {{{key}:String}}", **{key: found})
+    scope.add(f"{column} = {{{key}:String}}", **{key: address})
 
 
 def _port(scope: Scope, key: str, text: str) -> None:

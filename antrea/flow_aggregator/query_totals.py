@@ -81,11 +81,11 @@ def _denied(way: str) -> str:
     return f"{way}NetworkPolicyRuleAction IN (2, 3)"
 
 
-def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
+def top(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """Sums by what `by` names, those with the most octets first. Raises Invalid."""
-    scope = scope_of("top", asked, namespaces, (*SCOPED, "by", "limit"))
-    names, keys, condition = _KEYS[one_of(asked, "by", tuple(_KEYS))]
-    limit = whole(asked, "limit", 10, MAX_ROWS)
+    scope = scope_of("top", parameters, namespaces, (*SCOPED, "by", "limit"))
+    names, keys, condition = _KEYS[one_of(parameters, "by", tuple(_KEYS))]
+    limit = whole(parameters, "limit", 10, MAX_ROWS)
     places = ", ".join(str(number + 1) for number in range(len(names)))
     if condition != "1":
         scope.add(condition)
@@ -97,20 +97,20 @@ def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
         every = (*names, "octets", "connections", "denied")
-        found = [dict(zip(every, row, strict=True)) for row in rows[:limit]]
-        return {"rows": found, "truncated": len(rows) > limit}
+        totals = [dict(zip(every, row, strict=True)) for row in rows[:limit]]
+        return {"rows": totals, "truncated": len(rows) > limit}
 
     return Query(sql, {**scope.values, "limit": limit + 1}, shape)
 
 
-def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
+def policies(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """Connections that each policy let pass and denied, each once, by the step of time in which it began. Raises Invalid.
 
     Those that began before the time that is asked for are in its first step.
     """
-    scope = scope_of("policies", asked, namespaces, (*SCOPED, "step"))
-    span = span_of(asked)
-    step = duration(asked, "step", f"{max(span // 60, 1)}s")
+    scope = scope_of("policies", parameters, namespaces, (*SCOPED, "step"))
+    span = span_of(parameters)
+    step = duration(parameters, "step", f"{max(span // 60, 1)}s")
     if span // step >= MAX_STEPS:
         raise Invalid("step", f"must be at least {span // MAX_STEPS + 1}s, of which since has {MAX_STEPS}")
     begun = "least(greatest(toUnixTimestamp(flowStartSeconds), {first:UInt32}), {last:UInt32})"
@@ -120,11 +120,17 @@ def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
     sql = _of_policies(scope, steps, _verdicts, f"ORDER BY {names} LIMIT {MAX_POINTS + 1}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        policies_by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
         for direction, kind, namespace, name, at, allowed, denied in rows[:MAX_POINTS]:
-            own = {"direction": direction, "type": kind, "namespace": namespace, "name": name, "points": []}
-            one = found.setdefault((direction, kind, namespace, name), own)
-            one["points"].append({"time": at, "allowed": allowed, "dropped": denied})
-        return {"step": step, "policies": list(found.values()), "truncated": len(rows) > MAX_POINTS}
+            new_policy = {
+                "direction": direction,
+                "type": kind,
+                "namespace": namespace,
+                "name": name,
+                "points": [],
+            }
+            policy = policies_by_key.setdefault((direction, kind, namespace, name), new_policy)
+            policy["points"].append({"time": at, "allowed": allowed, "dropped": denied})
+        return {"step": step, "policies": list(policies_by_key.values()), "truncated": len(rows) > MAX_POINTS}
 
     return Query(sql, {**scope.values, "step": step, "first": last - span, "last": last}, shape)

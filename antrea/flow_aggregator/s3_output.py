@@ -44,18 +44,18 @@ _OURS: Final = ("biflowDirection",)
 
 
 def _columns(last: Sequence[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    columns: list[str] = []
     for name in TABLE_COLUMNS:
         if name not in (*_LAST, *_L7, *_OURS):
-            found += (name, "destinationServiceIP") if name == "destinationClusterIP" else (name,)
-    return (*found, _INSERTED, *last)
+            columns += (name, "destinationServiceIP") if name == "destinationClusterIP" else (name,)
+    return (*columns, _INSERTED, *last)
 
 
 COLUMNS: Final = _columns(_LAST)
 """Columns in the order in which they are written, without a header line."""
 WITH_REQUESTS: Final = _columns((*_LAST[:-1], *_L7, _LAST[-1]))
 """The same of upstream v2.3.2, which has those of HTTP."""
-_FIELDS: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
+_FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
 _KNOWN: Final = tuple(name for name in WITH_REQUESTS if name in _FIELDS)

@@ -57,15 +57,15 @@ def surplus(partitions: Sequence[Partition], most: int, free: int, reserve: int)
 
     A store of less than `reserve` is left alone when the disk is full: the bytes are of others.
     """
-    left = sum(one.octets for one in partitions)
-    found = []
-    for one in partitions:
+    left = sum(partition.octets for partition in partitions)
+    dropped = []
+    for partition in partitions:
         if left <= most and (free >= reserve or left < reserve):
             break
-        found.append(one)
-        left -= one.octets
-        free += one.octets
-    return found
+        dropped.append(partition)
+        left -= partition.octets
+        free += partition.octets
+    return dropped
 
 
 class StoreKeeper:
@@ -102,20 +102,22 @@ class StoreKeeper:
             await prepare(self._store, int(seconds(self._config.retention)))
             await self._store.run(f"{_SETTINGS}{self._reserve // 2}")
             self._is_ready = True
-        found = rows_of(await self._store.run(_PARTITIONS, parameters={"table": TABLE}))
-        partitions = [Partition(*row) for row in found]
+        rows = rows_of(await self._store.run(_PARTITIONS, parameters={"table": TABLE}))
+        partitions = [Partition(*row) for row in rows]
         [[free]] = rows_of(await self._store.run(_FREE))
-        self.rows = sum(one.rows for one in partitions)
-        self.octets = sum(one.octets for one in partitions)
-        for one in surplus(partitions, self._config.max_size * _MEGABYTE, free, self._reserve):
-            await self._drop(one, "maxSize" if free >= self._reserve else "the disk is full")
+        self.rows = sum(partition.rows for partition in partitions)
+        self.octets = sum(partition.octets for partition in partitions)
+        for partition in surplus(partitions, self._config.max_size * _MEGABYTE, free, self._reserve):
+            await self._drop(partition, "maxSize" if free >= self._reserve else "the disk is full")
 
-    async def _drop(self, one: Partition, why: str) -> None:
-        await self._store.run(_DROP, parameters={"partition": one.identity})
-        self.removed += one.rows
-        self.rows -= one.rows
-        self.octets -= one.octets
-        log.warning("Removed the oldest flow records", reason=why, records=one.rows, bytes=one.octets)
+    async def _drop(self, partition: Partition, why: str) -> None:
+        await self._store.run(_DROP, parameters={"partition": partition.identity})
+        self.removed += partition.rows
+        self.rows -= partition.rows
+        self.octets -= partition.octets
+        log.warning(
+            "Removed the oldest flow records", reason=why, records=partition.rows, bytes=partition.octets
+        )
 
 
 SIZE = Metric(

@@ -43,11 +43,11 @@ def rates(octets: int, back: int, seconds: float) -> tuple[int, int]:
     return int(max(octets, 0) * 8 / seconds), int(max(back, 0) * 8 / seconds)
 
 
-def set_rates(into: FlowRecord, sides: tuple[str, ...], found: tuple[int, int], *, newest: bool) -> None:
+def set_rates(into: FlowRecord, sides: tuple[str, ...], rates: tuple[int, int], *, newest: bool) -> None:
     """Set the rates of a record from these sides; `newest`: it is the newest of both Nodes."""
     if SIDES[0] in sides:
-        into.throughput_from_source_node, into.reverse_throughput_from_source_node = found
+        into.throughput_from_source_node, into.reverse_throughput_from_source_node = rates
     if SIDES[1] in sides:
-        into.throughput_from_destination_node, into.reverse_throughput_from_destination_node = found
+        into.throughput_from_destination_node, into.reverse_throughput_from_destination_node = rates
     if newest:
-        into.throughput, into.reverse_throughput = found
+        into.throughput, into.reverse_throughput = rates

@@ -61,12 +61,12 @@ class UserAntctl:
     def __init__(self) -> None:
         self._share = UserShare(AT_A_TIME)
 
-    async def explained(self, user: str, access: Access, asked: Mapping[str, str]) -> Any:
+    async def explained(self, user: str, access: Access, parameters: Mapping[str, str]) -> Any:
         """The answer of `antctl explain` about a packet of a connection. Raises Invalid, ApiError, Unavailable."""
-        words = [f"--{key}={_matching(asked, key, _END)}" for key in ("from", "to")]
-        port = _matching(asked, "port", _PORT)
+        arguments = [f"--{key}={_matching(parameters, key, _END)}" for key in ("from", "to")]
+        port = _matching(parameters, "port", _PORT)
         done = await self._antctl(
-            user, access, ("explain", *words, f"--port={port}", "--no-switches", "-o", "json"), {}
+            user, access, ("explain", *arguments, f"--port={port}", "--no-switches", "-o", "json"), {}
         )
         return json.loads(done.out)
 
@@ -75,12 +75,12 @@ class UserAntctl:
     ) -> dict[str, Any]:
         """Policies for a Namespace, of `seen`, the answer of the map by endpoint. Raises Invalid, ApiError, Unavailable."""
         name = _matching({"namespace": namespace}, "namespace", _NAMESPACE)
-        words = ("policy", "recommend", f"--namespace={name}", "--flows={flows}", "-o", "yaml")
-        done = await self._antctl(user, access, words, {"flows": json.dumps(seen).encode()})
+        arguments = ("policy", "recommend", f"--namespace={name}", "--flows={flows}", "-o", "yaml")
+        done = await self._antctl(user, access, arguments, {"flows": json.dumps(seen).encode()})
         text = done.out.decode()
         return {
             "yaml": text,
-            "policies": [_row(one) for one in yaml.safe_load_all(text)],
+            "policies": [_row(policy) for policy in yaml.safe_load_all(text)],
             "leftOut": list(_after("left out: ", done.lines)),
             "notes": list(_after("note: ", done.lines)),
         }
@@ -91,17 +91,17 @@ class UserAntctl:
         """Connections of `seen` that these policies would judge otherwise. Raises Invalid, ApiError, Unavailable."""
         if len(policies) > MAX_POLICIES:
             raise Invalid("policies", f"have more than {MAX_POLICIES >> 10} KiB")
-        words = ["policy", "replay", "--filename={policies}", "--flows={flows}", "-o", "json"]
+        arguments = ["policy", "replay", "--filename={policies}", "--flows={flows}", "-o", "json"]
         if namespace:
-            words.append(f"--namespace={_matching({'namespace': namespace}, 'namespace', _NAMESPACE)}")
+            arguments.append(f"--namespace={_matching({'namespace': namespace}, 'namespace', _NAMESPACE)}")
         given = {"flows": json.dumps(seen).encode(), "policies": policies}
-        done = await self._antctl(user, access, words, given)
+        done = await self._antctl(user, access, arguments, given)
         lacks = [*_after("not taken into account: ", done.lines), *_after("not judged: ", done.lines)]
         summary = "".join(done.lines[-1:])
         return {"rows": json.loads(done.out or b"[]"), "summary": summary, "lacks": lacks}
 
     async def _antctl(
-        self, user: str, access: Access, words: Sequence[str], given: Mapping[str, bytes]
+        self, user: str, access: Access, arguments: Sequence[str], given: Mapping[str, bytes]
     ) -> PrintedText:
         """`{name}` in a word is the path of what is `given` by that name."""
         async with self._share.place(user, SECONDS):
@@ -112,7 +112,7 @@ class UserAntctl:
                 paths = {name: f"/proc/self/fd/{file}" for name, file in files.items()}
                 command = [
                     f"--kubeconfig=/proc/self/fd/{kubeconfig}",
-                    *(one.format(**paths) for one in words),
+                    *(argument.format(**paths) for argument in arguments),
                 ]
                 code = await _run(command, (kubeconfig, *files.values()), out, errors)
                 printed = PrintedText(_content(out), _content(errors).decode(errors="replace").splitlines())
@@ -121,12 +121,12 @@ class UserAntctl:
         return printed
 
 
-async def _run(words: Sequence[str], files: Sequence[int], out: int, errors: int) -> int:
+async def _run(arguments: Sequence[str], files: Sequence[int], out: int, errors: int) -> int:
     """The exit code. Raises Unavailable: it took too long."""
     # without the Pod's name antctl asks kube-apiserver, as on a workstation
     environ = {key: value for key, value in os.environ.items() if key.upper() in KEPT_VARIABLES}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "antrea.antctl.exit_code", *words,
+        sys.executable, "-P", "-m", "antrea.antctl.exit_code", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=files, env=environ,
     )  # fmt: skip
     try:
@@ -178,8 +178,8 @@ def _kubeconfig(access: Access) -> bytes:
     return json.dumps(shape).encode()
 
 
-def _matching(asked: Mapping[str, str], key: str, pattern: re.Pattern[str]) -> str:
-    text = asked.get(key, "")
+def _matching(parameters: Mapping[str, str], key: str, pattern: re.Pattern[str]) -> str:
+    text = parameters.get(key, "")
     if not pattern.fullmatch(text):
         wanted = "a Pod as namespace/name or an address" if pattern is _END else f"a {key}"
         raise Invalid(key, f"{text[:253]!r} is not {wanted}")
@@ -187,14 +187,14 @@ def _matching(asked: Mapping[str, str], key: str, pattern: re.Pattern[str]) -> s
 
 
 def _reason(lines: Sequence[str], paths: Mapping[str, str]) -> str:
-    text = "\n".join(one for one in lines if one.startswith("Error: ")) or "\n".join(lines[-5:])
+    text = "\n".join(line for line in lines if line.startswith("Error: ")) or "\n".join(lines[-5:])
     for name, path in paths.items():
         text = text.replace(path, name)
     return text.removeprefix("Error: ") or "antctl ended without an answer"
 
 
 def _after(prefix: str, lines: Sequence[str]) -> Iterator[str]:
-    return (one.removeprefix(prefix) for one in lines if one.startswith(prefix))
+    return (line.removeprefix(prefix) for line in lines if line.startswith(prefix))
 
 
 def _row(policy: Mapping[str, Any]) -> dict[str, Any]:

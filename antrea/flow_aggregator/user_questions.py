@@ -41,11 +41,11 @@ class UserQuestions:
         live: LiveRecords,
         authorization: Authorization,
         kube: Kube | None,
-        own: str,
+        token: str,
     ) -> None:
         """`own` is the token of antctl in this Pod, which kube-apiserver does not know."""
         self._store, self._live, self._authorization = store, live, authorization
-        self._kube, self._own, self._antctl = kube, own, UserAntctl()
+        self._kube, self._own, self._antctl = kube, token, UserAntctl()
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
         """Return the handlers by method and path."""
@@ -56,9 +56,9 @@ class UserQuestions:
             ("GET", "recommend"): self._recommend,
             ("POST", "replay"): self._replay,
         }
-        found = {(method, f"/flows/{name}"): self._handler(one) for (method, name), one in ask.items()}
+        handlers = {(method, f"/flows/{name}"): self._handler(query) for (method, name), query in ask.items()}
         queries = {("GET", _path(name)): self._handler(self._query(name)) for name in QUERIES}
-        return {**found, **queries}
+        return {**handlers, **queries}
 
     def _handler(self, ask: Ask) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
@@ -98,10 +98,10 @@ class UserQuestions:
 
     async def _recommend(self, request: web.Request, question: Question) -> web.StreamResponse:
         access, namespace = self._access(request), question.parameters.get("namespace", "")
-        found = await self._antctl.recommended(
+        answer = await self._antctl.recommended(
             request[USER].name, access, namespace, await self._links(question)
         )
-        return json_answer({**found, "partial": question.namespaces is not None})
+        return json_answer({**answer, "partial": question.namespaces is not None})
 
     async def _replay(self, request: web.Request, question: Question) -> web.StreamResponse:
         access, policies = self._access(request), await request.content.read(MAX_POLICIES + 1)

@@ -57,30 +57,30 @@ async def streamed_namespaces(
 
 async def question_of(request: web.Request, authorization: Authorization) -> Question:
     """Raises Invalid naming the parameter, ApiError: the user may not see one of the Namespaces."""
-    asked = dict(request.query)
-    listed = asked.pop("namespaces", "").split(",")
-    names = tuple(dict.fromkeys(one.strip() for one in listed if one.strip()))
+    parameters = dict(request.query)
+    listed = parameters.pop("namespaces", "").split(",")
+    names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
     if len(names) > MAX_NAMESPACES:
         raise Invalid("namespaces", f"are more than {MAX_NAMESPACES}")
     if not names:
         refusal = await _refusal(request[USER], request.path, authorization, "")
         if refusal is None:
-            return Question(asked, None)
-        if not asked.get("namespace"):
+            return Question(parameters, None)
+        if not parameters.get("namespace"):
             message = f"{refusal.status.message}: name Namespaces by the parameter namespaces=NAME[,NAME...]"
             raise ApiError(_FORBIDDEN, message, refusal.status.details) from refusal
-        names = (asked["namespace"],)
+        names = (parameters["namespace"],)
     for name in names:
         if refusal := await _refusal(request[USER], request.path, authorization, name):
             raise refusal
-    return Question(asked, names)
+    return Question(parameters, names)
 
 
 async def _refusal(user: User, path: str, authorization: Authorization, namespace: str) -> ApiError | None:
     """403 if the user may not list flows there, or in all Namespaces; raises ApiError if that cannot be asked now."""
-    asked = Attributes("list", path, group=GROUP, resource=RESOURCE, namespace=namespace)
+    attributes = Attributes("list", path, group=GROUP, resource=RESOURCE, namespace=namespace)
     try:
-        await authorization.check(user, asked)
+        await authorization.check(user, attributes)
     except ApiError as error:
         if error.status.code != _FORBIDDEN:
             raise

@@ -95,7 +95,7 @@ def _file() -> FileDescriptorProto:
         message = made.message_type.add(name=name)
         for text in fields.split():
             field, number, kind = text.split(":")
-            one = message.field.add(
+            added = message.field.add(
                 name=field,
                 number=int(number),
                 label=FieldDescriptorProto.LABEL_REPEATED
@@ -104,9 +104,9 @@ def _file() -> FileDescriptorProto:
             )
             kind = kind.rstrip("*")
             if kind in _KINDS:
-                one.type = _KINDS[kind]
+                added.type = _KINDS[kind]
             else:
-                one.type, one.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
+                added.type, added.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
     return made
 
 

@@ -47,15 +47,15 @@ def drops_invalid(rule: str) -> bool:
     return "drop" in rule.split() and ("ct state invalid" in rule or 'xt match "conntrack"' in rule)
 
 
-def drop_text(found: Iterable[DropRule]) -> str:
+def drop_text(drops: Iterable[DropRule]) -> str:
     """Where the rules are, and what they do; empty: there are none."""
-    rules = sorted(set(found))
+    rules = sorted(set(drops))
     if not rules:
         return ""
-    places = ", ".join(f"chain {one.chain} of table {one.family} {one.table}" for one in rules)
+    places = ", ".join(f"chain {rule.chain} of table {rule.family} {rule.table}" for rule in rules)
     return (
         f"a rule of kube-proxy drops packets in state INVALID ({places}): packets of Services in load balancer mode dsr are not "
         "tracked by this Node and it drops none of them, as long as no other program removes the agent's rules of nftables; "
-        f"remove it with: {' && '.join(one.removal for one in rules)}; while kube-proxy runs it makes the rule again, unless "
+        f"remove it with: {' && '.join(rule.removal for rule in rules)}; while kube-proxy runs it makes the rule again, unless "
         "conntrack.tcpBeLiberal is true in its configuration"
     )

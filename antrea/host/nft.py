@@ -129,7 +129,7 @@ class NftShield(msgspec.Struct, frozen=True):
     @property
     def chain(self) -> str:
         """Name of the chain, safe for any name of an interface: nft allows few characters in the name of a chain."""
-        name = re.sub(r"[^A-Za-z0-9_.-]", lambda found: f"/{ord(found[0]):x}", self.dev)
+        name = re.sub(r"[^A-Za-z0-9_.-]", lambda match: f"/{ord(match[0]):x}", self.dev)
         return f"shield-{name}"
 
 

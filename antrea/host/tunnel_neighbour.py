@@ -34,14 +34,14 @@ class TunnelNeighbour(msgspec.Struct, frozen=True):
 def next_hop(link: Transport, end: str) -> str | None:
     """Whom a packet to `end` is handed on the link: `end` itself or a router; None if no route leads there."""
     address = ip_address(end)
-    if any(address in ip_interface(own).network for own in link.addresses):
+    if any(address in ip_interface(own_address).network for own_address in link.addresses):
         return end
-    found = [
+    neighbours = [
         (ip_network(destination or _everything(via)).prefixlen, via)
         for destination, via in link.routes
         if address in ip_network(destination or _everything(via))
     ]
-    return max(found, key=lambda route: route[0])[1] if found else None
+    return max(neighbours, key=lambda route: route[0])[1] if neighbours else None
 
 
 def _everything(via: str) -> str:

@@ -81,14 +81,14 @@ class Decoder:
             key = (domain, number)
             if key not in self._templates and len(self._templates) >= MAX_TEMPLATES:
                 raise Invalid("IPFIX template", f"a session has more than {MAX_TEMPLATES}")
-            others = sum(one.fields for other, one in self._templates.items() if other != key)
+            others = sum(template.fields for other, template in self._templates.items() if other != key)
             if others + len(fields) > MAX_SESSION_FIELDS:
                 raise Invalid("IPFIX template", f"a session has more than {MAX_SESSION_FIELDS} fields")
             self._templates[key] = Template(fields)
 
     def _withdraw(self, domain: int, number: int) -> None:
         if number == TEMPLATE_SET:
-            self._templates = {key: one for key, one in self._templates.items() if key[0] != domain}
+            self._templates = {key: template for key, template in self._templates.items() if key[0] != domain}
         self._templates.pop((domain, number), None)
 
     def _data(self, domain: int, number: int, body: bytes, records: list[FlowRecord]) -> None:
@@ -129,6 +129,6 @@ def _fields(body: bytes, at: int, count: int) -> tuple[list[TemplateField], int]
             enterprise = int.from_bytes(body[at : at + 4])
             at += 4
         fields.append(field_of(enterprise, number & 0x7FFF, size))
-    if not any(one.size for one in fields):
+    if not any(field.size for field in fields):
         raise Invalid("IPFIX template", "its records have no bytes")
     return fields, at

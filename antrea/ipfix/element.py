@@ -117,5 +117,5 @@ ELEMENTS: Final = (
     ),
     *_sided(),
 )
-BY_NAME: Final = {one.name: one for one in ELEMENTS}
-BY_NUMBER: Final = {(one.enterprise, one.number): one for one in ELEMENTS}
+BY_NAME: Final = {element.name: element for element in ELEMENTS}
+BY_NUMBER: Final = {(element.enterprise, element.number): element for element in ELEMENTS}

@@ -29,7 +29,9 @@ class JsonWriter:
 
     def __init__(self, contents: Contents, *, aggregated: bool = False, proxied: bool = False) -> None:
         self._columns = {
-            ipv6: [(one.name, attrgetter(one.field), _NONE.get(one.kind, "")) for one in elements]
+            ipv6: [
+                (element.name, attrgetter(element.field), _NONE.get(element.kind, "")) for element in elements
+            ]
             for ipv6, elements in elements_of(contents, aggregated=aggregated, proxied=proxied).items()
         }
 
@@ -42,10 +44,10 @@ class JsonWriter:
         del most
         when = datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")
         for record in records:
-            found = {name: read(record) for name, read, _ in self._columns[record.is_ipv6]}
-            found |= {
-                name: none for name, _, none in self._columns[record.is_ipv6] if none and not found[name]
+            values = {name: read(record) for name, read, _ in self._columns[record.is_ipv6]}
+            values |= {
+                name: none for name, _, none in self._columns[record.is_ipv6] if none and not values[name]
             }
-            line = msgspec.json.encode({"@timestamp": when, "ipfix": found}) + b"\n"
+            line = msgspec.json.encode({"@timestamp": when, "ipfix": values}) + b"\n"
             if len(line) <= MAX_BYTES:
                 yield line, 1

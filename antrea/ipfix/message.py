@@ -62,9 +62,9 @@ class MessageWriter:
         self._sequence = 0
         self._numbers = {ipv6: FIRST_ID + at for at, ipv6 in enumerate(families)}
         self._templates = {
-            ipv6: template_record(self._numbers[ipv6], found) for ipv6, found in families.items()
+            ipv6: template_record(self._numbers[ipv6], elements) for ipv6, elements in families.items()
         }
-        self._encoders = {ipv6: encoder(found) for ipv6, found in families.items()}
+        self._encoders = {ipv6: encoder(elements) for ipv6, elements in families.items()}
 
     def templates(self, now: int) -> list[bytes]:
         """One message for each family; they count no data."""

@@ -26,10 +26,10 @@ class Recent(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value | None:
         """None: it is not kept any more."""
-        found = self._new.get(key)
-        if found is None and (found := self._old.pop(key, None)) is not None:
-            self.keep(key, found)
-        return found
+        result = self._new.get(key)
+        if result is None and (result := self._old.pop(key, None)) is not None:
+            self.keep(key, result)
+        return result
 
     def keep(self, key: Key, value: Value) -> None:
         """For the next one that asks."""

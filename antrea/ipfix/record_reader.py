@@ -55,18 +55,20 @@ class Counters:
     """Fields of stated sizes, one after the other, that are read at once."""
 
     def __init__(self, fields: Sequence[TemplateField]) -> None:
-        words: list[str] = []
+        formats: list[str] = []
         others: list[tuple[int, Callable[[bytes], Any]]] = []
         count = 0
-        for one in fields:
-            is_number = one.read is _number and one.size in _NUMBERS
-            words.append(
-                _NUMBERS[one.size] if one.name and is_number else f"{one.size}{'s' if one.name else 'x'}"
+        for field in fields:
+            is_number = field.read is _number and field.size in _NUMBERS
+            formats.append(
+                _NUMBERS[field.size]
+                if field.name and is_number
+                else f"{field.size}{'s' if field.name else 'x'}"
             )
-            if one.name and not is_number:
-                others.append((count, one.read))
-            count += bool(one.name)
-        self._layout, self._others = Struct(f"!{''.join(words)}"), tuple(others)
+            if field.name and not is_number:
+                others.append((count, field.read))
+            count += bool(field.name)
+        self._layout, self._others = Struct(f"!{''.join(formats)}"), tuple(others)
 
     def read(self, body: bytes, at: int, values: list[Any]) -> int:
         """Add their values; returns where they end. Raises Invalid."""
@@ -85,16 +87,16 @@ class Part:
 
     def __init__(self, fields: tuple[TemplateField, ...]) -> None:
         self._fields = fields
-        named = [one for one in fields if one.name]
-        self._requests = [at for at, one in enumerate(named) if one.read is _requests]
+        named = [field for field in fields if field.name]
+        self._requests = [at for at, field in enumerate(named) if field.read is _requests]
         """Places of those values; no two records have the same."""
         skips, fixed = [], 0
-        for one in fields:
-            if one.size == VARIABLE:
+        for each in fields:
+            if each.size == VARIABLE:
                 skips.append(fixed)
                 fixed = 0
             else:
-                fixed += one.size
+                fixed += each.size
         self._skips, self._rest = tuple(skips), fixed
         """Bytes of stated sizes before each value that has its own, and after the last of them."""
 
@@ -112,12 +114,12 @@ class Part:
         if at > len(body):
             raise Invalid("IPFIX record", f"a part of {at - begin} bytes does not fit")
         octets = body[begin:at]
-        found = _PARTS.get((self, octets))
-        if found is None:
-            found = tuple(self._values(octets))
-            if at - begin <= MAX_PART and not any(found[place] for place in self._requests):
-                _PARTS.keep((self, octets), found)
-        values += found
+        cached = _PARTS.get((self, octets))
+        if cached is None:
+            cached = tuple(self._values(octets))
+            if at - begin <= MAX_PART and not any(cached[place] for place in self._requests):
+                _PARTS.keep((self, octets), cached)
+        values += cached
         return at
 
     def _values(self, octets: bytes) -> Iterator[Any]:
@@ -145,10 +147,10 @@ class Template:
 
     def __init__(self, fields: Sequence[TemplateField]) -> None:
         self.fields = len(fields)
-        self.least = sum(1 if one.size == VARIABLE else one.size for one in fields)
+        self.least = sum(1 if field.size == VARIABLE else field.size for field in fields)
         """Bytes that each record has."""
-        self._runs = [one.read for one in _runs(fields)]
-        self._order = _order([one.name for one in fields if one.name])
+        self._runs = [run.read for run in _runs(fields)]
+        self._order = _order([field.name for field in fields if field.name])
 
     def read(self, body: bytes, at: int) -> tuple[int, FlowRecord]:
         """The record that begins there, and where it ends. Raises Invalid."""
@@ -163,14 +165,14 @@ def _runs(fields: Sequence[TemplateField]) -> Iterator[Counters | Part]:
     """At least FEW fields of stated sizes are read at once if one of them is a counter."""
     others: list[TemplateField] = []
     for fixed, some in groupby(fields, lambda field: field.size != VARIABLE):
-        found = [*some]
-        if not fixed or len(found) < FEW or all(one.size != _COUNTER for one in found):
-            others += found
+        run = [*some]
+        if not fixed or len(run) < FEW or all(field.size != _COUNTER for field in run):
+            others += run
             continue
         if others:
             yield _part(tuple(others))
         others = []
-        yield Counters(found)
+        yield Counters(run)
     if others:
         yield _part(tuple(others))
 
@@ -182,7 +184,7 @@ def _order(names: list[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
     """
     places = {name: at for at, name in enumerate(names)}
     absent = {0: len(names), "": len(names) + 1, 1: len(names) + 2}
-    every = [(one.name, one.default) for one in structs.fields(FlowRecord)]
+    every = [(field.name, field.default) for field in structs.fields(FlowRecord)]
     most = max([2, *(at for at, (name, _) in enumerate(every, 1) if name in places)])
     return itemgetter(*(places.get(name, absent[default]) for name, default in every[:most]))
 

@@ -55,15 +55,15 @@ def encoder(elements: Sequence[Element]) -> Write:
 def _steps(elements: Sequence[Element]) -> Iterator[Write]:
     """Neighbours of fixed length are written at once if one of them is a counter."""
     others: list[Element] = []
-    for is_text, some in groupby(elements, lambda one: one.kind == "string"):
-        found = [*some]
-        if is_text or all(one.kind not in _COUNTERS for one in found):
-            others += found
+    for is_text, some in groupby(elements, lambda element: element.kind == "string"):
+        run = [*some]
+        if is_text or all(element.kind not in _COUNTERS for element in run):
+            others += run
             continue
         if others:
             yield _part(others)
         others = []
-        yield _counters(found)
+        yield _counters(run)
     if others:
         yield _part(others)
 
@@ -71,8 +71,8 @@ def _steps(elements: Sequence[Element]) -> Iterator[Write]:
 def _part(run: Sequence[Element]) -> Write:
     """Written once for all records that have the same, but with requests, as no two have the same."""
     values_of = _values(run)
-    writers = [_TEXTS.get(one.kind) or _number(one.kind) for one in run]
-    requests = [at for at, one in enumerate(run) if one.name == _REQUESTS]
+    writers = [_TEXTS.get(element.kind) or _number(element.kind) for element in run]
+    requests = [at for at, element in enumerate(run) if element.name == _REQUESTS]
     kept: Recent[tuple[Any, ...], bytes] = Recent(SHARED_PARTS)
 
     def write(record: FlowRecord) -> bytes:
@@ -88,7 +88,7 @@ def _part(run: Sequence[Element]) -> Write:
 
 
 def _values(run: Sequence[Element]) -> Callable[[FlowRecord], tuple[Any, ...]]:
-    of = attrgetter(*(one.field for one in run))
+    of = attrgetter(*(element.field for element in run))
     return of if len(run) > 1 else lambda record: (of(record),)
 
 
@@ -98,10 +98,10 @@ def _number(kind: str) -> Callable[[int], bytes]:
 
 
 def _counters(run: Sequence[Element]) -> Write:
-    form = Struct("!" + "".join(_CODES[one.kind] for one in run)).pack
+    form = Struct("!" + "".join(_CODES[element.kind] for element in run)).pack
     values_of = _values(run)
-    addresses = [(at, _TEXTS[one.kind]) for at, one in enumerate(run) if one.kind in _TEXTS]
-    limits = [(at, _LIMITS[one.kind]) for at, one in enumerate(run) if one.kind in _LIMITS]
+    addresses = [(at, _TEXTS[element.kind]) for at, element in enumerate(run) if element.kind in _TEXTS]
+    limits = [(at, _LIMITS[element.kind]) for at, element in enumerate(run) if element.kind in _LIMITS]
 
     def write(record: FlowRecord) -> bytes:
         values = [*values_of(record)]

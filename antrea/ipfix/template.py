@@ -68,8 +68,12 @@ def agent_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, 
         # a rule without its policy says nothing
         *(() if contents.names or contents.uids else _RULE_NAMES),
     }
-    found = _named(f"{_IANA} {_REVERSE} {_ANTREA} {_DIRECTION}".format(6 if ipv6 else 4).split())
-    return tuple(one for one in found if one.name not in left_out and (contents.uids or one.kind != "uuid"))
+    elements = _named(f"{_IANA} {_REVERSE} {_ANTREA} {_DIRECTION}".format(6 if ipv6 else 4).split())
+    return tuple(
+        element
+        for element in elements
+        if element.name not in left_out and (contents.uids or element.kind != "uuid")
+    )
 
 
 def aggregated_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Element, ...]:
@@ -79,7 +83,7 @@ def aggregated_elements(*, ipv6: bool, contents: Contents = PLAIN) -> tuple[Elem
     rates = [
         f"{name}{side}"
         for name in ("throughput", "reverseThroughput")
-        for side in ("", *(f"From{one}" for one in _SIDES))
+        for side in ("", *(f"From{side_name}" for side_name in _SIDES))
     ]
     rest = _named([*sided, *ends, *rates, *_LABELS, "clusterId"])
     return (*agent_elements(ipv6=ipv6, contents=contents), *rest)
@@ -99,9 +103,9 @@ def _named(names: Iterable[str]) -> tuple[Element, ...]:
 def template_record(number: int, elements: Sequence[Element]) -> bytes:
     """Return the record by which a collector reads data sets of this number (RFC 7011, 3.4.1)."""
     fields = b"".join(
-        pack("!HHI", one.number | 0x8000, one.size, one.enterprise)
-        if one.enterprise
-        else pack("!HH", one.number, one.size)
-        for one in elements
+        pack("!HHI", element.number | 0x8000, element.size, element.enterprise)
+        if element.enterprise
+        else pack("!HH", element.number, element.size)
+        for element in elements
     )
     return pack("!HH", number, len(elements)) + fields

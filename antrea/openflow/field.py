@@ -25,8 +25,8 @@ RECENT = 4096
 @cache
 def register_width(register: str) -> int:
     """Bits of `register`; raises ValueError if OVS has no such register."""
-    found = _REGISTER.fullmatch(register)
-    kind, number = (found[1], int(found[2])) if found else (register, 0)
+    match = _REGISTER.fullmatch(register)
+    kind, number = (match[1], int(match[2])) if match else (register, 0)
     if kind not in _WIDTHS or number >= _COUNTS.get(kind, 1):
         raise ValueError(f"OVS has no register {register}")
     return _WIDTHS[kind]

@@ -41,26 +41,26 @@ class FlowCount(NamedTuple):
         return ",ipv6" in self.flow
 
     def _number(self, name: str) -> int | None:
-        found = re.search(rf",{name}=(\d+)", self.flow)
-        return int(found[1]) if found else None
+        match = re.search(rf",{name}=(\d+)", self.flow)
+        return int(match[1]) if match else None
 
     def value(self, field: Field) -> int | None:
         """Return the value that a field must have; None if the flow does not match all of its bits."""
-        found = re.search(rf",{field.register}=0x([0-9a-f]+)(?:/0x([0-9a-f]+))?", self.flow)
-        if found is None or (found[2] and field.mask & ~int(found[2], 16)):
+        match = re.search(rf",{field.register}=0x([0-9a-f]+)(?:/0x([0-9a-f]+))?", self.flow)
+        if match is None or (match[2] and field.mask & ~int(match[2], 16)):
             return None
-        return (int(found[1], 16) & field.mask) >> field.lo
+        return (int(match[1], 16) & field.mask) >> field.lo
 
     def state(self, flag: str) -> bool:
         """Whether it is on packets whose connection has this state, such as +new."""
-        found = re.search(r",ct_state=([^,]*)", self.flow)
-        return found is not None and flag in found[1]
+        match = re.search(r",ct_state=([^,]*)", self.flow)
+        return match is not None and flag in match[1]
 
 
 def flow_count(line: str) -> FlowCount | None:
     """Parse one line of a dump; None if the line is not a flow."""
-    found = _FLOW.search(line)
-    if found is None:
+    match = _FLOW.search(line)
+    if match is None:
         return None
-    flow = f"table={found['table']},{found['match']}"
-    return FlowCount(flow, int(found["packets"]), int(found["bytes"]), found["drop"] is not None)
+    flow = f"table={match['table']},{match['match']}"
+    return FlowCount(flow, int(match["packets"]), int(match["bytes"]), match["drop"] is not None)

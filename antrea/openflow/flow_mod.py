@@ -55,10 +55,10 @@ def no_deletion() -> bytes:
 
 
 def _match(flow: Flow) -> bytes | None:
-    found = [*_fields(flow.match)]
-    if None in found:
+    matched = [*_fields(flow.match)]
+    if None in matched:
         return None
-    fields = b"".join(filter(None, found))
+    fields = b"".join(filter(None, matched))
     whole = _MATCH.pack(_OXM, _MATCH.size + len(fields)) + fields
     return whole + bytes(-len(whole) % 8)
 

@@ -45,7 +45,9 @@ def tree(group: Group) -> tuple[Group, ...]:
         )
     branches = tuple(_branches(group))
     choices = tuple(
-        Bucket(branch.id >> NUMBER_BITS, (to_group(branch.id),), sum(one.weight for one in branch.buckets))
+        Bucket(
+            branch.id >> NUMBER_BITS, (to_group(branch.id),), sum(bucket.weight for bucket in branch.buckets)
+        )
         for branch in branches
     )
     return (*branches, msgspec.structs.replace(group, buckets=choices))

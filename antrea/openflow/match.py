@@ -84,8 +84,8 @@ def _parsed(net: str) -> tuple[int, str]:
 
 def _address(name: str, net: str, version: int) -> str:
     """`name=net` in normal form; "" for every address of the family."""
-    found, text = _parsed(net)
-    if found != version:
+    address, text = _parsed(net)
+    if address != version:
         raise ValueError(f"{net} is not an IPv{version} address for {name}")
     return f"{name}={text}" if text else ""
 

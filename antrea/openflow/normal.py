@@ -42,7 +42,7 @@ def normal(terms: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(1024)
 def _normal(terms: tuple[str, ...]) -> tuple[str, ...]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for term in ",".join(terms).split(","):
         if not term:
             continue
@@ -51,8 +51,8 @@ def _normal(terms: tuple[str, ...]) -> tuple[str, ...]:
             name, value = "PROTOCOL", name
         if name not in _RANK:
             raise ValueError(f"{term!r} is not a match we know")
-        found[name] = _unite(name, found[name], value) if name in found else _plain(name, value)
-    ordered = sorted(found.items(), key=lambda item: _RANK[item[0]])
+        fields[name] = _unite(name, fields[name], value) if name in fields else _plain(name, value)
+    ordered = sorted(fields.items(), key=lambda item: _RANK[item[0]])
     return tuple(value if name == "PROTOCOL" else f"{name}={value}" for name, value in ordered)
 
 
@@ -60,18 +60,18 @@ def _plain(name: str, value: str) -> str:
     return _ct_state(name, value) if name == "ct_state" else value
 
 
-def _unite(name: str, one: str, two: str) -> str:
-    if one == two:
-        return one
+def _unite(name: str, first: str, two: str) -> str:
+    if first == two:
+        return first
     if name == "ct_state":
-        return _ct_state(name, one + two)
-    if name == "PROTOCOL" and _IMPLIES.get(one) == two:
-        return one
-    if name == "PROTOCOL" and _IMPLIES.get(two) == one:
+        return _ct_state(name, first + two)
+    if name == "PROTOCOL" and _IMPLIES.get(first) == two:
+        return first
+    if name == "PROTOCOL" and _IMPLIES.get(two) == first:
         return two
     if _MASKED.fullmatch(name):
-        return _united_bits(name, one, two)
-    raise ValueError(f"{name} cannot be both {one} and {two}")
+        return _united_bits(name, first, two)
+    raise ValueError(f"{name} cannot be both {first} and {two}")
 
 
 def _ct_state(name: str, text: str) -> str:
@@ -89,8 +89,8 @@ def _bits(register: str, text: str) -> tuple[int, int]:
     return int(value, 0), int(mask, 0) if mask else (1 << register_width(register)) - 1
 
 
-def _united_bits(register: str, one: str, two: str) -> str:
-    (value, mask), (more_value, more_mask) = _bits(register, one), _bits(register, two)
+def _united_bits(register: str, first: str, two: str) -> str:
+    (value, mask), (more_value, more_mask) = _bits(register, first), _bits(register, two)
     if (value ^ more_value) & mask & more_mask:
-        raise ValueError(f"{register} cannot be both {one} and {two}")
+        raise ValueError(f"{register} cannot be both {first} and {two}")
     return masked_text(register, value | more_value, mask | more_mask)

@@ -51,8 +51,10 @@ class PacketIn(msgspec.Struct, frozen=True):
 
     def address(self, *fields: int) -> str:
         """The first of these fields that holds an address other than 0; empty: none does."""
-        found = (self.fields.get(number, b"") for number in fields)
-        return next((str(ip_address(value)) for value in found if len(value) in (4, 16) and any(value)), "")
+        addresses = (self.fields.get(number, b"") for number in fields)
+        return next(
+            (str(ip_address(value)) for value in addresses if len(value) in (4, 16) and any(value)), ""
+        )
 
     def value(self, field: Field) -> int:
         """Return the value of a field of a register."""

@@ -57,7 +57,9 @@ class Pipeline(msgspec.Struct, frozen=True):
             raise ValueError(f"table {table.name} is not declared")
         numbered = [(n, table) for n, table in enumerate(_ALL) if table in wanted]
         tables = tuple(table for _, table in numbered)
-        following = {one.name: two.name for one, two in pairwise(tables) if one.pipeline == two.pipeline}
+        following = {
+            table.name: two.name for table, two in pairwise(tables) if table.pipeline == two.pipeline
+        }
         return cls(tables, {table.name: n for n, table in numbered}, following)
 
     def id(self, name: str) -> int:
@@ -112,11 +114,11 @@ class Pipeline(msgspec.Struct, frozen=True):
         """Actions with table numbers, for the wire."""
         if "{" not in text:
             return text
-        return _SYMBOL.sub(lambda found: str(self.ids[self.resolve(found[1], table)]), text)
+        return _SYMBOL.sub(lambda match: str(self.ids[self.resolve(match[1], table)]), text)
 
     def named(self, text: str, table: str = "") -> str:
         """Actions with table names, for people."""
-        return _SYMBOL.sub(lambda found: self.resolve(found[1], table), text)
+        return _SYMBOL.sub(lambda match: self.resolve(match[1], table), text)
 
     def default_flows(self) -> Iterator[Flow]:
         """The flows that stand whatever features do: misses, and the entry of each pipeline.

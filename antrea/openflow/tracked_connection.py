@@ -92,15 +92,15 @@ class TrackedConnection(NamedTuple):
         protocol, _, _, server, server_port, _ = self.key
         translated = self.client != (self.source_seen, self.source_port_seen)
         to = (server, server_port, self.destination, self.port, self.host and self.host[2:])
-        own = (self.mark, self.label, self.is_direction_known)
-        return protocol, self.client[0], self.source_seen, translated, to, *own
+        marks = (self.mark, self.label, self.is_direction_known)
+        return protocol, self.client[0], self.source_seen, translated, to, *marks
 
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:
     """Yield the connections of a dump, without lines that cannot be parsed and protocols that have no records."""
-    for found in _LINE.finditer(text):
+    for match in _LINE.finditer(text):
         (name, source, destination, sport, dport, echo, packets, octets, server, seen, server_port, seen_port, _,
-         reply_packets, reply_octets, start, mark, label, state) = found.groups()  # fmt: skip
+         reply_packets, reply_octets, start, mark, label, state) = match.groups()  # fmt: skip
         if name not in PROTOCOLS:
             continue
         # addresses are those of few Pods, and each is held once
@@ -128,26 +128,30 @@ class TrackedDump:
 
     def read(self, texts: Iterable[str]) -> tuple[list[TrackedConnection], list[TrackedConnection]]:
         """Return new and changed connections, and the last state of ended ones."""
-        before, found = self._found, dict[int, TrackedConnection | None]()
+        before, present = self._found, dict[int, TrackedConnection | None]()
         changed = []
         for text in texts:
             for match in _LINES.finditer(text):
                 line = match[0]
                 begin, _, rest = line.partition(",timeout=")
-                own = hash((begin, rest.partition(",")[2]))
-                if own in before:
-                    found[own] = before[own]
+                line_hash = hash((begin, rest.partition(",")[2]))
+                if line_hash in before:
+                    present[line_hash] = before[line_hash]
                     continue
-                found[own] = one = next(tracked_connections(line), None)
-                if one:
-                    changed.append(one)
-        self._found, stay = found, {one.identity for one in changed}
-        gone = [one for own, one in before.items() if one and own not in found and one.identity not in stay]
+                present[line_hash] = connection = next(tracked_connections(line), None)
+                if connection:
+                    changed.append(connection)
+        self._found, stay = present, {connection.identity for connection in changed}
+        gone = [
+            connection
+            for line_hash, connection in before.items()
+            if connection and line_hash not in present and connection.identity not in stay
+        ]
         return changed, gone
 
     def everything(self) -> Iterator[TrackedConnection]:
         """Yield the connections of the last dump."""
-        return (one for one in self._found.values() if one)
+        return (connection for connection in self._found.values() if connection)
 
 
 def start_time(text: str) -> float | None:

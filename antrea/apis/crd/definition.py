@@ -104,22 +104,22 @@ def manifest(crd: Crd) -> Manifest:
 
 def schema(version: Version) -> Schema:
     """The schema of one version; what every object has is the API server's affair."""
-    found = schema_of(version.kind)
-    properties = dict(found["properties"])
+    schema = schema_of(version.kind)
+    properties = dict(schema["properties"])
     del properties["metadata"]
     if version.only_name:
         name = {"type": "string", "pattern": f"^{version.only_name}$"}
         properties["metadata"] = {"type": "object", "properties": {"name": name}}
-    return {**found, "properties": properties}
+    return {**schema, "properties": properties}
 
 
 def _version(version: Version) -> Manifest:
-    told: Manifest = {"name": version.name, "served": True, "storage": version.storage}
+    manifest: Manifest = {"name": version.name, "served": True, "storage": version.storage}
     if version.deprecation:
-        told |= {"deprecated": True, "deprecationWarning": version.deprecation}
-    told["schema"] = {"openAPIV3Schema": schema(version)}
+        manifest |= {"deprecated": True, "deprecationWarning": version.deprecation}
+    manifest["schema"] = {"openAPIV3Schema": schema(version)}
     if version.columns:
-        told["additionalPrinterColumns"] = [msgspec.to_builtins(column) for column in version.columns]
+        manifest["additionalPrinterColumns"] = [msgspec.to_builtins(column) for column in version.columns]
     if version.status:
-        told["subresources"] = {"status": {}}
-    return told
+        manifest["subresources"] = {"status": {}}
+    return manifest

@@ -98,9 +98,9 @@ async def services_of(kube: Kube, namespace: str, labels: Mapping[str, str]) -> 
     """Names of the Services that select a Pod with these labels. Raises Unavailable, Refused."""
     listed, _ = await kube.list(f"/api/v1/namespaces/{namespace}/services", Service)
     return sorted(
-        one.metadata.name
-        for one in listed
-        if one.spec.selector and one.spec.selector.items() <= labels.items()
+        item.metadata.name
+        for item in listed
+        if item.spec.selector and item.spec.selector.items() <= labels.items()
     )
 
 
@@ -120,7 +120,8 @@ def found(stores: Stores, namespace: str, pod: str, services: Iterable[str] = ()
         tuple(rule for policy in policies for rule in rules_with(policy, "In", peers)),
         tuple(rule for policy in policies for rule in rules_with(policy, "Out", peers)),
         tuple(
-            of_service(stores, policies, ServiceReference(name=one, namespace=namespace)) for one in services
+            of_service(stores, policies, ServiceReference(name=service, namespace=namespace))
+            for service in services
         ),
     )
 
@@ -135,7 +136,7 @@ def of_service(stores: Stores, policies: Iterable[NetworkPolicy], service: Servi
         tuple(
             Rule(_reference(policy), "Out", number)
             for policy in policies
-            for number, rule in enumerate(one for one in policy.rules if one.direction == "Out")
+            for number, rule in enumerate(rule for rule in policy.rules if rule.direction == "Out")
             if service in rule.to.to_services
         ),
     )

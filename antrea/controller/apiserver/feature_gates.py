@@ -50,7 +50,7 @@ class Info(CoreStruct, frozen=True):
     controller_conditions: tuple[Condition, ...] = ()
 
 
-def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) -> Handler:
+def feature_gates(controller_gates: Sequence[GateStatus], kube: Kube | None, namespace: str) -> Handler:
     """A handler that asks the API server each time it is asked; without one it answers `own`."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/{own_config_map()}"
 
@@ -62,11 +62,13 @@ def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) 
                 agents = await _of_agents(kube, path, warnings)
                 warnings += await _of_controller(kube)
                 warnings += (
-                    one_sided(_enabled("controller", own), _enabled("agent", agents)) if agents else ()
+                    one_sided(_enabled("controller", controller_gates), _enabled("agent", agents))
+                    if agents
+                    else ()
                 )
         except (Refused, Unavailable) as error:
             warnings.append(f"the gates of agents are not known: {error}")
-        return warn(json_answer([*agents, *own]), warnings)
+        return warn(json_answer([*agents, *controller_gates]), warnings)
 
     return handler
 
@@ -81,19 +83,19 @@ async def _of_agents(kube: Kube, path: str, warnings: list[str]) -> list[GateSta
     held = in_effect(infos)
     if held is not None:
         return statuses(held)
-    found = await kube.get(path, ConfigMap)
-    if found is None:
+    config_map = await kube.get(path, ConfigMap)
+    if config_map is None:
         return []
     try:
-        return agent_gates(found.data.get(AgentConfig.file, ""))
+        return agent_gates(config_map.data.get(AgentConfig.file, ""))
     except Invalid as error:
         warnings.append(f"{AgentConfig.file}: {error}; no agent has said yet which gates it has in effect")
         return []
 
 
 async def _of_controller(kube: Kube) -> list[str]:
-    found = await kube.get(controller_info.PATH, Info)
-    rows = found.controller_conditions if found else ()
+    info = await kube.get(controller_info.PATH, Info)
+    rows = info.controller_conditions if info else ()
     return [
         f"{ControllerConfig.file}: refused by the controller, where the last good one goes on: {row.message}"
         for row in rows
@@ -103,18 +105,18 @@ async def _of_controller(kube: Kube) -> list[str]:
 
 def refusals(infos: Iterable[Info]) -> dict[str, list[str]]:
     """Nodes of agents that refuse their configuration, by why."""
-    found: dict[str, list[str]] = {}
-    for one in infos:
-        for row in one.agent_conditions:
+    nodes_by_reason: dict[str, list[str]] = {}
+    for info in infos:
+        for row in info.agent_conditions:
             if (row.type, row.status) == (REJECTED, "True"):
-                found.setdefault(row.message, []).append(one.metadata.name)
-    return found
+                nodes_by_reason.setdefault(row.message, []).append(info.metadata.name)
+    return nodes_by_reason
 
 
 def in_effect(infos: Iterable[Info]) -> EnabledGates | None:
     """Gates of the first agent that rejects its configuration; None: no agent does."""
-    for one in infos:
-        if (said := one.metadata.annotations.get(GATES_IN_EFFECT)) is not None:
+    for info in infos:
+        if (said := info.metadata.annotations.get(GATES_IN_EFFECT)) is not None:
             return EnabledGates("agent", frozenset(said.split(",")))
     return None
 
@@ -127,7 +129,7 @@ def _nodes(nodes: list[str], among: int) -> str:
     )
 
 
-def compare_files(own: EnabledGates, files: Mapping[str, str]) -> Iterator[str]:
+def compare_files(enabled: EnabledGates, files: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each gate that is on either in these files' antrea-agent.conf or in the controller alone."""
     text = files.get(AgentConfig.file)
     if text is None:
@@ -136,7 +138,7 @@ def compare_files(own: EnabledGates, files: Mapping[str, str]) -> Iterator[str]:
         agents = resolve("agent", parse(AgentConfig, text).config.feature_gates)
     except Invalid:
         return  # agents refuse it, and report that
-    yield from one_sided(own, agents)
+    yield from one_sided(enabled, agents)
 
 
 def _enabled(component: Component, rows: Iterable[GateStatus]) -> EnabledGates:

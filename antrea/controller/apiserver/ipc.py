@@ -242,6 +242,6 @@ class Channel:
         self._writer.close()
 
 
-def raw(found: msgspec.Struct) -> msgspec.Raw:
+def raw(value: msgspec.Struct) -> msgspec.Raw:
     """A struct as it travels."""
-    return msgspec.Raw(_ENCODER.encode(found))
+    return msgspec.Raw(_ENCODER.encode(value))

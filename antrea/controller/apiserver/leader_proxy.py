@@ -81,11 +81,11 @@ class LeaderState:
         return "" if self.own else self.address
 
 
-def is_the_leaders(asked: Attributes) -> bool:
+def is_the_leaders(attributes_of_request: Attributes) -> bool:
     """Whether only the leader can answer: what agents report, what is counted from it, bundles, the controller itself."""
-    if asked.verb in ("create", "delete"):
-        return asked.resource != "networkpolicyevaluation"
-    return asked.group in (stats.GROUP, system.GROUP)
+    if attributes_of_request.verb in ("create", "delete"):
+        return attributes_of_request.resource != "networkpolicyevaluation"
+    return attributes_of_request.group in (stats.GROUP, system.GROUP)
 
 
 class _NotLeading(Exception):
@@ -118,26 +118,28 @@ class LeaderProxy:
         """All that are served."""
         return self._objects.resources
 
-    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+    async def answer(self, request: web.Request, attributes_of_request: Attributes) -> web.StreamResponse:
         """Raises Answered, Unavailable."""
-        if asked.verb == "watch" and self._leading.elected:
+        if attributes_of_request.verb == "watch" and self._leading.elected:
             # the client may have been told more by another replica than this one knows yet
             await self._fresh()
-        if self._leading.own or not is_the_leaders(asked):
-            return await self._objects.answer(request, asked)
+        if self._leading.own or not is_the_leaders(attributes_of_request):
+            return await self._objects.answer(request, attributes_of_request)
         if MARK in request.headers:
             return web.Response(status=503, headers={MARK: "does not lead"})
         async with BODIES.read(request, request.client_max_size) as body:
-            return await self._leaders(request, asked, body)
+            return await self._leaders(request, attributes_of_request, body)
 
-    async def _leaders(self, request: web.Request, asked: Attributes, body: bytes) -> web.StreamResponse:
+    async def _leaders(
+        self, request: web.Request, attributes_of_request: Attributes, body: bytes
+    ) -> web.StreamResponse:
         end = asyncio.get_running_loop().time() + LEADER_SECONDS
         while True:
             address = await self._leading.known()
             if not address:
-                return await self._objects.answer(request, asked)
+                return await self._objects.answer(request, attributes_of_request)
             try:
-                return await self._ask(request, asked, address, body)
+                return await self._ask(request, attributes_of_request, address, body)
             except _NotLeading as error:
                 if asyncio.get_running_loop().time() > end:
                     raise Unavailable(f"the leading replica of the controller: {error}") from error
@@ -162,13 +164,15 @@ class LeaderProxy:
             await self._session.close()
 
     async def _ask(
-        self, request: web.Request, asked: Attributes, address: str, body: bytes
+        self, request: web.Request, attributes_of_request: Attributes, address: str, body: bytes
     ) -> web.StreamResponse:
         """The leader's response. Raises _NotLeading; Unavailable if the outcome of the request is unknown."""
         headers = {name: value for name in KEPT if (value := request.headers.get(name))}
         headers[CALLER] = written_caller(request.get(USER, ANONYMOUS))
-        query = urlencode({**request.query, **({"watch": "true"} if asked.verb == "watch" else {})})
-        path = asked.resource_path() + (f"?{query}" if query else "")
+        query = urlencode(
+            {**request.query, **({"watch": "true"} if attributes_of_request.verb == "watch" else {})}
+        )
+        path = attributes_of_request.resource_path() + (f"?{query}" if query else "")
         try:
             async with self._request(request.method, address, path, headers, body) as answer:
                 if MARK in answer.headers:
@@ -186,12 +190,12 @@ class LeaderProxy:
         """Send a request as this replica. Raises _NotLeading."""
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=False)
-        own = self._kube.access.authorization() if self._kube else {}
+        credentials = self._kube.access.authorization() if self._kube else {}
         return self._session.request(
             method,
             f"https://{address}{path}",
             data=body or None,
-            headers={**headers, **own, MARK: "forwards"},
+            headers={**headers, **credentials, MARK: "forwards"},
             ssl=self._trust(),
             server_hostname=self._server_name,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=2),

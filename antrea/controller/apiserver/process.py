@@ -43,18 +43,18 @@ class Publisher:
         self._channel = channel
 
     def put(
-        self, group: str, resource: str, key: str, found: Any, *,
+        self, group: str, resource: str, key: str, value: Any, *,
         span: Iterable[str] = (), places: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`found` is what there is now, and the Nodes `span` need it; `places`: the Node of each member of a group."""
-        self._channel.send(ipc.Put(group, resource, key, ipc.raw(found), tuple(span), tuple(places)))
+        """Publish the present `value` to the Nodes `span`; `places`: the Node of each member of a group."""
+        self._channel.send(ipc.Put(group, resource, key, ipc.raw(value), tuple(span), tuple(places)))
 
     def change(
         self, group: str, resource: str, key: str, *,
         added: Iterable[tuple[Any, str]], removed: Iterable[tuple[Any, str]] = (),
         span: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
-        """Members of a group came and went, each with its Node; `span` None: as it was."""
+        """Add and remove members of a group, each with its Node; `span` None keeps the span."""
         self._channel.send(
             ipc.Change(
                 group,
@@ -221,10 +221,10 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
     try:
         if rule is None:
             raise Unavailable(f"{ask.verb} {ask.resource} is not built yet")
-        found = None
+        posted = None
         if ask.found != ipc.NOTHING:
-            found = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
-        shown = rule(facts, Asked(ask.namespace, ask.name, ask.query, found))
+            posted = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
+        shown = rule(facts, Asked(ask.namespace, ask.name, ask.query, posted))
     except Invalid as error:
         shown = _failure(400, "BadRequest", error.why)
     except (Unavailable, Refused) as error:

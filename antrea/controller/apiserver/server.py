@@ -129,16 +129,16 @@ class ApiServer:
             # the next of several Pods is replaced only when agents can turn to this one
             ready["computed"] = self._objects.lacks
         checks = {"healthz": lives, "livez": lives, "readyz": ready}
-        found: dict[tuple[str, str], Handler] = {
-            ("GET", path): one for name in HEALTH for path, one in health(name, checks[name]).items()
+        handlers: dict[tuple[str, str], Handler] = {
+            ("GET", path): handler for name in HEALTH for path, handler in health(name, checks[name]).items()
         }
-        found["GET", "/version"] = _always(version_info(VERSION))
-        found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
-        found["GET", "/endpoint"] = endpoint(self._kube, self._objects.stores)
-        found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
+        handlers["GET", "/version"] = _always(version_info(VERSION))
+        handlers["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
+        handlers["GET", "/endpoint"] = endpoint(self._kube, self._objects.stores)
+        handlers["GET", "/loglevel"] = handlers["PUT", "/loglevel"] = levels
         if self._start.metrics:
-            found["GET", "/metrics"] = metrics(self._computing)
-        return found
+            handlers["GET", "/metrics"] = metrics(self._computing)
+        return handlers
 
     def _forwarding(self, start: ipc.Start) -> LeaderProxy:
         return LeaderProxy(
@@ -245,8 +245,8 @@ async def serve(number: int) -> None:
         klog.set_verbosity(start.verbosity)
         await ApiServer(channel, start).run()
     except* AntreaError as group:
-        wrong = next((one for one in group.exceptions if isinstance(one, Invalid)), None)
-        why = "; ".join(str(one) for one in group.exceptions)
+        wrong = next((exception for exception in group.exceptions if isinstance(exception, Invalid)), None)
+        why = "; ".join(str(exception) for exception in group.exceptions)
         channel.send(ipc.Failed(wrong.why, wrong.path) if wrong else ipc.Failed(why))
         with contextlib.suppress(OSError):
             await channel.drained()

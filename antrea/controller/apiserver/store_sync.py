@@ -54,7 +54,7 @@ class ComputeClient:
             raise ApiError(429, "too many requests wait for the controller, try again")
         row = ROWS[question.group, question.resource]
         number = next(self._numbers)
-        found = question.found
+        posted = question.found
         ask = ipc.Query(
             number,
             question.group,
@@ -64,7 +64,7 @@ class ComputeClient:
             question.namespace,
             question.name,
             dict(question.query),
-            ipc.raw(found) if found is not None else ipc.NOTHING,
+            ipc.raw(posted) if posted is not None else ipc.NOTHING,
         )
         answer: ipc.QueryResult = await self._reply(number, ask, ANSWER_SECONDS)
         if answer.found == ipc.NOTHING:
@@ -80,15 +80,15 @@ class ComputeClient:
     async def metrics(self) -> str:
         """Return the metrics of the other process. Raises Unavailable if they do not arrive in time."""
         number = next(self._numbers)
-        found: ipc.MetricsResult = await self._reply(number, ipc.GetMetrics(number), METRICS_SECONDS)
-        return found.text
+        result: ipc.MetricsResult = await self._reply(number, ipc.GetMetrics(number), METRICS_SECONDS)
+        return result.text
 
     async def catch_up(self) -> None:
         """Wait until stores hold everything that kube-apiserver has delivered by now. Raises Unavailable."""
         number = next(self._numbers)
-        found: ipc.CaughtUp = await self._reply(number, ipc.CatchUp(number), CATCH_UP_SECONDS)
-        if found.why:
-            raise Unavailable(found.why)
+        caught_up: ipc.CaughtUp = await self._reply(number, ipc.CatchUp(number), CATCH_UP_SECONDS)
+        if caught_up.why:
+            raise Unavailable(caught_up.why)
 
     async def probe(self, seconds: float = PROBE_SECONDS) -> None:
         """Wait for a Pong of the compute process. Raises Unavailable if none comes in time."""
@@ -139,11 +139,11 @@ def publish(objects: Objects, frame: ipc.Put | ipc.Change | ipc.Drop | ipc.Synce
     if store is None:
         raise ApiError(404, NO_RESOURCE)
     if isinstance(frame, ipc.Put):
-        found = msgspec.msgpack.decode(frame.found, type=store.resource.struct)
-        store.put(frame.key, found, frozenset(frame.span), frame.places)
+        value = msgspec.msgpack.decode(frame.found, type=store.resource.struct)
+        store.put(frame.key, value, frozenset(frame.span), frame.places)
     elif isinstance(frame, ipc.Change):
         added, removed = (
-            [(msgspec.msgpack.decode(one, type=GroupMember), place) for one, place in placed]
+            [(msgspec.msgpack.decode(member, type=GroupMember), place) for member, place in placed]
             for placed in (frame.added, frame.removed)
         )
         span = None if frame.span is None else frozenset(frame.span)
@@ -161,12 +161,12 @@ async def follow_agents(
 
     Upstream counts those that watch AppliedToGroups, which all of its agents do.
     """
-    told = -1
+    reported = -1
     while True:
         connected.own = len(frozenset().union(*(store.nodes for store in objects.stores.values())))
         await forward.report_number(connected)
         number = connected.total()
-        if number != told:
-            told = number
+        if number != reported:
+            reported = number
             channel.send(ipc.AgentCount(number))
         await asyncio.sleep(AGENTS_SECONDS)

@@ -62,5 +62,5 @@ class BundleIntake:
 
     async def answer(self, question: Question) -> msgspec.Struct:
         """Raises Answered, Unavailable."""
-        asked = self._bundles if question.resource == "supportbundles" else self._computing
-        return await asked.answer(question)
+        bundles = self._bundles if question.resource == "supportbundles" else self._computing
+        return await bundles.answer(question)

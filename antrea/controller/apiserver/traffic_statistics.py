@@ -122,7 +122,7 @@ class TrafficCounts:
         if (place := self._places.pop(uid, None)) is not None:
             store, key = place
             # one of the same name may have come before this one was told to be gone
-            if (found := store.get(key)) and found[0].metadata.uid == uid:
+            if (entry := store.get(key)) and entry[0].metadata.uid == uid:
                 store.drop(key)
 
     def take(self, summary: NodeStatsSummary) -> NodeStatsSummary:
@@ -165,9 +165,9 @@ class TrafficCounts:
                 store, key = self._places.get(uid, (None, ""))
                 if store is self._stores[plural]:
                     self._begin_anew(uid)
-                    found = store.get(key)
-                    if found and found[0].metadata.uid == uid:
-                        store.put(key, _sum(found[0], row, self._rules.get(uid, frozenset())))
+                    entry = store.get(key)
+                    if entry and entry[0].metadata.uid == uid:
+                        store.put(key, _sum(entry[0], row, self._rules.get(uid, frozenset())))
 
     async def follow(self, leading: LeaderState) -> None:
         """Restart counting each time this replica begins to lead, until cancelled: other replicas got the reports before."""
@@ -188,8 +188,8 @@ class TrafficCounts:
         if uid in self._stale:
             self._stale.remove(uid)
             store, key = self._places[uid]
-            if found := store.get(key):
-                meta = msgspec.structs.replace(found[0].metadata, creation_timestamp=stamp())
+            if entry := store.get(key):
+                meta = msgspec.structs.replace(entry[0].metadata, creation_timestamp=stamp())
                 store.put(key, store.resource.struct(metadata=meta, traffic_stats=TrafficStats()))
 
 
@@ -231,7 +231,7 @@ def _counts(row: NetworkPolicyStats) -> Iterator[TrafficStats]:
 
 
 def _negative(row: NetworkPolicyStats) -> bool:
-    return any(min(one.packets, one.bytes, one.sessions) < 0 for one in _counts(row))
+    return any(min(count.packets, count.bytes, count.sessions) < 0 for count in _counts(row))
 
 
 def _sum(before: Any, row: NetworkPolicyStats, names: frozenset[str]) -> Any:
@@ -250,15 +250,15 @@ def _sum(before: Any, row: NetworkPolicyStats, names: frozenset[str]) -> Any:
     return msgspec.structs.replace(before, traffic_stats=total, rule_traffic_stats=_by_name(rules.items()))
 
 
-def _plus(one: TrafficStats, other: TrafficStats) -> TrafficStats:
+def _plus(stats: TrafficStats, other: TrafficStats) -> TrafficStats:
     """The sum, or what a client can read at most: one number too large would make every list unreadable."""
-    found = one + other
+    total = stats + other
     return TrafficStats(
-        packets=min(found.packets, _MAX_VALUE),
-        bytes=min(found.bytes, _MAX_VALUE),
-        sessions=min(found.sessions, _MAX_VALUE),
+        packets=min(total.packets, _MAX_VALUE),
+        bytes=min(total.bytes, _MAX_VALUE),
+        sessions=min(total.sessions, _MAX_VALUE),
     )
 
 
 def _by_name(rules: Iterable[tuple[str, TrafficStats]]) -> tuple[RuleTrafficStats, ...]:
-    return tuple(RuleTrafficStats(name=name, traffic_stats=found) for name, found in sorted(rules))
+    return tuple(RuleTrafficStats(name=name, traffic_stats=stats) for name, stats in sorted(rules))

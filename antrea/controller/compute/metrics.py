@@ -116,7 +116,7 @@ def policy_metrics(counted: Mapping[str, int], workloads: Mapping[str, Workload]
     """
     texts = {row.name: row.text([Sample(counted.get(key, 0))]) for key, row in ROWS.items()}
     for key, (length, duration) in WORKLOADS.items():
-        found = workloads.get(key, Workload())
-        texts[length.name] = length.text([Sample(found.waiting)])
-        texts[duration.name] = duration.text(workload_samples(found, unit=1))
+        workload = workloads.get(key, Workload())
+        texts[length.name] = length.text([Sample(workload.waiting)])
+        texts[duration.name] = duration.text(workload_samples(workload, unit=1))
     return "".join(texts[name] for name in sorted(texts))

@@ -110,7 +110,7 @@ class PublishSink:
 
     def counts(self) -> Counter[str]:
         """How many there are of each kind, by its plural."""
-        groups = Counter(resource for (resource, _), told in self._told.items() if told.exists)
+        groups = Counter(resource for (resource, _), published in self._told.items() if published.exists)
         return groups + Counter({POLICIES: len(self._policies)})
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
@@ -123,7 +123,10 @@ class PublishSink:
         for policy in policies:
             self._name(policy, deltas)
         gone = dict.fromkeys(self._dropped(dropped, deltas))
-        for policy, after in (*((one, one) for one in policies), *((one, None) for one in withdrawn)):
+        for policy, after in (
+            *((policy, policy) for policy in policies),
+            *((policy, None) for policy in withdrawn),
+        ):
             gone |= dict.fromkeys(self._unname(self._policies.get(policy.key), after))
         self.processed[POLICIES] += len(policies) + len(withdrawn)
         self.processed.update(resource for resource, _ in {*deltas, *gone})
@@ -131,9 +134,9 @@ class PublishSink:
             self._left(policy.key, _reporters(self._policies.pop(policy.key, None)))
             self._publisher.drop(GROUP, POLICIES, policy.key)
         for name, delta in deltas.items():
-            told = self._told.get(name)
-            if told is not None and (told.exists or name in gone):  # else told once it exists
-                self._tell(told, name, delta)
+            published = self._told.get(name)
+            if published is not None and (published.exists or name in gone):  # else told once it exists
+                self._tell(published, name, delta)
         for policy in policies:
             before, nodes = _reporters(self._policies.get(policy.key)), _reporters(policy)
             self._left(policy.key, [] if before == nodes else sorted({*before} - {*nodes}))
@@ -189,19 +192,19 @@ class PublishSink:
     def _put_pod(self, entry: Memberships, deltas: dict[Name, _Delta]) -> None:
         """It leaves the groups that it is no longer in."""
         before, self._pods[entry.who] = self._pods.get(entry.who), entry
-        now = {one.group: one for one in entry.each()}
-        for one in before.each() if before else ():
-            if one.group not in now:
-                self._leave(one, deltas)
-        for one in now.values():
-            self._put(one, deltas)
+        now = {membership.group: membership for membership in entry.each()}
+        for membership in before.each() if before else ():
+            if membership.group not in now:
+                self._leave(membership, deltas)
+        for membership in now.values():
+            self._put(membership, deltas)
 
-    def _leave(self, one: Membership, deltas: dict[Name, _Delta]) -> None:
-        told = self._told.get(one.group)
-        before = told.leave(one.who) if told else None
+    def _leave(self, membership: Membership, deltas: dict[Name, _Delta]) -> None:
+        published = self._told.get(membership.group)
+        before = published.leave(membership.who) if published else None
         if before is not None:
-            deltas[one.group].removed.append(before)
-            self._forget(one.group)
+            deltas[membership.group].removed.append(before)
+            self._forget(membership.group)
 
     def _forget(self, name: Name) -> None:
         """Members of a group that is not published any more may still be withdrawn, or stay until it is published again."""
@@ -211,17 +214,17 @@ class PublishSink:
     def _name(self, policy: PublishedPolicy, deltas: dict[Name, _Delta]) -> None:
         """Groups that the policy names exist from now on."""
         for name in _groups(policy) - _groups(self._policies.get(policy.key)):
-            told = self._told.setdefault(name, _PublishedGroup())
-            deltas[name].anew |= not told.exists
-            told.policies += 1
+            published = self._told.setdefault(name, _PublishedGroup())
+            deltas[name].anew |= not published.exists
+            published.policies += 1
 
     def _unname(self, before: PublishedPolicy | None, after: PublishedPolicy | None) -> list[Name]:
         """Return the groups that no policy names any more."""
         gone = []
         for name in sorted(_groups(before) - _groups(after)):
-            told = self._told[name]
-            told.policies -= 1
-            if not told.exists:
+            published = self._told[name]
+            published.policies -= 1
+            if not published.exists:
                 gone.append(name)
         return gone
 
@@ -229,33 +232,38 @@ class PublishSink:
         gone = []
         for entry in drop:
             if isinstance(entry, Memberships):
-                for one in entry.each():
-                    self._leave(one, deltas)
+                for membership in entry.each():
+                    self._leave(membership, deltas)
                 self._pods.pop(entry.who, None)
             elif isinstance(entry, Membership):
                 self._leave(entry, deltas)
-            elif (told := self._told.get(entry.group)) is None:
+            elif (published := self._told.get(entry.group)) is None:
                 continue
             elif isinstance(entry, GroupHead):
-                told.head = None
-                gone += [] if told.exists else [entry.group]
+                published.head = None
+                gone += [] if published.exists else [entry.group]
             else:
-                told.wanted, deltas[entry.group].moved = (), True
+                published.wanted, deltas[entry.group].moved = (), True
         return gone
 
-    def _tell(self, told: _PublishedGroup, name: Name, delta: _Delta) -> None:
+    def _tell(self, published: _PublishedGroup, name: Name, delta: _Delta) -> None:
         resource, group = name
         if delta.anew:
-            members = [*told.members.values()]
-            found = ROWS[GROUP, resource].struct(
-                metadata=ObjectMetadata(name=group, uid=told.head.uid if told.head else group),
+            members = [*published.members.values()]
+            patch = ROWS[GROUP, resource].struct(
+                metadata=ObjectMetadata(name=group, uid=published.head.uid if published.head else group),
                 group_members=tuple(member for member, _ in members),
             )
             places = [node for _, node in members]
-            self._publisher.put(GROUP, resource, group, found, span=told.span(resource), places=places)
+            self._publisher.put(GROUP, resource, group, patch, span=published.span(resource), places=places)
         elif delta.added or delta.removed or delta.moved:
             self._publisher.change(
-                GROUP, resource, group, added=delta.added, removed=delta.removed, span=told.span(resource)
+                GROUP,
+                resource,
+                group,
+                added=delta.added,
+                removed=delta.removed,
+                span=published.span(resource),
             )
 
 
@@ -263,11 +271,11 @@ def _groups(policy: PublishedPolicy | None) -> set[Name]:
     """Groups that exist because this policy names them, under names that are their UIDs; others have a head."""
     if policy is None or policy.found.priority is not None:
         return set()
-    found = {(APPLIED, name) for name in policy.found.applied_to_groups}
+    names = {(APPLIED, name) for name in policy.found.applied_to_groups}
     for rule in policy.found.rules:
         for peer in (rule.from_, rule.to):
-            found.update([(ADDRESS, name) for name in peer.address_groups])
-    return found
+            names.update([(ADDRESS, name) for name in peer.address_groups])
+    return names
 
 
 def _reporters(policy: PublishedPolicy | None) -> tuple[str, ...]:

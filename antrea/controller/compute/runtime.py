@@ -48,11 +48,15 @@ QUIET_SECONDS = 3.0
 FAILURES = failures("controller")
 BY_FOLDER = declared(FOLDERS, "controller", ControllerFeature)
 """Controller features by folder of antrea/features."""
-FEATURES: tuple[ControllerFeature, ...] = tuple(one for found in BY_FOLDER.values() for one in found)
+FEATURES: tuple[ControllerFeature, ...] = tuple(
+    feature for declared_features in BY_FOLDER.values() for feature in declared_features
+)
 
 
 DISABLED: tuple[ControllerFeature, ...] = tuple(
-    one for found in declared(FOLDERS, "disabled", ControllerFeature).values() for one in found
+    feature
+    for declared_features in declared(FOLDERS, "disabled", ControllerFeature).values()
+    for feature in declared_features
 )
 """Features that run in place of one whose gate is off, so that no status keeps what that one wrote."""
 
@@ -66,7 +70,9 @@ def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:
 def folders_on(gates: Collection[str]) -> frozenset[str]:
     """Names of the folders of which these gates leave anything on."""
     return frozenset(
-        name for name, found in BY_FOLDER.items() if any(opened(one.gate, gates) for one in found)
+        name
+        for name, features in BY_FOLDER.items()
+        if any(opened(feature.gate, gates) for feature in features)
     )
 
 
@@ -77,7 +83,7 @@ def published(features: Iterable[ControllerFeature]) -> frozenset[str]:
 
 def _idle_requests(kube: Kube, watched: Iterable[Watch]) -> IdleRequestEvents:
     """Events on what nothing acts on; of kinds that are not `watched` it reads the objects itself."""
-    stored = stored_collections(one.path for one in watched)
+    stored = stored_collections(each.path for each in watched)
     return IdleRequestEvents(kube, os.environ.get("POD_NAMESPACE", ""), own_config_map(), stored)
 
 
@@ -98,7 +104,7 @@ class Computation:
         if kube is None:
             raise Unavailable("an API server")
         self._kube, self._lead, self._parts = kube, ours.lead, parts
-        self._watched = watched = [one for feature in features for one in feature.watched]
+        self._watched = watched = [watched_kind for feature in features for watched_kind in feature.watched]
         self._sink = sink = PublishSink(publisher, self._left, published(features))
         self._facts, self.isolation = facts, isolation or Isolation()
         self._statuses = StatusSink(kube)
@@ -110,23 +116,28 @@ class Computation:
             [unit for feature in features for unit in feature.units],
             sinks,
             merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
-            sweeps={TOLD: tuple(one.fact for one in watched)},
+            sweeps={TOLD: tuple(each.fact for each in watched)},
         )
         self._replay_when_leading(sinks)
-        for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
+        for off in (
+            watched_kind.fact
+            for feature in FEATURES
+            if feature not in features
+            for watched_kind in feature.watched
+        ):
             facts.synced(off)  # nothing of it counts, and that is known
         barrier = WatchBarrier(kube)
         self._pod_progress = PodProgressPublisher(
             facts, lambda: any(feed.trouble for feed in self._feeds.values()), barrier.wait
         )
-        plan = watch_plan((*watched, *(one for part in parts for one in part.watched())))
+        plan = watch_plan((*watched, *(each for part in parts for each in part.watched())))
         self._idle_requests = _idle_requests(kube, plan)
         self._watches = {watch.name: self._watch_feed(kube, watch) for watch in plan}
         by_fact = {fact: self._watches[watch.name] for watch in plan for fact in watch.rows}
-        self._feeds = {one.fact: by_fact[one.fact] for one in watched}
+        self._feeds = {each.fact: by_fact[each.fact] for each in watched}
         """Feeds by kind of fact; several kinds may share a watch."""
-        for one in watched:
-            barrier.watch(one, self._feeds[one.fact])
+        for each in watched:
+            barrier.watch(each, self._feeds[each.fact])
 
     def _replay_when_leading(self, sinks: Mapping[type, Sink]) -> None:
         """Write what a replica could not write before it led, once it leads."""
@@ -145,8 +156,8 @@ class Computation:
                 self._isolate(tasks, name, part.run)
                 leading = partial(self.isolation.keep, f"{name} of the leader", part.run_while_leading)
                 tasks.create_task(self._lead.run_while_leading(leading), name=name)
-                for what, own in part.feeds().items():
-                    self._isolate(tasks, f"feed of {what}", partial(own.run, self._facts))
+                for what, part_feed in part.feeds().items():
+                    self._isolate(tasks, f"feed of {what}", partial(part_feed.run, self._facts))
             tasks.create_task(self._pod_progress.run(), name="progress of Pods")
             self._isolate(tasks, "Events on unsupported settings", self._idle_requests.run)
             tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
@@ -157,10 +168,10 @@ class Computation:
     def _watch_feed(self, kube: Kube, watch: Watch) -> ResourceFeed[Any]:
         notes = [self._pod_progress.of(kind) for kind in watch.rows]
 
-        def received(found: Any) -> None:
+        def received(row: Any) -> None:
             for note in notes:
-                note(found)
-            self._idle_requests.note(watch.path, found)
+                note(row)
+            self._idle_requests.note(watch.path, row)
 
         return ResourceFeed(
             kube, watch.path, watch.kind, rows=watch.rows, query=watch.query, received=received,
@@ -177,19 +188,19 @@ class Computation:
 
     def counts(self) -> system.NetworkPolicyControllerInfo:
         """How much there is for policies now."""
-        found = self._sink.counts()
+        groups = self._sink.counts()
         return system.NetworkPolicyControllerInfo(
-            network_policy_num=found["networkpolicies"],
-            address_group_num=found["addressgroups"],
-            applied_to_group_num=found["appliedtogroups"],
+            network_policy_num=groups["networkpolicies"],
+            address_group_num=groups["addressgroups"],
+            applied_to_group_num=groups["appliedtogroups"],
         )
 
     def metrics(self) -> str:
         """Return counts of computed and waiting jobs since the start of this process, in Prometheus' format."""
-        own = "".join(part.metrics() for part in self._parts)
+        parts_metrics = "".join(part.metrics() for part in self._parts)
         counted = self._sink.processed + self._statuses.written
-        own += self.isolation.text(FAILURES)
-        return policy_metrics(counted, self._engine.workloads()) + odd_object_metrics() + own
+        parts_metrics += self.isolation.text(FAILURES)
+        return policy_metrics(counted, self._engine.workloads()) + odd_object_metrics() + parts_metrics
 
     def _left(self, policy: str, nodes: Iterable[str]) -> None:
         for part in self._parts:

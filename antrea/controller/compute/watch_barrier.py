@@ -51,22 +51,22 @@ class WatchBarrier:
         ) -> None:
             async with room:
                 try:
-                    found, _ = await self._kube.list(path, OnlyMetadata, query, METADATA_LIST)
+                    objects, _ = await self._kube.list(path, OnlyMetadata, query, METADATA_LIST)
                 except NoCollection:
                     if watched.optional:
                         return
                     raise
-            await feed.reaches(max((int(one.metadata.resource_version) for one in found), default=0))
+            await feed.reaches(max((int(each.metadata.resource_version) for each in objects), default=0))
 
-        asked = [
+        requested = [
             asyncio.ensure_future(reach(watched, feed, path, query))
             for watched, feed in self._feeds
             for path, query in _places(watched, namespaces, feed.size)
         ]
         try:
-            await asyncio.gather(*asked)
+            await asyncio.gather(*requested)
         finally:
-            for task in asked:
+            for task in requested:
                 task.cancel()
 
 

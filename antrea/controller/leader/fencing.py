@@ -46,12 +46,14 @@ async def lead_after_fencing(
 ) -> None:
     """Wait for the fencing delay and for the feeds, then write FencedLeadership until cancelled."""
     await asyncio.sleep(fence)
-    for one in watched:
-        if one.fact in FENCED_KINDS:
-            await _caught_up(kube, facts, one)
-        elif one.fact in FEED_KINDS and one.fact in feeds:
-            newest = max((int(head.metadata.resource_version) for head in await _heads(kube, one)), default=0)
-            await feeds[one.fact].reaches(newest)
+    for each in watched:
+        if each.fact in FENCED_KINDS:
+            await _caught_up(kube, facts, each)
+        elif each.fact in FEED_KINDS and each.fact in feeds:
+            newest = max(
+                (int(head.metadata.resource_version) for head in await _heads(kube, each)), default=0
+            )
+            await feeds[each.fact].reaches(newest)
     log.v(2).info("Caught up with all writes made before this replica became leader")
     facts.put(FencedLeadership())
     try:
@@ -65,10 +67,10 @@ async def _caught_up(kube: Kube, facts: Facts, watched: Watched) -> None:
     late: set[str] | None = None
     while late is None or late:
         late = {
-            one.metadata.name
-            for one in await _heads(kube, watched)
-            if (late is None or one.metadata.name in late)
-            and not _covers(facts.get(watched.fact, one.metadata.name), one)
+            head.metadata.name
+            for head in await _heads(kube, watched)
+            if (late is None or head.metadata.name in late)
+            and not _covers(facts.get(watched.fact, head.metadata.name), head)
         }
         if late:
             await asyncio.sleep(AGAIN_SECONDS)
@@ -76,21 +78,21 @@ async def _caught_up(kube: Kube, facts: Facts, watched: Watched) -> None:
 
 async def _heads(kube: Kube, watched: Watched) -> Sequence[Head]:
     """All objects as the API server has them now; waits until it answers."""
-    told = ""
+    continuation = ""
     while True:
         try:
-            found, _ = await kube.list(watched.path, Head)
+            heads, _ = await kube.list(watched.path, Head)
         except (Unavailable, Refused) as error:
-            if str(error) != told:
-                told = str(error)
+            if str(error) != continuation:
+                continuation = str(error)
                 log.info(
                     "Waiting for kube-apiserver before making decisions as leader",
                     path=watched.path,
-                    err=told,
+                    err=continuation,
                 )
             await asyncio.sleep(RETRY_SECONDS)
         else:
-            return found
+            return heads
 
 
 def _covers(row: Any, head: Head) -> bool:

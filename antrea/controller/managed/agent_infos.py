@@ -64,7 +64,7 @@ class AgentInfos:
         async for change in self._kube.watch(path, Named):
             before = self._names()
             if isinstance(change, Listed):
-                self._found[path] = {_key(found) for found in change.objects}
+                self._found[path] = {_key(named) for named in change.objects}
             elif isinstance(change, Drop):
                 self._found[path].discard(_key(change.object))
             else:
@@ -73,7 +73,7 @@ class AgentInfos:
                 self._changed.set()
 
     def _names(self) -> frozenset[str]:
-        return frozenset(name for found in self._found.values() for _, name in found)
+        return frozenset(name for names in self._found.values() for _, name in names)
 
     async def _keep(self) -> None:
         pause = Backoff(asyncio.sleep, random.uniform)
@@ -100,8 +100,8 @@ class AgentInfos:
     async def _align(self) -> None:
         """Raises Refused, Unavailable."""
         if self._held is None:
-            found, _ = await self._kube.list(PATH, Named)
-            self._held = {info.metadata.name for info in found}
+            existing, _ = await self._kube.list(PATH, Named)
+            self._held = {info.metadata.name for info in existing}
         nodes = self._names()
         for name in sorted(self._held - nodes):
             await self._kube.delete(f"{PATH}/{name}")
@@ -114,5 +114,5 @@ class AgentInfos:
             log.info("Created AntreaAgentInfo", node=name)
 
 
-def _key(found: Named) -> tuple[str, str]:
-    return found.metadata.namespace, found.metadata.name
+def _key(named: Named) -> tuple[str, str]:
+    return named.metadata.namespace, named.metadata.name

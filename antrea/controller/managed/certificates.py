@@ -79,12 +79,12 @@ class SelfSigned:
 
     async def _look(self) -> None:
         """Take the Secret's pair; the leader fills it. Raises Refused, also when another replica was faster; Unavailable."""
-        found = await self._kube.get(f"{self._secrets}/{SECRET}", SecretData)
-        pair = tls_secret.pair_of(found) if found else None
+        secret = await self._kube.get(f"{self._secrets}/{SECRET}", SecretData)
+        pair = tls_secret.pair_of(secret) if secret else None
         leads = self._publisher.lead.leads()
         if leads and (pair is None or not await asyncio.to_thread(tls_secret.lasts, pair)):
             pair = await asyncio.to_thread(authority.make, self._names, ("127.0.0.1", "::1"))
-            await tls_secret.save(self._kube, f"{self._secrets}/{SECRET}", found, pair, {"app": "antrea"})
+            await tls_secret.save(self._kube, f"{self._secrets}/{SECRET}", secret, pair, {"app": "antrea"})
         if pair is not None and pair != self._now:
             await self._exchange(pair)
 

@@ -36,8 +36,8 @@ async def keep_identity(kube: Kube, namespace: str) -> None:
 
 
 async def _ensure(kube: Kube, collection: str) -> None:
-    found = await kube.get(f"{collection}/{CONFIG_MAP}", ConfigMap)
-    if found is not None and (text := found.data.get(KEY)):
+    config_map = await kube.get(f"{collection}/{CONFIG_MAP}", ConfigMap)
+    if config_map is not None and (text := config_map.data.get(KEY)):
         try:
             uuid.UUID(text)
         except ValueError:
@@ -48,11 +48,11 @@ async def _ensure(kube: Kube, collection: str) -> None:
             )
         return
     data = {KEY: str(uuid.uuid4())}
-    if found is None:
+    if config_map is None:
         meta = {"name": CONFIG_MAP, "labels": {"app": "antrea"}}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
         await kube.create_named(f"{collection}/{CONFIG_MAP}", body)
     else:
-        version = {"resourceVersion": found.metadata.resource_version}
+        version = {"resourceVersion": config_map.metadata.resource_version}
         await kube.patch(f"{collection}/{CONFIG_MAP}", {"metadata": version, "data": data})
     log.info("Created the cluster identity", configMap=CONFIG_MAP, uuid=data[KEY])

@@ -121,21 +121,21 @@ class IdleRequestEvents:
         self._waiting: dict[tuple[str, str], Event] = {}
         self._news = asyncio.Event()
 
-    def note(self, path: str, found: Any) -> None:
+    def note(self, path: str, stored: Any) -> None:
         """An object of a collection, as it is now."""
-        kind, meta = kind_of(path), found.metadata
+        kind, meta = kind_of(path), stored.metadata
         if kind is None:
             return
-        own = {
+        annotations = {
             name: value for name, value in meta.annotations.items() if DOMAIN in name and name not in WRITTEN
         }
-        if not own and not kind.gate:
+        if not annotations and not kind.gate:
             if self._known.pop(meta.uid, None) is not None:
                 self._forget(meta.uid)
             return
         about = ObjectReference(kind.name, meta.name, meta.namespace, meta.uid, kind.api_version)
         self._known.pop(meta.uid, None)
-        self._known[meta.uid] = Requests(about, kind, own)
+        self._known[meta.uid] = Requests(about, kind, annotations)
         if len(self._known) > MAX_OBJECTS:
             oldest = next(iter(self._known))
             del self._known[oldest]
@@ -193,8 +193,8 @@ class IdleRequestEvents:
         """Objects of a kind, if there is one: its CRD may be older than this program."""
         async for change in self._kube.watch_pages(path, OnlyMetadata, optional=True, metadata_only=True):
             if isinstance(change, Some):
-                for found in change.objects:
-                    self.note(path, found)
+                for stored in change.objects:
+                    self.note(path, stored)
             elif isinstance(change, Put):
                 self.note(path, change.object)
 
@@ -203,21 +203,21 @@ class IdleRequestEvents:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                key, told = next(iter(self._waiting.items()))
-                if await self._tell(told) and self._waiting.get(key) is told:
+                key, event = next(iter(self._waiting.items()))
+                if await self._tell(event) and self._waiting.get(key) is event:
                     del self._waiting[key]
                 await asyncio.sleep(self._pause)
 
-    async def _tell(self, told: Event) -> bool:
+    async def _tell(self, event: Event) -> bool:
         """False if it has to be tried again."""
         try:
-            await self._kube.create(f"/api/v1/namespaces/{told.metadata.namespace}/events", told)
+            await self._kube.create(f"/api/v1/namespaces/{event.metadata.namespace}/events", event)
         except Refused as error:
             if "already exists" not in error.why:
                 log.v(2).info("kube-apiserver refused an Event on an unsupported field", err=error.why)
         except Unavailable as error:
             log.v(2).info(
-                "Retrying an Event; kube-apiserver is unavailable", reason=told.reason, err=str(error)
+                "Retrying an Event; kube-apiserver is unavailable", reason=event.reason, err=str(error)
             )
             await asyncio.sleep(RETRY_SECONDS)
             return False
@@ -226,8 +226,8 @@ class IdleRequestEvents:
 
 def _findings(requests: Requests, gates: ProgramGates) -> Iterable[Finding]:
     kind = requests.kind
-    if kind.gate and (found := object_finding(kind.gate, gates)) is not None:
-        yield found
+    if kind.gate and (finding := object_finding(kind.gate, gates)) is not None:
+        yield finding
     yield from annotation_findings(kind.qualified, requests.annotations, BY_NAME, gates)
 
 

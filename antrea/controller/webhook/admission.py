@@ -67,7 +67,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class ApiReader(Protocol):
-    """What a decision may look up: `find` an object, or None; `all` of a collection; whether `user` may read a Secret.
+    """Lookups of a decision: `find` an object, or None; `all` of a collection; whether `user` may read a Secret.
 
     All raise Unavailable, Refused.
     """
@@ -94,25 +94,25 @@ class AdmissionContext:
         missing = set(kinds) - self._listed
         if not missing:
             return
-        with self.facts.watch(*missing) as told:
+        with self.facts.watch(*missing) as changed:
             while not all(self.facts.feeds.has(kind) for kind in missing):
-                told.clear()
-                await told.wait()
+                changed.clear()
+                await changed.wait()
         self._listed |= missing
 
     async def list_anew(self, collections: Iterable[Watched], caller: Caller) -> None:
         """Bring the rows of these up to now: one list at a time, for all who ask meanwhile. Raises Unavailable, Refused."""
-        for one in collections:
+        for collection in collections:
             self.pay(caller)
-            lists = self._lists.setdefault(one.fact, SingleFlight(partial(self._list, one)))
+            lists = self._lists.setdefault(collection.fact, SingleFlight(partial(self._list, collection)))
             await lists.run()
 
-    async def _list(self, one: Watched) -> None:
-        found = await self.outside.all(one.path, one.kind)
-        rows = [row for shown in found.objects for row in each(one.row(shown))]
+    async def _list(self, watched: Watched) -> None:
+        listing = await self.outside.all(watched.path, watched.kind)
+        rows = [row for shown in listing.objects for row in each(watched.row(shown))]
         # of an object that cannot be read counts what was read last
-        kept = [row for name in found.unread if (row := self.facts.get(one.fact, name))]
-        self.facts.replace(one.fact, [*kept, *rows])
+        kept = [row for name in listing.unread if (row := self.facts.get(watched.fact, name))]
+        self.facts.replace(watched.fact, [*kept, *rows])
 
     def pay(self, caller: Caller) -> None:
         """Take a question to the API server from the caller's budget; the API server itself has no bounds. Raises Unavailable."""
@@ -164,12 +164,12 @@ async def review(
     uid = ""
     turn = ReviewThread(caller, large=len(body) > LARGE)
     try:
-        asked = (await turn.do(lambda: _review(body))).request
-        if asked is None:
+        request = (await turn.do(lambda: _review(body))).request
+        if request is None:
             raise Invalid("request", "is missing")
-        uid = asked.uid
+        uid = request.uid
         async with asyncio.timeout(SECONDS):
-            answer = await _decide(webhook, context, asked, turn)
+            answer = await _decide(webhook, context, request, turn)
     except Invalid as error:
         answer = denial(str(error))
     except TimeoutError:
@@ -187,31 +187,31 @@ def denial(message: str, code: int = 0) -> AdmissionResponse:
 
 
 async def _decide(
-    webhook: Webhook, context: AdmissionContext, asked: AdmissionRequest, turn: ReviewThread
+    webhook: Webhook, context: AdmissionContext, request: AdmissionRequest, turn: ReviewThread
 ) -> AdmissionResponse:
     facts = turn.facts(context.facts)
     installation = context.facts.get(Installation) or Installation()
-    if asked.operation == "UPDATE" and await turn.do(
-        lambda: is_left_alone(asked, stays=is_off(webhook, installation.gates))
+    if request.operation == "UPDATE" and await turn.do(
+        lambda: is_left_alone(request, stays=is_off(webhook, installation.gates))
     ):
         return AdmissionResponse(allowed=True)
-    gates = gate_steps(webhook, installation.gates, asked.operation)
-    warnings = await _run(gates, asked.user_info, context, turn)
+    gates = gate_steps(webhook, installation.gates, request.operation)
+    warnings = await _run(gates, request.user_info, context, turn)
     try:
         new, old = await turn.do(
-            lambda: [_decoded(one, webhook.kind) for one in (asked.object, asked.old_object)]
+            lambda: [_decoded(manifest, webhook.kind) for manifest in (request.object, request.old_object)]
         )
     except Invalid:
         if webhook.failure != "Ignore":
             raise
         # it only warns, and is asked before the schema, which names all that is wrong
         return AdmissionResponse(allowed=True)
-    seen = Review(asked.operation, new, old, asked.user_info, asked.name, asked.namespace)
+    seen = Review(request.operation, new, old, request.user_info, request.name, request.namespace)
     await context.listed(webhook.reads)
-    if asked.operation != "DELETE":
+    if request.operation != "DELETE":
         await context.list_anew(webhook.anew, turn.caller)
     steps = webhook.validate(facts, seen) if webhook.validate else None
-    said = await _run(steps, asked.user_info, context, turn) if steps else []
+    said = await _run(steps, request.user_info, context, turn) if steps else []
     if not (mutate := webhook.mutate):
         return AdmissionResponse(allowed=True, warnings=bounded([*warnings, *said]))
     # whoever validates the kind says what its gates have to say
@@ -234,16 +234,19 @@ class Fated(msgspec.Struct, frozen=True):
     metadata: Fate | None = None
 
 
-def is_left_alone(asked: AdmissionRequest, *, stays: bool) -> bool:
+def is_left_alone(request: AdmissionRequest, *, stays: bool) -> bool:
     """Whether an update changes only metadata and status of an object that is being deleted, or of any that `stays`.
 
     Rules of today on what was stored before must not keep a finalizer from being removed.
     """
     with suppress(Invalid):
-        meta = decode_json(asked.object, Fated, "object").metadata
+        meta = decode_json(request.object, Fated, "object").metadata
         if not stays and (meta is None or not meta.deletion_timestamp):
             return False
-        new, old = (decode_json(one, dict[str, Any], "object") for one in (asked.object, asked.old_object))
+        new, old = (
+            decode_json(manifest, dict[str, Any], "object")
+            for manifest in (request.object, request.old_object)
+        )
         return _content(new) == _content(old)
     return False
 
@@ -254,7 +257,7 @@ def _content(tree: dict[str, Any]) -> dict[str, Any]:
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:
     """Limit warnings to the number that a person reads; the API server cuts off the rest, but the answer would hold all."""
-    said = [one[:MAX_WARNING] for one in dict.fromkeys(warnings)]
+    said = [warning[:MAX_WARNING] for warning in dict.fromkeys(warnings)]
     more = len(said) - MAX_WARNINGS
     return (*said[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))
 

@@ -56,9 +56,9 @@ def _converted(body: bytes, kind: str) -> bytes:
 
 def converted(review: ConversionReview, kind: str) -> ConversionResponse:
     """All objects in the version asked for; the first that cannot be converted fails them all."""
-    asked = review.request
+    request = review.request
     try:
-        done = tuple(convert(kind, asked.desired_api_version, one) for one in asked.objects)
+        done = tuple(convert(kind, request.desired_api_version, manifest) for manifest in request.objects)
     except Invalid as error:
-        return ConversionResponse(asked.uid, None, ConversionResult("Failure", error.why))
-    return ConversionResponse(asked.uid, done, ConversionResult("Success"))
+        return ConversionResponse(request.uid, None, ConversionResult("Failure", error.why))
+    return ConversionResponse(request.uid, done, ConversionResult("Success"))

@@ -47,8 +47,8 @@ class ApiLookup:
 
     async def all(self, path: str, kind: type) -> Listing:
         """The objects of the collection `path`. Raises Unavailable, Refused."""
-        found: tuple[tuple[Any, ...], tuple[Odd, ...]] = await self._kube.list_each(path, kind)
-        return Listing(found[0], frozenset(odd.full_name.removeprefix("/") for odd in found[1]))
+        objects: tuple[tuple[Any, ...], tuple[Odd, ...]] = await self._kube.list_each(path, kind)
+        return Listing(objects[0], frozenset(odd.full_name.removeprefix("/") for odd in objects[1]))
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         """Whether `user` may read the Secret. Raises Unavailable."""

@@ -23,20 +23,20 @@ REPAIR: Final = "kubectl -n {namespace} patch daemonset antrea-agent --patch-fil
 
 
 class Recorder(Protocol):
-    """What writes an Event about this Node."""
+    """Writer of an Event about this Node."""
 
     def __call__(self, reason: str, message: str, *, warning: bool) -> None:
         """Write it."""
 
 
 class NamedContainer(msgspec.Struct, frozen=True):
-    """What is read of a container."""
+    """Fields read of a container."""
 
     name: str = ""
 
 
 class PodContainers(msgspec.Struct, frozen=True):
-    """What is read of the spec of a Pod."""
+    """Fields read of the spec of a Pod."""
 
     containers: tuple[NamedContainer, ...] = ()
 
@@ -54,7 +54,7 @@ class EngineContainer:
         """`reason` is that of the Event about a Pod without it."""
         self._kube, self._record, self._name, self._gate, self._reason = kube, record, name, gate, reason
         self.missing = ""
-        """What there is to do; empty: the Pod has it, or that is not known yet."""
+        """Instruction to the user; empty: the Pod has the container, or that is not known yet."""
 
     async def look(self) -> None:
         """Read the Pod until kube-apiserver answers: its containers never change. Records an Event if this one is missing."""

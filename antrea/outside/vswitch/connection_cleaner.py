@@ -25,7 +25,7 @@ K = TypeVar("K", str, tuple[str, int])
 
 
 class Connections(Protocol):
-    """What outside.vswitch.conntrack.Conntrack does for us."""
+    """Part of outside.vswitch.conntrack.Conntrack that is used."""
 
     async def connections(self, zone: int) -> list[Tracked]:
         """All of a zone. Raises Unavailable."""
@@ -61,7 +61,7 @@ class ConnectionCleaner(ABC, Generic[K]):
         """Log how many connections were forgotten."""
 
     async def run(self, engine: Engine) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
