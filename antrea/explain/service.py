@@ -203,7 +203,7 @@ def translated(
 
 
 def is_direct(world: World, name: str, asked_node: str, there: str, v: int) -> bool:
-    """Whether Endpoints of a Service (namespace/name) on Node `there` get packets as they came to Node `asked`."""
+    """Whether Endpoints of a Service (namespace/name) on Node `there` get packets as they came to Node `asked_node`."""
     service = world.services.get(_key(name))
     if service is None or world.proxy is None or not world.proxy.direct_default:
         return False
@@ -215,7 +215,7 @@ def is_direct(world: World, name: str, asked_node: str, there: str, v: int) -> b
 
 
 def are_neighbours(asked_node: Node | None, there: Node | None, v: int) -> bool:
-    """Whether both have annotation `node.antrea.io/link`, and that of Node `asked` names a network with an address of the other."""
+    """Whether both have annotation `node.antrea.io/link`, and that of Node `asked_node` names a network with an address of the other."""
     if asked_node is None or there is None:
         return False
     said = [node.metadata.annotations.get(LINK, "") for node in (asked_node, there)]

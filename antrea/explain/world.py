@@ -435,7 +435,7 @@ class World:
         return ""
 
     def peers(self, home: str, peer: Peer, member: Member) -> Chosen:
-        """Whom a peer means in a rule for `own`."""
+        """Return the members that a peer selects in a rule for `member`."""
         if peer.ip_block is not None:
             return Chosen(blocks=(peer.ip_block,))
         if peer.group:

@@ -43,7 +43,7 @@ class UserQuestions:
         kube: Kube | None,
         token: str,
     ) -> None:
-        """`own` is the token of antctl in this Pod, which kube-apiserver does not know."""
+        """`token` is that of antctl in this Pod, which kube-apiserver does not know."""
         self._store, self._live, self._authorization = store, live, authorization
         self._kube, self._own, self._antctl = kube, token, UserAntctl()
 

@@ -97,13 +97,13 @@ class Isolation:
 
     def failed(self) -> str:
         """The parts that failed and have not run for `STEADY_SECONDS` since, with their last reasons; empty: none."""
-        found = sorted(name for name, one in self._failures.items() if not self._is_steady(one))
-        rows = ((name, self._failures[name]) for name in found[:MAX_NAMED])
+        names = sorted(name for name, failure in self._failures.items() if not self._is_steady(failure))
+        rows = ((name, self._failures[name]) for name in names[:MAX_NAMED])
         text = "; ".join(
-            f"{name} failed {'once' if one.times == 1 else f'{one.times} times'}, last: {one.reason}"
-            for name, one in rows
+            f"{name} failed {'once' if failure.times == 1 else f'{failure.times} times'}, last: {failure.reason}"
+            for name, failure in rows
         )
-        return f"{text}; and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else text
+        return f"{text}; and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else text
 
     def text(self, metric: Metric) -> str:
         """`metric`, in Prometheus' format; empty while nothing has failed."""
@@ -111,8 +111,8 @@ class Isolation:
             return ""
         return metric.text(Sample(count, {"part": name}) for name, count in sorted(self._counts.items()))
 
-    def _is_steady(self, one: _Failure) -> bool:
-        return one.running_since is not None and self._now() - one.running_since >= STEADY_SECONDS
+    def _is_steady(self, failure: _Failure) -> bool:
+        return failure.running_since is not None and self._now() - failure.running_since >= STEADY_SECONDS
 
     def _note(self, name: str, error: Exception) -> None:
         self._counts[name] += 1

@@ -35,17 +35,17 @@ async def ask(name: str, *, v6: bool, server: tuple[str, int], seconds: float = 
     try:
         question = dns.message.make_query(name, kind, use_edns=True).to_wire()
         async with asyncio.timeout(seconds):
-            found = await _by_udp(question, server)
-            if found[2] & _TRUNCATED:
-                found = await _by_tcp(question, server)
+            answer = await _by_udp(question, server)
+            if answer[2] & _TRUNCATED:
+                answer = await _by_tcp(question, server)
     except (TimeoutError, dns.exception.DNSException, EOFError, OSError, ValueError) as error:
         raise Unavailable(f"{name} of {address}:{port}: {type(error).__name__} {error}") from error
-    code = found[3] & 0xF
+    code = answer[3] & 0xF
     if code not in ANSWERS:
         raise Unavailable(
             f"{name} of {address}:{port}: it answers {dns.rcode.to_text(dns.rcode.Rcode(code))}"
         )
-    return found
+    return answer
 
 
 async def _by_udp(question: bytes, server: tuple[str, int]) -> bytes:
@@ -62,12 +62,12 @@ async def _by_tcp(question: bytes, server: tuple[str, int]) -> bytes:
     reader, writer = await asyncio.open_connection(*server)
     try:
         writer.write(len(question).to_bytes(2) + question)
-        found = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
     finally:
         writer.close()
-    if not is_answer(question, found):
+    if not is_answer(question, answer):
         raise ValueError("what it sends by TCP is no answer to the question")
-    return found
+    return answer
 
 
 class _Answer(asyncio.DatagramProtocol):
@@ -86,11 +86,11 @@ class _Answer(asyncio.DatagramProtocol):
             self.found.set_exception(exc)
 
 
-def is_answer(question: bytes, found: bytes) -> bool:
+def is_answer(question: bytes, answer: bytes) -> bool:
     """Whether a message has the id and the question of another, and is a response."""
     end = question.index(b"\0", _HEADER) + 5
-    same = found[:2] == question[:2] and found[_HEADER:end].lower() == question[_HEADER:end].lower()
-    return same and found[4:6] == question[4:6] and bool(found[2] & _RESPONSE)
+    same = answer[:2] == question[:2] and answer[_HEADER:end].lower() == question[_HEADER:end].lower()
+    return same and answer[4:6] == question[4:6] and bool(answer[2] & _RESPONSE)
 
 
 def configured_servers(path: str = RESOLV_CONF) -> list[tuple[str, int]]:
@@ -99,7 +99,7 @@ def configured_servers(path: str = RESOLV_CONF) -> list[tuple[str, int]]:
     Source: resolv.conf(5)
     """
     try:
-        found = dns.resolver.Resolver(path).nameservers
+        servers = dns.resolver.Resolver(path).nameservers
     except (OSError, dns.exception.DNSException):
         return []
-    return [(one, PORT) for one in found if isinstance(one, str)]
+    return [(server, PORT) for server in servers if isinstance(server, str)]

@@ -61,29 +61,31 @@ def rewritten(
     `path` is what `root` is called; `loaded` completes a sub-command that a group only lists. Raises ClickException with
     pflag's words.
     """
-    chain, words, rest = _chain(root, args, loaded)
+    chain, arguments, rest = _chain(root, args, loaded)
     leaf = chain[-1]
     if leaf.context_settings.get("ignore_unknown_options"):
-        return [*words, *rest]
+        return [*arguments, *rest]
     flags = _flags(chain)
     if isinstance(leaf, click.Group) and (unknown := _words(rest, flags)):
         # click, which knows the groups' own words for it, is left to refuse it
-        return [*words, unknown[0]]
+        return [*arguments, unknown[0]]
     given, positional = _parsed(rest, flags)
     if positional and not any(isinstance(param, click.Argument) for param in leaf.params):
-        raise click.ClickException(f'unknown command "{positional[0]}" for "{" ".join((path, *words))}"')
+        raise click.ClickException(f'unknown command "{positional[0]}" for "{" ".join((path, *arguments))}"')
     lines = [_level(given, level) for level in range(len(chain))]
     if HELP in given or isinstance(leaf, click.Group):
         lines[-1].append("--help")
-    found = [part for word, line in zip(("", *words), lines, strict=True) for part in (word, *line)][1:]
-    return [*found, "--", *positional] if positional else found
+    rewritten_arguments = [
+        part for word, line in zip(("", *arguments), lines, strict=True) for part in (word, *line)
+    ][1:]
+    return [*rewritten_arguments, "--", *positional] if positional else rewritten_arguments
 
 
 def _chain(
     root: click.Command, args: Sequence[str], loaded: Callable[[click.Command], click.Command]
 ) -> tuple[list[click.Command], list[str], list[str]]:
     """The commands that `args` name, from the root on, their names as written, and what else is in `args`."""
-    chain, words, rest = [root], list[str](), list(args)
+    chain, arguments, rest = [root], list[str](), list(args)
     while isinstance(group := chain[-1], click.Group):
         names = _words(rest, _flags(chain))
         command = group.get_command(click.Context(group), names[0]) if names else None
@@ -91,16 +93,16 @@ def _chain(
             break
         rest = _without(rest, names[0], _flags(chain))
         chain.append(loaded(command))
-        words.append(names[0])
-    return chain, words, rest
+        arguments.append(names[0])
+    return chain, arguments, rest
 
 
 def _flags(chain: Sequence[click.Command]) -> Flags:
-    found: Flags = {"--help": HELP, "-h": HELP}
+    flags: Flags = {"--help": HELP, "-h": HELP}
     for level, command in enumerate(chain):
         for option in (param for param in command.params if isinstance(param, click.Option)):
-            found |= dict.fromkeys(option.opts, Flag(option, level))
-    return found
+            flags |= dict.fromkeys(option.opts, Flag(option, level))
+    return flags
 
 
 def _takes_next(arg: str, flags: Mapping[str, Flag]) -> bool:
@@ -116,14 +118,14 @@ def _words(args: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
 
 
 def _places(args: Sequence[str], flags: Mapping[str, Flag]) -> list[int]:
-    found, place = list[int](), 0
+    places, place = list[int](), 0
     while place < len(args) and args[place] != "--":
         if not args[place].startswith("-"):
-            found += [place] if args[place] else []
+            places += [place] if args[place] else []
         elif _takes_next(args[place], flags):
             place += 1
         place += 1
-    return found
+    return places
 
 
 def _without(args: list[str], word: str, flags: Mapping[str, Flag]) -> list[str]:
@@ -188,13 +190,13 @@ def _give(given: dict[Flag, list[str]], flag: Flag, value: str) -> None:
 
 def _level(given: Mapping[Flag, Sequence[str]], level: int) -> list[str]:
     """The options of one command as click reads them."""
-    found: list[str] = []
+    words_of_level: list[str] = []
     for flag, values in given.items():
         if flag is HELP or flag.level != level:
             continue
         kept: Any = values if flag.option.multiple else values[-1:]
         if not flag.option.is_flag:
-            found += [f"{flag.long}={value}" for value in kept]
+            words_of_level += [f"{flag.long}={value}" for value in kept]
         elif values[-1] in TRUE:
-            found.append(flag.long)
-    return found
+            words_of_level.append(flag.long)
+    return words_of_level

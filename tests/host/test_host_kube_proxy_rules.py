@@ -10,7 +10,7 @@ from antrea.antctl.doctor.gather import Host
 from antrea.antctl.doctor.program import output
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy.ipvs import left
-from antrea.antctl.kube_proxy.node import look, remove
+from antrea.antctl.kube_proxy.node import read_state, remove
 from antrea.outside.netlink.ipvs import VirtualServer
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ CONFIG = {"antreaProxy.proxyAll": True}
 
 
 def seen(host: Host) -> dict[str, object]:
-    found = look(host, CONFIG, {})
-    del found["legacy"]  # of the kernel, which other tests may have used
-    return found
+    state = read_state(host, CONFIG, {})
+    del state["legacy"]  # of the kernel, which other tests may have used
+    return state
 
 
 def rules(netns: Namespaces) -> str:

@@ -51,7 +51,7 @@ class Info(CoreStruct, frozen=True):
 
 
 def feature_gates(controller_gates: Sequence[GateStatus], kube: Kube | None, namespace: str) -> Handler:
-    """A handler that asks the API server each time it is asked; without one it answers `own`."""
+    """Return a handler that reads from the API server on each request; without one it answers `controller_gates`."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/{own_config_map()}"
 
     async def handler(_: web.Request) -> web.StreamResponse:

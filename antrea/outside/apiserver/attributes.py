@@ -57,10 +57,10 @@ class Attributes(msgspec.Struct, frozen=True):
     def resource_path(self) -> str:
         """The path of what was judged, written anew."""
         scope = ("namespaces", self.namespace) if self.namespace else ()
-        own = (
+        resource_path = (
             (self.name, self.subresource) if self.subresource else (self.name,) if self._has_own_path else ()
         )
-        parts = ("apis", self.group, self.version, *scope, self.resource, *own)
+        parts = ("apis", self.group, self.version, *scope, self.resource, *resource_path)
         return "".join(f"/{quote(part, safe='')}" for part in parts)
 
     @property
@@ -105,11 +105,11 @@ def attributes(method: str, raw_path: str, query: Mapping[str, str]) -> Attribut
 def _segments(raw_path: str) -> list[str]:
     """Parts of a path, decoded once; an empty last one is a slash at the end. Raises Answered."""
     first, *parts = raw_path.split("/")
-    found = [unquote(part, errors="replace") for part in parts]
-    inner = found[:-1] if found and not found[-1] else found
-    if first or not found or not all(map(is_part, inner)):
+    segments = [unquote(part, errors="replace") for part in parts]
+    inner = segments[:-1] if segments and not segments[-1] else segments
+    if first or not segments or not all(map(is_part, inner)):
         raise ApiError(400, "the path has a part that is empty, a dot or two, or holds an escaped separator")
-    return found
+    return segments
 
 
 def _fields(selector: str) -> tuple[tuple[str, str], ...]:

@@ -228,8 +228,8 @@ class Authentication:
             if len(self._subjects) >= MAX_CERTIFICATES:
                 self._subjects.pop(next(iter(self._subjects)))
             self._subjects[key] = issued_by(bundle, chain[0], chain[1:])
-        found = self._subjects[key]
-        return found if found and time.time() <= found.until else None
+        subject = self._subjects[key]
+        return subject if subject and time.time() <= subject.until else None
 
     def _fronted(self, request: web.Request, chain: Sequence[bytes]) -> User | None:
         """The user in whose name the aggregation layer asks: its certificate counts against its own CA alone."""
@@ -308,8 +308,8 @@ async def _review(kube: ReviewClient, token: str) -> User:
     answer = await kube.ask("/apis/authentication.k8s.io/v1/tokenreviews", question, TokenReview)
     if not answer.status.authenticated:
         return ANONYMOUS
-    found = answer.status.user
-    return User(found.username, found.groups, found.uid, found.extra)
+    reviewed = answer.status.user
+    return User(reviewed.username, reviewed.groups, reviewed.uid, reviewed.extra)
 
 
 def _grouped(user: User) -> User:

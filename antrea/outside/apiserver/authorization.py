@@ -63,49 +63,49 @@ class Authorization:
         self._verdicts: Expiring[_Verdict] = Expiring(TTL_SECONDS, MAX_VERDICTS)
         self._refusals = FailureLimit()
 
-    def is_open(self, asked: Attributes) -> bool:
+    def is_open(self, attributes: Attributes) -> bool:
         """Whether everybody may."""
-        return not asked.resource and (asked.path.rstrip("/") or "/") in self._open
+        return not attributes.resource and (attributes.path.rstrip("/") or "/") in self._open
 
-    async def check(self, user: User, asked: Attributes, stranger: str = "") -> None:
+    async def check(self, user: User, attributes: Attributes, stranger: str = "") -> None:
         """Raises Answered: 403 with kube-apiserver's words, 503 if it cannot be asked now.
 
         `stranger` is the address of who has proved nothing: 429 if it was refused too often, each a question to the API server.
         """
-        if self.is_open(asked) or MASTERS in user.groups:
+        if self.is_open(attributes) or MASTERS in user.groups:
             return
-        if asked.verb in ("put", "post") and user.name in self._granted.get(asked.path, ()):
+        if attributes.verb in ("put", "post") and user.name in self._granted.get(attributes.path, ()):
             return
         key = (
             msgspec.json.encode(user),
-            asked.verb,
-            asked.path if not asked.resource else "",
-            asked.group,
-            *_named(asked),
+            attributes.verb,
+            attributes.path if not attributes.resource else "",
+            attributes.group,
+            *_named(attributes),
         )
         try:
-            verdict = await self._verdicts.get(key, lambda: self._judged(user, asked, stranger))
+            verdict = await self._verdicts.get(key, lambda: self._judged(user, attributes, stranger))
         except Refused as error:
             log.warning("Not authorized to create SubjectAccessReviews", err=error.why)
             verdict = _Verdict()
         except Unavailable as error:
             raise ApiError(503, f"it cannot be asked now who may do this: {error}") from error
         if not verdict.allowed:
-            raise forbidden(user, asked, verdict.reason)
+            raise forbidden(user, attributes, verdict.reason)
 
-    async def _judged(self, user: User, asked: Attributes, stranger: str) -> _Verdict:
+    async def _judged(self, user: User, attributes: Attributes, stranger: str) -> _Verdict:
         if not stranger:
-            return await self._review(user, asked)
+            return await self._review(user, attributes)
         if wait := self._refusals.take(stranger):
             raise ApiError(
                 429, f"too many requests of {stranger} were refused, try again in {math.ceil(wait)} s"
             )
-        verdict = await self._review(user, asked)
+        verdict = await self._review(user, attributes)
         if verdict.allowed:
             self._refusals.give_back(stranger)
         return verdict
 
-    async def _review(self, user: User, asked: Attributes) -> _Verdict:
+    async def _review(self, user: User, attributes: Attributes) -> _Verdict:
         if self._kube is None:
             return _Verdict()
         spec: dict[str, Any] = {
@@ -114,43 +114,47 @@ class Authorization:
             "uid": user.uid,
             "extra": user.extra,
         }
-        if asked.resource:
-            namespace, resource, subresource, name = _named(asked)
+        if attributes.resource:
+            namespace, resource, subresource, name = _named(attributes)
             spec["resourceAttributes"] = {
-                "verb": asked.verb,
-                "group": asked.group,
-                "version": asked.version,
+                "verb": attributes.verb,
+                "group": attributes.group,
+                "version": attributes.version,
                 "namespace": namespace,
                 "resource": resource,
                 "subresource": subresource,
                 "name": name,
             }
         else:
-            spec["nonResourceAttributes"] = {"verb": asked.verb, "path": asked.path}
+            spec["nonResourceAttributes"] = {"verb": attributes.verb, "path": attributes.path}
         question = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         answer: SubjectAccessReview = await self._kube.ask(path, question, SubjectAccessReview)
         return answer.status
 
 
-def _named(asked: Attributes) -> tuple[str, str, str, str]:
-    return asked.namespace, asked.resource, asked.subresource, asked.name
+def _named(attributes: Attributes) -> tuple[str, str, str, str]:
+    return attributes.namespace, attributes.resource, attributes.subresource, attributes.name
 
 
-def forbidden(user: User, asked: Attributes, reason: str = "") -> ApiError:
+def forbidden(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     """403 in kube-apiserver's words."""
     tail = f": {reason}" if reason else ""
-    if not asked.resource:
+    if not attributes.resource:
         return ApiError(
             403,
-            f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"{tail}',
+            f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"{tail}',
             StatusDetails(),
         )
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}{tail}'
-    about = (
-        f'{asked.resource}.{asked.group} "{asked.name}"' if asked.name else f"{asked.resource}.{asked.group}"
+    resource = (
+        f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
     )
-    details = StatusDetails(name=asked.name, group=asked.group, kind=asked.resource)
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot {attributes.verb} resource "{resource}" in API group "{attributes.group}" {where}{tail}'
+    about = (
+        f'{attributes.resource}.{attributes.group} "{attributes.name}"'
+        if attributes.name
+        else f"{attributes.resource}.{attributes.group}"
+    )
+    details = StatusDetails(name=attributes.name, group=attributes.group, kind=attributes.resource)
     return ApiError(403, f"{about} is forbidden: {why}", details)

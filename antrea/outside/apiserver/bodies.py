@@ -52,7 +52,7 @@ class Bodies:
     @property
     def held(self) -> int:
         """Bytes in memory."""
-        return sum(one.size for one in self._held)
+        return sum(held.size for held in self._held)
 
     @asynccontextmanager
     async def read(self, request: web.Request, most: int) -> AsyncIterator[bytes]:
@@ -86,13 +86,13 @@ class Bodies:
     def _is_full(self, held: _HeldBody) -> bool:
         if held not in self._held:
             raise ConnectionResetError("others needed the memory of this body")
-        of_strangers = 0 if held.known else sum(one.size for one in self._held if not one.known)
+        of_strangers = 0 if held.known else sum(other.size for other in self._held if not other.known)
         return self.held > self._most or of_strangers > self._of_strangers
 
     def _drop_one(self, held: _HeldBody) -> None:
         """The stranger goes whose body has been coming for longest. Raises Answered if there is none."""
         oldest = next(
-            (one for one in self._held if one is not held and not (one.known or one.complete)), None
+            (other for other in self._held if other is not held and not (other.known or other.complete)), None
         )
         if oldest is None:
             raise ApiError(

@@ -53,22 +53,22 @@ def issued_by(
 
 
 def _leads(
-    one: x509.Certificate,
+    certificate: x509.Certificate,
     between: Sequence[x509.Certificate],
     roots: Sequence[x509.Certificate],
     now: datetime,
     depth: int = DEPTH,
 ) -> float | None:
-    """Return until when a chain from `one` to a root is valid, None if there is none."""
-    if not _valid(one, now):
+    """Return until when a chain from `certificate` to a root is valid, None if there is none."""
+    if not _valid(certificate, now):
         return None
-    until = one.not_valid_after_utc.timestamp()
+    until = certificate.not_valid_after_utc.timestamp()
     for root in roots:
-        if _valid(root, now) and _signs(root, one):
+        if _valid(root, now) and _signs(root, certificate):
             return min(until, root.not_valid_after_utc.timestamp())
     if depth:
         for issuer in between:
-            if issuer is not one and _signs(issuer, one):
+            if issuer is not certificate and _signs(issuer, certificate):
                 rest = [other for other in between if other is not issuer]
                 above = _leads(issuer, rest, roots, now, depth - 1)
                 if above is not None:
@@ -80,8 +80,8 @@ def _valid(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
 
-def _signs(issuer: x509.Certificate, one: x509.Certificate) -> bool:
-    """Whether `issuer` is a CA and has signed `one`."""
+def _signs(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Whether `issuer` is a CA and has signed `certificate`."""
     try:
         if not issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             return False
@@ -93,7 +93,7 @@ def _signs(issuer: x509.Certificate, one: x509.Certificate) -> bool:
     except x509.ExtensionNotFound:
         pass
     try:
-        one.verify_directly_issued_by(issuer)
+        certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, ValueError, TypeError):
         return False
     return True

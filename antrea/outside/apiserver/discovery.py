@@ -19,23 +19,23 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 def documents(resources: Iterable[Resource]) -> Mapping[str, Any]:
     """Answers by path: /apis, /apis/GROUP and /apis/GROUP/VERSION."""
     groups = {}
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for (group, version), rows in groupby(resources, lambda row: (row.group, row.version)):
         shown = {"groupVersion": f"{group}/{version}", "version": version}
         groups[group] = {"name": group, "versions": [shown], "preferredVersion": shown}
-        found[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **groups[group]}
-        found[f"/apis/{group}/{version}"] = {
+        by_path[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **groups[group]}
+        by_path[f"/apis/{group}/{version}"] = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": f"{group}/{version}",
-            "resources": [one for row in rows for one in _listed(row)],
+            "resources": [resource for row in rows for resource in _listed(row)],
         }
-    found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
-    return found
+    by_path["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
+    return by_path
 
 
 def _listed(row: Resource) -> list[dict[str, Any]]:
-    own = {
+    listed = {
         "name": row.plural,
         "singularName": row.singular,
         "namespaced": row.namespaced,
@@ -43,7 +43,7 @@ def _listed(row: Resource) -> list[dict[str, Any]]:
         "verbs": list(row.verbs),
     }
     return [
-        own,
+        listed,
         *(
             {
                 "name": f"{row.plural}/{part.name}",

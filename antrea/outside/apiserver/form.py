@@ -22,9 +22,9 @@ Include = Literal["None", "Metadata", "Object"]
 META = "meta.k8s.io/v1"
 
 
-def body(found: msgspec.Struct) -> bytes:
-    """The JSON of `found` without its opening brace."""
-    return msgspec.json.encode(found)[1:]
+def body(value: msgspec.Struct) -> bytes:
+    """The JSON of `value` without its opening brace."""
+    return msgspec.json.encode(value)[1:]
 
 
 def envelope(kind: str, api_version: str) -> bytes:
@@ -43,11 +43,11 @@ class Form(Protocol):
 
     key: str
 
-    def event(self, kind: str, found: msgspec.Struct, rest: bytes) -> Pieces:
-        """The part of a watch line after `"object":`; `rest` is the body of `found`."""
+    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
+        """The part of a watch line after `"object":`; `rest` is the body of `value`."""
         ...
 
-    def one(self, found: msgspec.Struct, rest: bytes) -> Pieces:
+    def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:
         """An answer to get or create."""
         ...
 
@@ -65,12 +65,12 @@ class Json:
         self._resource = resource
         self._head = envelope(resource.kind, resource.api_version)
 
-    def event(self, kind: str, found: msgspec.Struct, rest: bytes) -> Pieces:
+    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
         head = self._head if kind == self._resource.kind else envelope(kind, self._resource.api_version)
         return (_joined(head, rest), rest)
 
-    def one(self, found: msgspec.Struct, rest: bytes) -> Pieces:
-        return self.event(type(found).__name__, found, rest)
+    def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:
+        return self.event(type(value).__name__, value, rest)
 
     def many(self, rows: list[tuple[msgspec.Struct, bytes]], version: str) -> Pieces:
         meta = msgspec.json.encode({"resourceVersion": version} if version else {})
@@ -91,14 +91,14 @@ class Table:
         self._told = False
         self.key = f"table/{version}/{include}/{id(self)}"
 
-    def event(self, kind: str, found: msgspec.Struct, rest: bytes) -> Pieces:
+    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
         columns = None if self._told else definitions(self._resource.columns)
         self._told = True
-        return (self._table([(found, rest)], "", columns),)
+        return (self._table([(value, rest)], "", columns),)
 
-    def one(self, found: msgspec.Struct, rest: bytes) -> Pieces:
-        version = getattr(getattr(found, "metadata", None), "resource_version", "")
-        return (self._table([(found, rest)], version, definitions(self._resource.columns)),)
+    def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:
+        version = getattr(getattr(value, "metadata", None), "resource_version", "")
+        return (self._table([(value, rest)], version, definitions(self._resource.columns)),)
 
     def many(self, rows: list[tuple[msgspec.Struct, bytes]], version: str) -> Pieces:
         return (self._table(rows, version, definitions(self._resource.columns)),)
@@ -112,21 +112,21 @@ class Table:
                 "apiVersion": self._api_version,
                 "metadata": {"resourceVersion": version} if version else {},
                 "columnDefinitions": columns,
-                "rows": [self._row(found, rest) for found, rest in rows],
+                "rows": [self._row(value, rest) for value, rest in rows],
             }
         )
 
-    def _row(self, found: Any, rest: bytes) -> dict[str, Any]:
-        if isinstance(found, self._resource.struct):
-            cells = [column.cell(found) for column in self._resource.columns]
+    def _row(self, value: Any, rest: bytes) -> dict[str, Any]:
+        if isinstance(value, self._resource.struct):
+            cells = [column.cell(value) for column in self._resource.columns]
         else:
             # the patch of a group: groups have the two default columns
-            cells = [metadata_of(found).name, ZERO_TIME]
+            cells = [metadata_of(value).name, ZERO_TIME]
         row: dict[str, Any] = {"cells": cells}
         if self._include == "Metadata":
-            row["object"] = partial(found, self._api_version)
+            row["object"] = partial(value, self._api_version)
         elif self._include == "Object":
-            head = envelope(type(found).__name__, self._resource.api_version)
+            head = envelope(type(value).__name__, self._resource.api_version)
             row["object"] = msgspec.Raw(_joined(head, rest) + rest)
         return row
 
@@ -136,14 +136,14 @@ class Metadata:
 
     key = "metadata"
 
-    def event(self, kind: str, found: msgspec.Struct, rest: bytes) -> Pieces:
-        return (msgspec.json.encode(partial(found, META)),)
+    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
+        return (msgspec.json.encode(partial(value, META)),)
 
-    def one(self, found: msgspec.Struct, rest: bytes) -> Pieces:
-        return self.event("", found, rest)
+    def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:
+        return self.event("", value, rest)
 
     def many(self, rows: list[tuple[msgspec.Struct, bytes]], version: str) -> Pieces:
-        items = [partial(found, META) for found, _ in rows]
+        items = [partial(value, META) for value, _ in rows]
         meta = {"resourceVersion": version} if version else {}
         return (
             msgspec.json.encode(
@@ -152,14 +152,14 @@ class Metadata:
         )
 
 
-def metadata_of(found: Any) -> Any:
+def metadata_of(value: Any) -> Any:
     """The metadata of an object, or that which EgressGroupPatch has inlined."""
-    return found.metadata if hasattr(found, "metadata") else ObjectMetadata(name=found.name, uid=found.uid)
+    return value.metadata if hasattr(value, "metadata") else ObjectMetadata(name=value.name, uid=value.uid)
 
 
-def partial(found: Any, api_version: str) -> dict[str, Any]:
+def partial(value: Any, api_version: str) -> dict[str, Any]:
     """Metadata alone, as an object."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata_of(found)}
+    return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata_of(value)}
 
 
 def definitions(columns: tuple[Column, ...]) -> list[dict[str, Any]]:

@@ -108,13 +108,13 @@ class IssuedTokens:
 
     async def _read(self) -> None:
         try:
-            found: KeySet | None = await self._publisher.get(PATH, KeySet)
+            key_set: KeySet | None = await self._publisher.get(PATH, KeySet)
         except (Unavailable, Refused) as error:
             log.v(2).info(
                 "Failed to read the keys of tokens; kube-apiserver reviews each token", err=str(error)
             )
             return
-        self._keys = {key.kid: key for key in (found.keys if found else ())[:MAX_KEYS]}
+        self._keys = {key.kid: key for key in (key_set.keys if key_set else ())[:MAX_KEYS]}
 
 
 def _bytes(text: str) -> bytes:

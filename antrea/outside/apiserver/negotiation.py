@@ -39,7 +39,7 @@ class MediaRange(msgspec.Struct, frozen=True):
 
 def wishes(accept: str) -> list[MediaRange]:
     """The media types that the client accepts; all if it names none."""
-    found: list[tuple[float, int, MediaRange]] = []
+    ranges: list[tuple[float, int, MediaRange]] = []
     for element in (accept or "*/*").split(","):
         media, *rest = [part.strip() for part in element.split(";")]
         parameters = dict(part.partition("=")[::2] for part in rest)
@@ -47,8 +47,8 @@ def wishes(accept: str) -> list[MediaRange]:
             weight = float(parameters.get("q", "1"))
         except ValueError:
             weight = 1.0
-        found.append((-weight, len(found), MediaRange(media.lower(), parameters)))
-    return [wish for _, _, wish in sorted(found, key=lambda row: row[:2])]
+        ranges.append((-weight, len(ranges), MediaRange(media.lower(), parameters)))
+    return [wish for _, _, wish in sorted(ranges, key=lambda row: row[:2])]
 
 
 def negotiate(resource: Resource, accept: str, *, include: str, watch: bool) -> tuple[Form, str]:

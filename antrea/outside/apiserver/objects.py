@@ -74,27 +74,31 @@ class Objects:
         late = [store.resource.plural for store in self.stores.values() if not store.synced]
         return f"not computed yet: {', '.join(late)}" if late else ""
 
-    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+    async def answer(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
         """Raises Answered, Unavailable."""
-        resource = self._row(asked)
-        if asked.subresource:
-            return await self._part(request, asked, resource)
-        if asked.verb not in resource.verbs or (asked.verb == "create" and asked.name):
+        resource = self._row(attributes)
+        if attributes.subresource:
+            return await self._part(request, attributes, resource)
+        if attributes.verb not in resource.verbs or (attributes.verb == "create" and attributes.name):
             raise ApiError(405, NO_METHOD, StatusDetails())
         accept = request.headers.get("Accept", "")
         include = request.query.get("includeObject", "")
-        form, media = negotiation.negotiate(resource, accept, include=include, watch=asked.verb == "watch")
+        form, media = negotiation.negotiate(
+            resource, accept, include=include, watch=attributes.verb == "watch"
+        )
         store = self.stores.get((resource.group, resource.plural))
-        if asked.verb == "create":
-            return await _response(request, await self._create(request, asked, resource, form), media, 201)
+        if attributes.verb == "create":
+            return await _response(
+                request, await self._create(request, attributes, resource, form), media, 201
+            )
         if store is None:
-            question = _question(request, asked)
-            found = await self._computes.answer(question)
-            return await _response(request, _shown(form, found), media, 200)
-        if asked.verb == "delete":
-            return await _response(request, _drop(store, asked), media, 200)
-        wanted = options(resource, asked, request.query) if asked.verb != "get" else None
-        if wanted and asked.verb == "watch":
+            question = _question(request, attributes)
+            answered = await self._computes.answer(question)
+            return await _response(request, _shown(form, answered), media, 200)
+        if attributes.verb == "delete":
+            return await _response(request, _drop(store, attributes), media, 200)
+        wanted = options(resource, attributes, request.query) if attributes.verb != "get" else None
+        if wanted and attributes.verb == "watch":
             return await watching.send(
                 request,
                 store,
@@ -105,10 +109,10 @@ class Objects:
             )
         await _computed(store)
         if wanted is None:
-            one = store.get(asked.key)
-            if one is None:
-                raise missing(resource, asked.name)
-            return await _response(request, form.one(*one), media, 200)
+            stored = store.get(attributes.key)
+            if stored is None:
+                raise missing(resource, attributes.name)
+            return await _response(request, form.one(*stored), media, 200)
         rows = [
             row
             for row in store.selected(wanted.selection)
@@ -116,79 +120,81 @@ class Objects:
         ]
         return await _response(request, form.many(rows, ""), media, 200)
 
-    def _row(self, asked: Attributes) -> Resource:
+    def _row(self, attributes: Attributes) -> Resource:
         """The resource at this path, where at least one method is served. Raises Answered: 404."""
-        found = self._rows.get((asked.group, asked.version, asked.resource))
-        if found is None or (asked.namespace and not found.namespaced):
+        resource = self._rows.get((attributes.group, attributes.version, attributes.resource))
+        if resource is None or (attributes.namespace and not resource.namespaced):
             raise ApiError(404, NO_RESOURCE, StatusDetails())
-        outside = found.namespaced and _needs_namespace(asked)
-        if not asked.subresource and (outside or not found.has_path(named=_is_of_one(asked))):
+        outside = resource.namespaced and _needs_namespace(attributes)
+        if not attributes.subresource and (outside or not resource.has_path(named=_is_of_one(attributes))):
             raise ApiError(404, NO_RESOURCE, StatusDetails())
-        return found
+        return resource
 
-    async def _part(self, request: web.Request, asked: Attributes, resource: Resource) -> web.StreamResponse:
+    async def _part(
+        self, request: web.Request, attributes: Attributes, resource: Resource
+    ) -> web.StreamResponse:
         part: Subresource | None = next(
-            (p for p in resource.subresources if p.name == asked.subresource), None
+            (p for p in resource.subresources if p.name == attributes.subresource), None
         )
         if part is None:
             raise ApiError(404, NO_RESOURCE, StatusDetails())
-        if asked.verb not in part.verbs:
+        if attributes.verb not in part.verbs:
             raise ApiError(405, NO_METHOD, StatusDetails())
-        if stream := self._streams.get((asked.resource, asked.subresource)):
-            return await stream(request, asked)
+        if stream := self._streams.get((attributes.resource, attributes.subresource)):
+            return await stream(request, attributes)
         media = negotiation.plain(request.headers.get("Accept", ""))
-        found = await _posted(request, part.kind) if asked.verb == "create" else None
-        if found is not None and found.metadata.name != asked.name:
+        posted = await _posted(request, part.kind) if attributes.verb == "create" else None
+        if posted is not None and posted.metadata.name != attributes.name:
             raise ApiError(400, "name in URL does not match name in NetworkPolicyStatus object")
-        result = await self._computes.answer(_question(request, asked, found))
+        result = await self._computes.answer(_question(request, attributes, posted))
         return await _response(
-            request, (msgspec.json.encode(result),), media, 201 if found is not None else 200
+            request, (msgspec.json.encode(result),), media, 201 if posted is not None else 200
         )
 
     async def _create(
-        self, request: web.Request, asked: Attributes, resource: Resource, form: Form
+        self, request: web.Request, attributes: Attributes, resource: Resource, form: Form
     ) -> Pieces:
-        found = await _posted(request, resource.struct)
-        name = found.metadata.name
-        if found.metadata.namespace not in ("", asked.namespace):
+        posted = await _posted(request, resource.struct)
+        name = posted.metadata.name
+        if posted.metadata.namespace not in ("", attributes.namespace):
             raise ApiError(
                 400, "the namespace of the provided object does not match the namespace sent on the request"
             )
         store = self.stores.get((resource.group, resource.plural))
         if store is None:
-            return _shown(form, await self._computes.answer(_question(request, asked, found)))
+            return _shown(form, await self._computes.answer(_question(request, attributes, posted)))
         if not name:
             raise ApiError(
                 422, f'{resource.kind}.{resource.group} "" is invalid: metadata.name: Required value'
             )
-        if not found.metadata.creation_timestamp:
+        if not posted.metadata.creation_timestamp:
             now = stamp()
-            found = msgspec.structs.replace(
-                found, metadata=msgspec.structs.replace(found.metadata, creation_timestamp=now)
+            posted = msgspec.structs.replace(
+                posted, metadata=msgspec.structs.replace(posted.metadata, creation_timestamp=now)
             )
-        store.put(name, found)
-        return form.one(found, body(found))
+        store.put(name, posted)
+        return form.one(posted, body(posted))
 
 
-def _is_of_one(asked: Attributes) -> bool:
+def _is_of_one(attributes: Attributes) -> bool:
     """Whether the path names an object; a list has a name if its field selector allows one alone."""
-    return bool(asked.name) and asked.verb not in ("list", "watch", "deletecollection")
+    return bool(attributes.name) and attributes.verb not in ("list", "watch", "deletecollection")
 
 
-def _needs_namespace(asked: Attributes) -> bool:
-    return asked.verb in ("get", "create", "delete") and not asked.namespace
+def _needs_namespace(attributes: Attributes) -> bool:
+    return attributes.verb in ("get", "create", "delete") and not attributes.namespace
 
 
-def _question(request: web.Request, asked: Attributes, found: Any = None) -> Question:
+def _question(request: web.Request, attributes: Attributes, posted: Any = None) -> Question:
     return Question(
-        asked.group,
-        asked.resource,
-        asked.subresource,
-        asked.verb,
-        asked.namespace,
-        asked.name,
+        attributes.group,
+        attributes.resource,
+        attributes.subresource,
+        attributes.verb,
+        attributes.namespace,
+        attributes.name,
         dict(request.query),
-        found,
+        posted,
     )
 
 
@@ -203,16 +209,16 @@ async def _computed(store: Store) -> None:
         raise ApiError(503, f"{store.resource.plural} are not computed yet, try again")
 
 
-def _drop(store: Store, asked: Attributes) -> Pieces:
-    if store.get(asked.key) is None:
-        raise missing(store.resource, asked.name)
-    store.drop(asked.key)
-    details = StatusDetails(name=asked.name, group=asked.group, kind=asked.resource)
+def _drop(store: Store, attributes: Attributes) -> Pieces:
+    if store.get(attributes.key) is None:
+        raise missing(store.resource, attributes.name)
+    store.drop(attributes.key)
+    details = StatusDetails(name=attributes.name, group=attributes.group, kind=attributes.resource)
     return (msgspec.json.encode(success(0, details)),)
 
 
-def _shown(form: Form, found: msgspec.Struct) -> Pieces:
-    return (msgspec.json.encode(found),) if isinstance(found, Status) else form.one(found, body(found))
+def _shown(form: Form, value: msgspec.Struct) -> Pieces:
+    return (msgspec.json.encode(value),) if isinstance(value, Status) else form.one(value, body(value))
 
 
 async def _response(request: web.Request, pieces: Pieces, media: str, code: int) -> web.Response:

@@ -59,17 +59,17 @@ _WORDS = {"get": "read"}
 def documents(resources: Iterable[Resource], name: Name, version: str) -> dict[str, bytes]:
     """Answers by path: /openapi/v2, /openapi/v3 and those that it lists. `name` gives the definition of a struct."""
     rows = list(resources)
-    found: dict[str, bytes] = {}
+    by_path: dict[str, bytes] = {}
     index: dict[str, Any] = {}
     for (group, of), some in groupby(rows, lambda row: (row.group, row.version)):
         body = msgspec.json.encode(_v3(list(some), name, version))
         path = f"/openapi/v3/apis/{group}/{of}"
-        found[path] = body
+        by_path[path] = body
         tag = hashlib.sha256(body).hexdigest().upper()
         index[f"apis/{group}/{of}"] = {"serverRelativeURL": f"{path}?hash={tag}"}
-    found["/openapi/v3"] = msgspec.json.encode({"paths": index})
-    found["/openapi/v2"] = msgspec.json.encode(_v2(rows, name, version))
-    return found
+    by_path["/openapi/v3"] = msgspec.json.encode({"paths": index})
+    by_path["/openapi/v2"] = msgspec.json.encode(_v2(rows, name, version))
+    return by_path
 
 
 def _v3(rows: list[Resource], name: Name, version: str) -> dict[str, Any]:
@@ -92,42 +92,42 @@ def _v2(rows: list[Resource], name: Name, version: str) -> dict[str, Any]:
 
 def _schemas(rows: list[Resource], name: Name, prefix: str) -> dict[str, Any]:
     """Every struct that a resource is, or is made of, once."""
-    found = {INT_OR_STRING: _int_or_string_itself(prefix)}
+    schemas = {INT_OR_STRING: _int_or_string_itself(prefix)}
     waiting: list[type[Any]] = [ListMetadata]
 
     def ref(struct: type[Any]) -> str:
-        if name(struct) not in found:
+        if name(struct) not in schemas:
             waiting.append(struct)
         return prefix + name(struct)
 
     for row in rows:
         for kind in (row.struct, *(part.kind for part in row.subresources)):
-            found[name(kind)] = _top(_schema(kind, ref), _kind(row, kind.__name__))
+            schemas[name(kind)] = _top(_schema(kind, ref), _kind(row, kind.__name__))
         if "list" in row.verbs:
-            found[f"{name(row.struct)}List"] = _list(row, prefix, name)
+            schemas[f"{name(row.struct)}List"] = _list(row, prefix, name)
     while waiting:
         struct = waiting.pop()
         if name(struct) in KUBERNETES:
-            found |= _kubernetes(name(struct), prefix)
-        elif name(struct) not in found:
-            found[name(struct)] = _schema(struct, ref)
-    return {key: _adjusted(schema, prefix) for key, schema in sorted(found.items())}
+            schemas |= _kubernetes(name(struct), prefix)
+        elif name(struct) not in schemas:
+            schemas[name(struct)] = _schema(struct, ref)
+    return {key: _adjusted(schema, prefix) for key, schema in sorted(schemas.items())}
 
 
 def _int_or_string_itself(prefix: str) -> dict[str, Any]:
-    found: dict[str, Any] = _kubernetes(INT_OR_STRING, prefix)[INT_OR_STRING]
+    schema: dict[str, Any] = _kubernetes(INT_OR_STRING, prefix)[INT_OR_STRING]
     if prefix == V2:
-        return found
-    return {**_without(found, "type"), "oneOf": [{"type": "integer"}, {"type": "string"}]}
+        return schema
+    return {**_without(schema, "type"), "oneOf": [{"type": "integer"}, {"type": "string"}]}
 
 
 def _kubernetes(name: str, prefix: str) -> dict[str, Any]:
     """A definition of Kubernetes with those that it refers to."""
     text = bytes(KUBERNETES[name])
-    found = {name: msgspec.json.decode(text.replace(V2.encode(), prefix.encode()))}
+    schemas = {name: msgspec.json.decode(text.replace(V2.encode(), prefix.encode()))}
     for other in re.findall(rb'"' + V2.encode() + rb'([^"]+)"', text):
-        found |= _kubernetes(other.decode(), prefix)
-    return found
+        schemas |= _kubernetes(other.decode(), prefix)
+    return schemas
 
 
 def _without(schema: dict[str, Any], *keys: str) -> dict[str, Any]:
@@ -138,7 +138,11 @@ def _schema(struct: type[Any], ref: Callable[[type], str]) -> dict[str, Any]:
     """Objects within that we always send are not for clients to give, unless the struct itself requires them."""
     schema = schema_of(struct, ref=ref)
     if "required" not in getattr(struct, "schema_keywords", {}):
-        given = {key for key, found in schema.get("properties", {}).items() if "$ref" not in found}
+        given = {
+            key
+            for key, property_schema in schema.get("properties", {}).items()
+            if "$ref" not in property_schema
+        }
         schema["required"] = [key for key in schema.get("required", ()) if key in given]
     return schema
 
@@ -164,8 +168,8 @@ def _kind(row: Resource, kind: str) -> dict[str, str]:
 def _adjusted(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     """A number or a text has a definition of its own."""
     properties = {
-        key: _with_words(_int_or_string(found, prefix), prefix)
-        for key, found in schema.get("properties", {}).items()
+        key: _with_words(_int_or_string(property_schema, prefix), prefix)
+        for key, property_schema in schema.get("properties", {}).items()
     }
     required = schema.get("required", ())
     return {
@@ -208,8 +212,8 @@ def _paths(rows: list[Resource], name: Name, operation: Any, query: Any) -> dict
         if row.namespaced and "list" in row.verbs:
             path = f"{where}/{row.plural}"
             paths[path] = {"get": operation(row, "list", f"{name(row.struct)}List", "forAllNamespaces")}
-    for path, found in paths.items():
-        found["parameters"] = [*found.get("parameters", ()), *query(path, inside=True)]
+    for path, operations in paths.items():
+        operations["parameters"] = [*operations.get("parameters", ()), *query(path, inside=True)]
     return paths
 
 
@@ -229,22 +233,22 @@ def _operation(row: Resource, verb: str, part: str) -> dict[str, Any]:
 
 def _operation_v3(row: Resource, verb: str, kind: str, part: str) -> dict[str, Any]:
     schema = {"schema": {"$ref": V3 + kind}}
-    found = _operation(row, verb, part)
+    operation = _operation(row, verb, part)
     if verb == "create":
-        found["requestBody"] = {"content": {"*/*": schema}, "required": True}
+        operation["requestBody"] = {"content": {"*/*": schema}, "required": True}
     content = dict.fromkeys((JSON, YAML), schema)
     code = "201" if verb == "create" else "200"
-    return {**found, "responses": {code: {"description": "OK", "content": content}}}
+    return {**operation, "responses": {code: {"description": "OK", "content": content}}}
 
 
 def _operation_v2(row: Resource, verb: str, kind: str, part: str) -> dict[str, Any]:
     schema = {"schema": {"$ref": V2 + kind}}
-    found = _operation(row, verb, part)
+    operation = _operation(row, verb, part)
     if verb == "create":
-        found["parameters"] = [{"name": "body", "in": "body", "required": True, **schema}]
+        operation["parameters"] = [{"name": "body", "in": "body", "required": True, **schema}]
     code = "201" if verb == "create" else "200"
     return {
-        **found,
+        **operation,
         "consumes": [JSON, YAML],
         "produces": [JSON, YAML],
         "schemes": ["https"],
@@ -255,9 +259,9 @@ def _operation_v2(row: Resource, verb: str, kind: str, part: str) -> dict[str, A
 def _given(path: str, *, inside: bool) -> list[tuple[str, str, str, str]]:
     """Name, place, type and sentence of each parameter."""
     if not inside:
-        return [(key, "query", kind, words) for key, (kind, words) in QUERY.items()]
-    words = {"name": "Name of the object.", "namespace": "Namespace of the object."}
-    return [(key, "path", "string", text) for key, text in words.items() if f"{{{key}}}" in path]
+        return [(key, "query", kind, description) for key, (kind, description) in QUERY.items()]
+    descriptions = {"name": "Name of the object.", "namespace": "Namespace of the object."}
+    return [(key, "path", "string", text) for key, text in descriptions.items() if f"{{{key}}}" in path]
 
 
 def _query_v3(path: str, *, inside: bool = False) -> list[dict[str, Any]]:
@@ -265,11 +269,11 @@ def _query_v3(path: str, *, inside: bool = False) -> list[dict[str, Any]]:
         {
             "name": key,
             "in": place,
-            "description": words,
+            "description": description,
             "schema": {"type": kind, "uniqueItems": True},
             **({"required": True} if place == "path" else {}),
         }
-        for key, place, kind, words in _given(path, inside=inside)
+        for key, place, kind, description in _given(path, inside=inside)
     ]
 
 
@@ -278,10 +282,10 @@ def _query_v2(path: str, *, inside: bool = False) -> list[dict[str, Any]]:
         {
             "name": key,
             "in": place,
-            "description": words,
+            "description": description,
             "type": kind,
             "uniqueItems": True,
             **({"required": True} if place == "path" else {}),
         }
-        for key, place, kind, words in _given(path, inside=inside)
+        for key, place, kind, description in _given(path, inside=inside)
     ]

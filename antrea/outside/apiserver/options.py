@@ -36,9 +36,9 @@ class Options(msgspec.Struct, frozen=True):
     """Whether the bookmark is to be marked as the end of the initial events."""
 
 
-def options(resource: Resource, asked: Attributes, query: Mapping[str, str]) -> Options:
+def options(resource: Resource, attributes: Attributes, query: Mapping[str, str]) -> Options:
     """Raises Answered: 400 for what cannot be read, 422 for what does not go together."""
-    watch = asked.verb == "watch"
+    watch = attributes.verb == "watch"
     bookmarks, initial = _flag(query, "allowWatchBookmarks"), _flag(query, "sendInitialEvents")
     _together(query, watch=watch, initial=initial)
     seconds = query.get("timeoutSeconds")
@@ -46,11 +46,11 @@ def options(resource: Resource, asked: Attributes, query: Mapping[str, str]) -> 
         raise ApiError(400, f'timeoutSeconds: "{seconds}" is no number of seconds')
     try:
         labels = label_terms(query.get("labelSelector", ""))
-        node, namespace = _fields(resource, asked, query.get("fieldSelector", ""))
+        node, namespace = _fields(resource, attributes, query.get("fieldSelector", ""))
     except ValueError as error:
         raise ApiError(400, str(error)) from error
-    namespace = asked.namespace or namespace
-    name = asked.name or None
+    namespace = attributes.namespace or namespace
+    name = attributes.name or None
     key = f"{namespace}/{name}" if namespace and name else name
     return Options(
         Selection(node, key, namespace or None),
@@ -70,7 +70,7 @@ def _flag(query: Mapping[str, str], name: str) -> bool | None:
     return given.lower() in _TRUE
 
 
-def _fields(resource: Resource, asked: Attributes, selector: str) -> tuple[str | None, str]:
+def _fields(resource: Resource, attributes: Attributes, selector: str) -> tuple[str | None, str]:
     """Node and Namespace that are asked for; `!=` selects nothing away, as upstream. Raises ValueError."""
     known = {"metadata.name", "metadata.namespace"}
     if "watch" in resource.verbs:
@@ -78,8 +78,8 @@ def _fields(resource: Resource, asked: Attributes, selector: str) -> tuple[str |
     for field, _, _ in field_terms(selector):
         if field not in known:
             raise ValueError(f"field label not supported: {field}")
-    found = dict(asked.fields)
-    return found.get("nodeName"), found.get("metadata.namespace", "")
+    fields = dict(attributes.fields)
+    return fields.get("nodeName"), fields.get("metadata.namespace", "")
 
 
 def _together(query: Mapping[str, str], *, watch: bool, initial: bool | None) -> None:

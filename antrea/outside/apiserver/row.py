@@ -32,17 +32,17 @@ class Row:
 
     by_node = False
 
-    def __init__(self, resource: Resource, found: Any, span: frozenset[str]) -> None:
+    def __init__(self, resource: Resource, value: Any, span: frozenset[str]) -> None:
         self.span = span
         self._resource = resource
-        self._found = found
+        self._found = value
         self._body: bytes | None = None
 
     @classmethod
-    def of(cls, resource: Resource, found: Any, span: frozenset[str], places: Sequence[str]) -> Row:
+    def of(cls, resource: Resource, value: Any, span: frozenset[str], places: Sequence[str]) -> Row:
         """`places` is for groups alone."""
         del places
-        return cls(resource, found, span)
+        return cls(resource, value, span)
 
     def whole(self, node: str | None) -> Seen:
         """The object as a watcher of `node` sees it, or one without a Node."""
@@ -88,11 +88,11 @@ class GroupRow(Row):
     """
 
     def __init__(
-        self, resource: Resource, found: Any, span: frozenset[str], members: Iterable[Placed]
+        self, resource: Resource, value: Any, span: frozenset[str], members: Iterable[Placed]
     ) -> None:
         if resource.members is None:
             raise TypeError(f"{resource.plural} are no groups")
-        super().__init__(resource, msgspec.structs.replace(found, group_members=()), span)
+        super().__init__(resource, msgspec.structs.replace(value, group_members=()), span)
         self._rule: Members = resource.members
         self.by_node = self._rule.by_node
         self.members: dict[Any, set[str]] = {}
@@ -102,18 +102,18 @@ class GroupRow(Row):
             self._enter(member, place)
 
     @classmethod
-    def of(cls, resource: Resource, found: Any, span: frozenset[str], places: Sequence[str]) -> GroupRow:
+    def of(cls, resource: Resource, value: Any, span: frozenset[str], places: Sequence[str]) -> GroupRow:
         """Raises ValueError if `places` is given and has another length than the members."""
-        members = found.group_members
-        return cls(resource, found, span, zip(members, places or [""] * len(members), strict=True))
+        members = value.group_members
+        return cls(resource, value, span, zip(members, places or [""] * len(members), strict=True))
 
     def whole(self, node: str | None) -> Seen:
         if node is None or not self.by_node:
             if self._body is None:
                 self._body = body(self._with(self.members))
             return self._with(self.members), self._body
-        found = self._with(self._at.get(node, ()))
-        return found, body(found)
+        value = self._with(self._at.get(node, ()))
+        return value, body(value)
 
     @property
     def found(self) -> Any:

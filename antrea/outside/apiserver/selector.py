@@ -23,8 +23,8 @@ def field_terms(selector: str) -> list[tuple[str, bool, str]]:
     terms = []
     for term in _split(selector):
         for sign, equal in (("!=", False), ("==", True), ("=", True)):
-            field, found, value = _cut(term, sign)
-            if found:
+            field, operator, value = _cut(term, sign)
+            if operator:
                 terms.append((field.strip(), equal, _unescaped(value)))
                 break
         else:
@@ -37,8 +37,8 @@ def _split(selector: str) -> list[str]:
 
 
 def _cut(term: str, sign: str) -> tuple[str, bool, str]:
-    field, found, value = term.partition(sign)
-    return field, bool(found), value
+    field, operator, value = term.partition(sign)
+    return field, bool(operator), value
 
 
 def _unescaped(value: str) -> str:
@@ -61,28 +61,28 @@ class Requirement(msgspec.Struct, frozen=True):
 
 def label_terms(selector: str) -> tuple[Requirement, ...]:
     """All of these must match. Raises ValueError."""
-    found = []
+    terms = []
     rest = selector.strip()
     while rest:
         term = re.match(r"[^,(]*(\([^)]*\))?[^,]*", rest)
         text = term.group().strip() if term else ""
         rest = rest[len(term.group()) if term else 0 :].lstrip()
-        found.append(_requirement(text, selector))
+        terms.append(_requirement(text, selector))
         if rest:
             if not rest.startswith(",") or not rest[1:].strip():
                 raise ValueError(f"unable to parse requirement: {selector!r} goes on at {rest!r}")
             rest = rest[1:].strip()
-    return tuple(found)
+    return tuple(terms)
 
 
 def _requirement(text: str, selector: str) -> Requirement:
-    if found := _SET.fullmatch(text):
-        values = frozenset(value.strip() for value in found["values"].split(","))
-        return Requirement(found["key"], values, found["how"].lower() == "notin")
-    if found := _EQUAL.fullmatch(text):
-        if found["how"] in "<>":
+    if match := _SET.fullmatch(text):
+        values = frozenset(value.strip() for value in match["values"].split(","))
+        return Requirement(match["key"], values, match["how"].lower() == "notin")
+    if match := _EQUAL.fullmatch(text):
+        if match["how"] in "<>":
             raise ValueError("comparing labels as numbers is not supported")
-        return Requirement(found["key"], frozenset([found["value"]]), found["how"] == "!=")
-    if found := _EXISTS.fullmatch(text):
-        return Requirement(found["key"], None, bool(found["not"]))
+        return Requirement(match["key"], frozenset([match["value"]]), match["how"] == "!=")
+    if match := _EXISTS.fullmatch(text):
+        return Requirement(match["key"], None, bool(match["not"]))
     raise ValueError(f"unable to parse requirement: {text!r} in {selector!r}")

@@ -56,7 +56,7 @@ class Answers(Protocol):
     @property
     def resources(self) -> Sequence[Resource]: ...
 
-    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse: ...
+    async def answer(self, request: web.Request, attributes: Attributes) -> web.StreamResponse: ...
 
 
 class Server:
@@ -132,13 +132,13 @@ class Server:
         for stream in self._streams:
             stream.cancel()
 
-    async def _stream(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
         """Respond with a stream that ends by itself."""
         stream = asyncio.current_task()
         assert stream is not None  # noqa: S101 (it runs)
         self._streams.add(stream)
         try:
-            return await self._answered(request, asked)
+            return await self._answered(request, attributes)
         finally:
             self._streams.discard(stream)
 
@@ -158,16 +158,16 @@ class Server:
     async def _bounded(self, request: web.Request, transport: asyncio.Transport) -> web.StreamResponse:
         """No request but a watch or a download takes longer than REQUEST_SECONDS."""
         try:
-            asked = attributes(request.method, request.rel_url.raw_path, request.query)
+            request_attributes = attributes(request.method, request.rel_url.raw_path, request.query)
         except ApiError as error:
             refusal = answer(error.status)
             refusal.force_close()
             return refusal
-        if asked.verb == "watch" or asked.subresource == DOWNLOAD:
-            return await self._stream(request, asked)
+        if request_attributes.verb == "watch" or request_attributes.subresource == DOWNLOAD:
+            return await self._stream(request, request_attributes)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                response = await self._answered(request, asked)
+                response = await self._answered(request, request_attributes)
                 # sent in here, so that who does not read does not stay
                 await response.prepare(request)
                 await response.write_eof()
@@ -177,7 +177,7 @@ class Server:
             transport.abort()
             raise
 
-    async def _answered(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+    async def _answered(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
         """Every failure becomes an answer."""
         try:
             user = await self._authentication.user(request)
@@ -186,12 +186,12 @@ class Server:
                 self._listener.proved(peer, self._authentication.holder(request, user))
             stranger = str(peer[0]) if user is ANONYMOUS else ""
             user = await impersonated(request.headers, user, self._authorization, stranger)
-            await self._authorization.check(user, asked, stranger)
+            await self._authorization.check(user, attributes, stranger)
             request[USER] = user
             request[FRONT_ADDRESS] = self._authentication.is_front_address(request)
             # any Pod has a token: where nobody is asked for one, it is no merit
-            request[PROVED] = user is not ANONYMOUS and not self._authorization.is_open(asked)
-            return await self._routed(request, asked)
+            request[PROVED] = user is not ANONYMOUS and not self._authorization.is_open(attributes)
+            return await self._routed(request, attributes)
         except ApiError as error:
             response = answer(error.status)
         except web.HTTPRequestEntityTooLarge:
@@ -212,8 +212,8 @@ class Server:
             response.force_close()
         return response
 
-    async def _routed(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
-        path = asked.path.rstrip("/") or "/"
+    async def _routed(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
+        path = attributes.path.rstrip("/") or "/"
         method = "GET" if request.method == "HEAD" else request.method
         if handler := self._handlers.get((method, path)):
             return await handler(request)
@@ -221,10 +221,10 @@ class Server:
             raise ApiError(405, "the server does not allow this method on the requested resource")
         if method == "GET" and (known := await self._document(request, path)):
             return known
-        if asked.resource:
+        if attributes.resource:
             if self._ends:
                 raise Unavailable("this replica of the server ends, try again")
-            return await self._objects.answer(request, asked)
+            return await self._objects.answer(request, attributes)
         return web.Response(status=404, text="404 page not found\n")
 
     async def _headed(self, _: web.Request, response: web.StreamResponse) -> None:
@@ -241,10 +241,10 @@ class Server:
         if path == "/apis":
             for wish in negotiation.wishes(accept):
                 if wish.parameters.get("as") == "APIGroupDiscoveryList":
-                    found = self._all_groups.get(wish.parameters.get("v", ""))
-                    if found and wish.media in ("application/json", "*/*"):
+                    document = self._all_groups.get(wish.parameters.get("v", ""))
+                    if document and wish.media in ("application/json", "*/*"):
                         kind = f"application/json;g=apidiscovery.k8s.io;v={wish.parameters['v']};as=APIGroupDiscoveryList"
-                        return _constant(request, found, kind)
+                        return _constant(request, document, kind)
                 elif wish.media in ("application/json", "*/*", "application/yaml"):
                     break
         if path in self._discovery:

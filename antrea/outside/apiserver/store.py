@@ -46,18 +46,18 @@ class Store:
         self.listeners: list[Callable[[str, Any], None]] = []
         """Called with the key and what is put; with None once it is dropped."""
 
-    def put(self, key: str, found: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
-        """`found` is what there is now, and the Nodes `span` need it.
+    def put(self, key: str, value: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
+        """`value` is what there is now, and the Nodes `span` need it.
 
         Of a group, `places` has the Node of each of its members, "" for none; a member on two Nodes is there twice.
         """
         self.version += 1
         before = self._rows.get(key)
-        after = (GroupRow if self.resource.members else Row).of(self.resource, found, span, places)
+        after = (GroupRow if self.resource.members else Row).of(self.resource, value, span, places)
         self._rows[key] = after
         self._publish(key, before, after, after.since(before) if before else None)
         for tell in self.listeners:
-            tell(key, found)
+            tell(key, value)
 
     def change(
         self,
@@ -100,11 +100,11 @@ class Store:
 
     async def filled(self, seconds: float) -> bool:
         """Whether a whole pass has filled it; waits for that no longer than `seconds`."""
-        told = asyncio.Event()
-        self.when_synced(told.set)
+        event = asyncio.Event()
+        self.when_synced(event.set)
         try:
             async with asyncio.timeout(seconds):
-                await told.wait()
+                await event.wait()
         except TimeoutError:
             return False
         return True
@@ -175,8 +175,8 @@ class Store:
         for key in sorted(self._rows):
             row = self._rows[key]
             if selection.wants(key, row.span):
-                found, rest = row.whole(selection.node)
-                yield _line("ADDED", form.event(kind, found, rest))
+                value, rest = row.whole(selection.node)
+                yield _line("ADDED", form.event(kind, value, rest))
         yield self._bookmark(form, notes)
 
     def _bookmark(self, form: Form, notes: dict[str, str]) -> Pieces:
@@ -219,18 +219,18 @@ class Store:
         change: Change | None,
     ) -> Pieces | None:
         if event == "DELETED" and before:
-            found = before.gone()
-            rest = body(found)
+            value = before.gone()
+            rest = body(value)
         elif event == "MODIFIED" and change:
             part = change.seen_by(node)
             if part is None:
                 return None
-            found, rest = part
+            value, rest = part
         elif after:
-            found, rest = after.whole(node)
+            value, rest = after.whole(node)
         else:
             return None
-        return _line(event, form.event(type(found).__name__, found, rest))
+        return _line(event, form.event(type(value).__name__, value, rest))
 
 
 def _line(event: str, shown: Pieces) -> Pieces:

@@ -26,9 +26,9 @@ async def follow_trust(
 
     Raises Invalid if clientCAFile cannot be read.
     """
-    own = _read(client_ca_file)
-    async for found in contents(kube, NAMESPACE, NAME):
-        trust = Trust.of(found, own)
+    certificates = _read(client_ca_file)
+    async for content in contents(kube, NAMESPACE, NAME):
+        trust = Trust.of(content, certificates)
         authentication.trust = trust
         admit(tls, trust)
         log.info(

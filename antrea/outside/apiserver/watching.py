@@ -26,9 +26,9 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 7200.0, 14400.0
 """Lifetime of a watch without timeoutSeconds: random between these, so that not all reconnect at once."""
 
 
-def lifetime(asked: int | None) -> float:
+def lifetime(timeout: int | None) -> float:
     """Seconds."""
-    return float(asked) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)  # noqa: S311
+    return float(timeout) if timeout else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)  # noqa: S311
 
 
 async def send(

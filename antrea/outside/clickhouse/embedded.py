@@ -143,9 +143,9 @@ class _Worker:
 def _engine() -> Any:
     """Loaded once in a process, which takes a second. Raises ImportError."""
     configure_allocator()
-    found = importlib.import_module("chdb.session")
+    session_module = importlib.import_module("chdb.session")
     release_read_only()
-    return found
+    return session_module
 
 
 class DirectoryLock:

@@ -91,9 +91,9 @@ class ClickHouseServer:
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:
     """Raises Unavailable, aiohttp.ClientError."""
-    found = bytearray()
+    body = bytearray()
     async for part in answer.content.iter_any():
-        found += part
-        if len(found) > MAX_BYTES:
+        body += part
+        if len(body) > MAX_BYTES:
             raise Unavailable(f"{answer.url.host}: the answer has more than {MAX_BYTES} bytes")
-    return bytes(found)
+    return bytes(body)

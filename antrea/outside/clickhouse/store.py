@@ -74,7 +74,7 @@ def parameter_text(value: Value) -> str:
         return str(value)
     if isinstance(value, str):
         return value.translate(_ESCAPED)
-    return f"[{','.join(_quoted(one) for one in value)}]"
+    return f"[{','.join(_quoted(element) for element in value)}]"
 
 
 def _quoted(text: str) -> str:

@@ -48,14 +48,14 @@ MAX_PAUSE = 2.5
 
 async def controller_access(kube: Kube, namespace: str, chance: Callable[[int], int]) -> Access:
     """One of the controller's Pods that are ready. Raises Unavailable, Refused."""
-    found, _ = await kube.list(
+    services, _ = await kube.list(
         f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
         EndpointSlice,
         {"labelSelector": f"kubernetes.io/service-name={SERVICE}"},
     )
     places = [
         (address, part.ports[0].port)
-        for part in found
+        for part in services
         for endpoint in part.endpoints or ()
         if endpoint.conditions.ready and part.ports
         for address in endpoint.addresses
@@ -103,7 +103,7 @@ class WatchedKind(Protocol):
     @property
     def saved(self) -> bool: ...
 
-    def read(self, found: msgspec.Raw, /) -> WatchEvent: ...
+    def read(self, raw: msgspec.Raw, /) -> WatchEvent: ...
 
 
 class _Notes(msgspec.Struct, frozen=True):
@@ -179,20 +179,20 @@ class WatchFeed:
 
     def _change(self, facts: Facts, event: _Line) -> None:
         try:
-            told = self._kind.read(event.object)
+            watch_event = self._kind.read(event.object)
         except Exception as error:
             if event.type == "DELETED":
                 self._forget(facts, odd_object(event.object, str(error)))
             else:
                 self._keep(event, error)
             return
-        self.odd.clear(f"/{told.name}")
-        rows = self._rows.setdefault(told.name, {})
-        new = {} if event.type == "DELETED" else _by_key(told.come)
-        gone = {*_by_key(told.gone)} if event.type == "MODIFIED" else {*rows}
+        self.odd.clear(f"/{watch_event.name}")
+        rows = self._rows.setdefault(watch_event.name, {})
+        new = {} if event.type == "DELETED" else _by_key(watch_event.come)
+        gone = {*_by_key(watch_event.gone)} if event.type == "MODIFIED" else {*rows}
         self._tell(facts, rows, new, gone - new.keys())
         if event.type == "DELETED":
-            del self._rows[told.name]
+            del self._rows[watch_event.name]
 
     def _forget(self, facts: Facts, odd: Odd) -> None:
         """It is gone, whatever it was."""
@@ -221,8 +221,8 @@ class WatchFeed:
         """The initial state is complete."""
         self.whole, self._before = True, {}
         for kind in self._kind.facts:
-            found = (rows.items() for rows in self._rows.values())
-            facts.replace(kind, [row for rows in found for (of, _), row in rows if of is kind])
+            row_groups = (rows.items() for rows in self._rows.values())
+            facts.replace(kind, [row for rows in row_groups for (of, _), row in rows if of is kind])
             facts.synced(kind)
 
     def _tell(
@@ -342,12 +342,12 @@ class Controlplane:
         ]
         try:
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()
+            for ended in done:
+                ended.result()
         finally:
             self.controller = None
-            for one in watches:
-                one.cancel()
+            for ended in watches:
+                ended.cancel()
             await asyncio.gather(*watches, return_exceptions=True)
 
 

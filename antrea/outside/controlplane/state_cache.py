@@ -143,8 +143,8 @@ class StateCacheFile:
             if not name:
                 covered = decode_msgpack(raw, tuple[str, ...], str(self._path))
             elif kind := self._kinds.get(name):
-                found: list[Any] = decode_msgpack(raw, list[kind], str(self._path))  # type: ignore[valid-type]
-                rows += found
+                decoded: list[Any] = decode_msgpack(raw, list[kind], str(self._path))  # type: ignore[valid-type]
+                rows += decoded
         return CachedState(rows, covered)
 
 

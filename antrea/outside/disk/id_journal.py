@@ -34,14 +34,14 @@ class FileJournal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()
-            text, found = self._lines()
-            self.complete = bool(text) and not found.damaged
+            text, lines = self._lines()
+            self.complete = bool(text) and not lines.damaged
             """Otherwise it is the first start on this machine, the file was removed, or a part of it is lost."""
-            if found.damaged:
+            if lines.damaged:
                 aside = set_aside(path)
                 log.error(
                     "The ID journal is damaged; new IDs start above those in the switch",
-                    path=path, lines=len(found.damaged), first=found.damaged[0], aside=aside,
+                    path=path, lines=len(lines.damaged), first=lines.damaged[0], aside=aside,
                 )  # fmt: skip
             # a line that a kill left unfinished, or all of a file that nobody of us has written
             os.ftruncate(self._file, text.rfind(b"\n") + 1)
@@ -55,10 +55,10 @@ class FileJournal:
     def read(self) -> list[Record]:
         """All records, oldest first, without those that are damaged. Raises Unavailable."""
         try:
-            _, found = self._lines()
+            _, lines = self._lines()
         except OSError as error:
             raise self._unavailable("read", error) from error
-        return [record for record in found.values if record.number in _NUMBERS]
+        return [record for record in lines.values if record.number in _NUMBERS]
 
     def append(self, record: Record) -> None:
         """Raises Unavailable; then the file is as it was."""

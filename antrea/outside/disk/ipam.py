@@ -214,10 +214,10 @@ class Ipam:
         return tuple(str(ip) for space in self._ranges for ip in mine if space.holds(ip))
 
     def _containers(self) -> frozenset[str]:
-        return frozenset(one.container for one in self._reservations())
+        return frozenset(reservation.container for reservation in self._reservations())
 
     def _gc(self, lost: frozenset[str]) -> tuple[str, ...]:
-        gone = [one.ip for one in self._reservations() if one.container in lost]
+        gone = [reservation.ip for reservation in self._reservations() if reservation.container in lost]
         for ip in gone:
             self._remove(ip)
         return tuple(str(ip) for ip in gone)
@@ -237,9 +237,11 @@ class Ipam:
     def _reservations(self) -> list[_Reservation]:
         """Every address file, of which those that changed since the last look are read. Call it with the lock held."""
         with self._disk("list", self._directory), os.scandir(self._directory) as entries:
-            found = [self._reservation(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
-        standing = list(filter(None, found))
-        self._known = {str(one.ip): one for one in standing if one.settled}
+            reservations = [
+                self._reservation(entry) for entry in sorted(entries, key=lambda entry: entry.name)
+            ]
+        standing = list(filter(None, reservations))
+        self._known = {str(reservation.ip): reservation for reservation in standing if reservation.settled}
         return standing
 
     def _reservation(self, entry: os.DirEntry[str]) -> _Reservation | None:
@@ -269,8 +271,10 @@ class Ipam:
         """Addresses of this interface; a file of an old host-local names only the container, and counts if no other does."""
         standing = self._reservations()
         wanted = owner(container_id, if_name)
-        exact = [one.ip for one in standing if one.owner == wanted]
-        return exact or [one.ip for one in standing if one.owner == container_id.strip()]
+        exact = [reservation.ip for reservation in standing if reservation.owner == wanted]
+        return exact or [
+            reservation.ip for reservation in standing if reservation.owner == container_id.strip()
+        ]
 
     def _reserve(self, number: int, content: str) -> Ip:
         space = self._ranges[number]

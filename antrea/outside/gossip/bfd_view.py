@@ -113,10 +113,10 @@ class BfdViews:
 
     def keep_only(self, members: Collection[str]) -> None:
         """All others are forgotten."""
-        for node in [one for one in self._views if one not in members]:
+        for node in [name for name in self._views if name not in members]:
             del self._views[node]
         for held in self._views.values():
-            for observer in [one for one in held if one not in members]:
+            for observer in [name for name in held if name not in members]:
                 del held[observer]
         self._seen_up &= set(members)
         self._refused = {node: at for node, at in self._refused.items() if node in members}
@@ -148,16 +148,16 @@ class BfdViews:
 
     def take(self, room: int, members: int) -> tuple[View, ...]:
         """Return the views that fit into `room` bytes, sent once more to one of `members`; the least sent go first."""
-        found = []
+        views = []
         for node, observer in sorted(self._telling, key=lambda key: self._telling[key]):
             view = self._views[node][observer]
             if (room := room - size(view)) < 0:
                 break
-            found.append(view)
+            views.append(view)
             self._telling[node, observer] += 1
             if self._telling[node, observer] >= often(members):
                 del self._telling[node, observer]
-        return tuple(found)
+        return tuple(views)
 
     def is_there(self, node: str, counts: Callable[[str], bool]) -> bool:
         """Whether most observers that count see its switch, or it is back in a moment."""
@@ -199,11 +199,11 @@ class BfdViews:
     def knock(self, now: float) -> list[str]:
         """Members that restart, or may hang, each once a period: their kernels refuse a connection, if no agent listens."""
         period = self._timing.period
-        self._silent = {node: one for node, one in self._silent.items() if now - one.looked < period}
-        asked: dict[str, AbsentMember | SilentAgent] = {**self._silent, **self.away}
-        due = [node for node, one in asked.items() if now >= one.asked + period]
+        self._silent = {node: silent for node, silent in self._silent.items() if now - silent.looked < period}
+        absent: dict[str, AbsentMember | SilentAgent] = {**self._silent, **self.away}
+        due = [node for node, member in absent.items() if now >= member.asked + period]
         for node in due:
-            asked[node].asked = now
+            absent[node].asked = now
         return [node for node in due if node != self._me]
 
     def reached(self, now: float, node: str, *, refused: bool = False) -> bool:

@@ -42,8 +42,9 @@ class BroadcastQueue:
         """Broadcast it; what it overrides is sent no longer."""
         held = self._told.get(update.node, {})
         same = update.standing == Standing.SUSPECT and all(
-            one.update.standing == Standing.SUSPECT and one.update.incarnation == update.incarnation
-            for one in held.values()
+            broadcast.update.standing == Standing.SUSPECT
+            and broadcast.update.incarnation == update.incarnation
+            for broadcast in held.values()
         )
         self._told[update.node] = {**(held if same else {}), update.witness: _Broadcast(update)}
 
@@ -56,16 +57,16 @@ class BroadcastQueue:
         if not self._told:
             return []
         most = often(members)
-        found: list[Update] = []
-        for told in sorted((one for held in self._told.values() for one in held.values()), key=_times):
-            if told.size > room:
+        updates: list[Update] = []
+        for broadcast in sorted((each for held in self._told.values() for each in held.values()), key=_times):
+            if broadcast.size > room:
                 continue
-            room -= told.size
-            found.append(told.update)
-            told.times += is_told
-            if told.times >= most:
-                self._done(told.update)
-        return found
+            room -= broadcast.size
+            updates.append(broadcast.update)
+            broadcast.times += is_told
+            if broadcast.times >= most:
+                self._done(broadcast.update)
+        return updates
 
     def _done(self, update: Update) -> None:
         held = self._told[update.node]
@@ -74,5 +75,5 @@ class BroadcastQueue:
             del self._told[update.node]
 
 
-def _times(told: _Broadcast) -> int:
-    return told.times
+def _times(broadcast: _Broadcast) -> int:
+    return broadcast.times

@@ -169,7 +169,7 @@ class Channels:
         self._keys = tuple(keys)
         self._greeting_boxes = {key: Box(derived(key, b"", b"antrea gossip greeting", 32)) for key in keys}
         self._begun.clear()
-        for channel in [one for one in self._by_name.values() if one.secret not in self._keys]:
+        for channel in [other for other in self._by_name.values() if other.secret not in self._keys]:
             self._end(channel)
 
     def peers(self, peers: Collection[str]) -> None:
@@ -235,7 +235,7 @@ class Channels:
         self._now[channel.peer] = channel
         waiting = self._waiting.pop(channel.peer, ())
         proof = (SealedPacket(channel.proof),) if channel.proof and not waiting else ()
-        return (*proof, *(one for text in waiting for one in channel.sealed(text)))
+        return (*proof, *(packet for text in waiting for packet in channel.sealed(text)))
 
     def _hello(self, now: float, peer: str) -> bytes:
         half, packet, since = self._begun.get(peer, (b"", b"", 0.0))
@@ -275,7 +275,14 @@ class Channels:
         return OpenedPacket(hello.sender, None, (SealedPacket(welcome, answers=True),))
 
     def _proved(self, key: bytes, hello: Greeting) -> OpenedPacket:
-        offer = next((one for one in self._offers.get(hello.sender, ()) if one.half == hello.answers), None)
+        offer = next(
+            (
+                own_offer
+                for own_offer in self._offers.get(hello.sender, ())
+                if own_offer.half == hello.answers
+            ),
+            None,
+        )
         if offer is None or len(offer.used) >= USES:
             return self._drop("replayed")
         if hello.half in offer.used:
@@ -306,7 +313,7 @@ class Channels:
         self._by_name[channel.name] = channel
         if len(held) > CHANNELS_PER_PEER:
             used = self._now.get(channel.peer)
-            self._end(next(one for one in held if one is not used))
+            self._end(next(other for other in held if other is not used))
 
     def _end(self, channel: Channel) -> None:
         held = self._of[channel.peer]

@@ -35,12 +35,14 @@ LOOK_SECONDS = 0.1
 
 def addresses(nodes: Iterable[AgentNode], me: str, address: str) -> dict[str, str]:
     """Where each other Node's agent is to be found: its first address of our own family."""
-    found = {}
+    address_by_name = {}
     for node in nodes:
-        same = [one for one in node.transport_ips if is_ipv6(one) == is_ipv6(address)]
+        same = [
+            transport_ip for transport_ip in node.transport_ips if is_ipv6(transport_ip) == is_ipv6(address)
+        ]
         if node.name != me and node.gossips and same:
-            found[node.name] = same[0]
-    return found
+            address_by_name[node.name] = same[0]
+    return address_by_name
 
 
 class GossipFeed:
@@ -217,8 +219,8 @@ class GossipFeed:
             return
         facts.put(quorum, urgent=True)
         if quorum.has != (before is not None and before.has):
-            words = "With" if quorum.has else "Without"
-            log.info(f"{words} a majority of agents", alive=quorum.alive, of=quorum.of)
+            preposition = "With" if quorum.has else "Without"
+            log.info(f"{preposition} a majority of agents", alive=quorum.alive, of=quorum.of)
         if quorum.has:
             _synced(facts)
 
@@ -228,11 +230,11 @@ class GossipFeed:
         with facts.watch(AgentNode, GossipMember) as heard:
             while True:
                 heard.clear()
-                found = addresses(facts.all(AgentNode), self._me, self._address)
-                if facts.feeds.has(AgentNode) and found != before:
-                    before = self._peers = found
+                members = addresses(facts.all(AgentNode), self._me, self._address)
+                if facts.feeds.has(AgentNode) and members != before:
+                    before = self._peers = members
                     self._in_thread(self._arm)
-                    for gone in {row.node for row in facts.all(GossipMember)} - found.keys():
+                    for gone in {row.node for row in facts.all(GossipMember)} - members.keys():
                         facts.drop(GossipMember, gone, urgent=True)
                         facts.drop(SilenceReport, gone)
                 await heard.wait()

@@ -105,7 +105,7 @@ class Machine:
         for send in sends:
             text = OutgoingMessage(encode(send.message), send.stream)
             sealed = tuple(self.channels.send(now, send.to, text, renew=send.renew))
-            self._ready += [Packet(send.to, one.data, one.stream, send.origin) for one in sealed]
+            self._ready += [Packet(send.to, packet.data, packet.stream, send.origin) for packet in sealed]
 
     def _broadcast(self, now: float, text: bytes) -> None:
         """To all living members."""
@@ -113,7 +113,9 @@ class Machine:
         for name, row in self.swim.rows.items():
             if row.lives:
                 sealed = self.channels.send(now, name, OutgoingMessage(text, is_long))
-                self._ready += [Packet(name, one.data, one.stream) for one in sealed]
+                self._ready += [Packet(name, packet.data, packet.stream) for packet in sealed]
 
     def _put(self, to: str, sealed: Sequence[SealedPacket], origin: Origin | None) -> None:
-        self._ready += [Packet(to, one.data, one.stream, origin if one.answers else None) for one in sealed]
+        self._ready += [
+            Packet(to, packet.data, packet.stream, origin if packet.answers else None) for packet in sealed
+        ]

@@ -129,9 +129,9 @@ def encode(message: Message | Silence) -> bytes:
     return _ENCODER.encode(message)
 
 
-def size(one: Update | View) -> int:
+def size(item: Update | View) -> int:
     """Bytes that it takes in a message."""
-    return len(_ENCODER.encode(one))
+    return len(_ENCODER.encode(item))
 
 
 def decode_message(data: bytes) -> Message | Silence:

@@ -45,7 +45,7 @@ class SilentNetworks:
 
     def keep_only(self, members: Collection[str]) -> None:
         """All others are forgotten."""
-        self.reports = {name: found for name, found in self.reports.items() if name in members}
+        self.reports = {name: networks for name, networks in self.reports.items() if name in members}
         self.changed &= self.reports.keys()
 
     def take(self, now: float) -> Silence | None:

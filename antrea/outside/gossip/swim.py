@@ -153,10 +153,10 @@ class Swim:
         met = not row.lives
         row.heard = self.majority.heard = now
         self.bfd.reached(now, sender)
-        own = Update(sender, message.incarnation, Standing.ALIVE)
+        alive = Update(sender, message.incarnation, Standing.ALIVE)
         if abs(message.incarnation - row.incarnation) > LEAP:  # its own word overrides what was said of it
-            self._set(now, row, own, own.says)
-        self._hear(now, own)
+            self._set(now, row, alive, alive.says)
+        self._hear(now, alive)
         synced = isinstance(message, Sync)
         for update in message.updates:
             self._hear(now, update, synced=synced)
@@ -181,7 +181,7 @@ class Swim:
             self._stalled(now, gap)
         for number, probe in list(self._probes.items()):
             self._overdue(now, number, probe)
-        for number in [one for one, (_, _, until) in self._relayed.items() if until <= now]:
+        for number in [relay for relay, (_, _, until) in self._relayed.items() if until <= now]:
             del self._relayed[number]
         for name in sorted(self._suspects):
             row = self.rows[name]
@@ -387,14 +387,14 @@ class Swim:
             if row.lives:
                 for relay in self._some(self._timing.relays, but=probe.target):
                     telling = self._telling(relay, len(probe.target.encode()) + 3)
-                    asked = Relay(number, self.incarnation, probe.target, telling)
-                    self._send(relay, asked)
+                    request = Relay(number, self.incarnation, probe.target, telling)
+                    self._send(relay, request)
 
     def _answered(self, number: int) -> None:
         self._probes.pop(number, None)
-        asked = self._relayed.pop(number, None)
-        if asked:
-            who, their_number, _ = asked
+        relay = self._relayed.pop(number, None)
+        if relay:
+            who, their_number, _ = relay
             if who in self.rows:
                 self._send(who, Ack(their_number, self.incarnation, self._telling(who)))
 

@@ -97,9 +97,9 @@ class Gossip:
 
     def _listen(self) -> socket.socket:
         try:
-            for one in (self._socket, listening := socket.socket(self._family, socket.SOCK_STREAM)):
-                _free_bind(one, self._family)
-                one.bind((self.address, self.port))
+            for each in (self._socket, listening := socket.socket(self._family, socket.SOCK_STREAM)):
+                _free_bind(each, self._family)
+                each.bind((self.address, self.port))
             listening.listen(BACKLOG)
         except OSError as error:
             self._socket.close()
@@ -146,11 +146,11 @@ class Gossip:
         return self._addresses[peer], self.port
 
 
-def _free_bind(one: socket.socket, family: socket.AddressFamily) -> None:
+def _free_bind(unbound: socket.socket, family: socket.AddressFamily) -> None:
     """The address may come later, or go and come back."""
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(one.type == socket.SOCK_STREAM))
+    unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(unbound.type == socket.SOCK_STREAM))
     if family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        unbound.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+        unbound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     else:
-        one.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        unbound.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)

@@ -36,7 +36,7 @@ class MessageSplitter:
     def feed(self, octets: bytes) -> list[bytes]:
         """Messages that are complete now. Raises Invalid: one is compressed, or too long."""
         self._waiting += octets
-        found, at = [], 0
+        messages, at = [], 0
         while len(self._waiting) - at >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(self._waiting, at)
             if compressed:
@@ -46,10 +46,10 @@ class MessageSplitter:
             end = at + PREFIX.size + length
             if end > len(self._waiting):
                 break
-            found.append(bytes(self._waiting[at + PREFIX.size : end]))
+            messages.append(bytes(self._waiting[at + PREFIX.size : end]))
             at = end
         del self._waiting[:at]
-        return found
+        return messages
 
     def expect_end(self) -> None:
         """Raises Invalid: the stream ended within a message."""
@@ -68,5 +68,5 @@ def status_text(headers: dict[str, str]) -> str:
 
 def trailers(status: int, message: str = "") -> list[tuple[str, str]]:
     """Return the trailers by which a server ends a call."""
-    found = [("grpc-status", str(status))]
-    return [*found, ("grpc-message", quote(message, safe=" !#$&'()*+,/:;=?@[]"))] if message else found
+    headers = [("grpc-status", str(status))]
+    return [*headers, ("grpc-message", quote(message, safe=" !#$&'()*+,/:;=?@[]"))] if message else headers

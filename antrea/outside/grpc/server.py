@@ -65,10 +65,10 @@ class Call:
 
     def feed(self, octets: bytes, counted: int) -> None:
         """Receive data, which took so much of the window. Raises Invalid."""
-        found = self._splitter.feed(octets)
+        messages = self._splitter.feed(octets)
         # the sender goes on once messages are taken; of a part of one, at once
-        self._messages += [(one, counted if at == 0 else 0) for at, one in enumerate(found)]
-        if not found:
+        self._messages += [(message, counted if at == 0 else 0) for at, message in enumerate(messages)]
+        if not messages:
             self._connection.acknowledge(counted, self.stream)
         self._news.set()
 
@@ -183,13 +183,13 @@ class ServerConnection:
         match event:
             case RequestReceived():
                 self._begin(event.stream_id, {str(name): str(value) for name, value in event.headers})
-            case DataReceived() if found := self._calls.get(event.stream_id):
-                found[0].feed(event.data, event.flow_controlled_length)
+            case DataReceived() if call := self._calls.get(event.stream_id):
+                call[0].feed(event.data, event.flow_controlled_length)
             case DataReceived():
                 # the rest of a call that was answered already
                 self._http.acknowledge(event.flow_controlled_length, event.stream_id)
-            case StreamEnded() if found := self._calls.get(event.stream_id):
-                found[0].complete()
+            case StreamEnded() if call := self._calls.get(event.stream_id):
+                call[0].complete()
             case StreamReset():
                 self._reset(event.stream_id)
 
@@ -210,8 +210,8 @@ class ServerConnection:
         self._resets += 1
         if self._resets > MAX_BEGUN:
             raise Invalid("HTTP/2", f"{MAX_BEGUN} calls were begun and reset")
-        if found := self._calls.get(stream):
-            found[1].cancel()
+        if call := self._calls.get(stream):
+            call[1].cancel()
 
     async def _answer(self, call: Call) -> None:
         method = self._methods.get(call.headers.get(":path", ""))

@@ -51,8 +51,8 @@ def _health(name: str, checks: Mapping[str, Check], tolerant: Callable[[], bool]
             return web.Response(text="ok")
         lines = [_line(check, failed.get(check, ""), excluded=check in excluded) for check in checks]
         if unknown := sorted(excluded - checks.keys()):
-            words = ", ".join(json.dumps(check) for check in unknown)
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {words}")
+            names = ", ".join(json.dumps(check) for check in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         lines.append(f"{name} check {'passed' if passed else 'failed'}")
         return web.Response(text="\n".join(lines) + "\n", status=200 if passed else 500)
 
@@ -91,9 +91,9 @@ def warn(answer: web.Response, sentences: Iterable[str]) -> web.Response:
     return answer
 
 
-def metrics_of(own: str) -> web.Response:
-    """Metrics in Prometheus' format: `own`, and those that every process has."""
-    return web.Response(text=own + measured(), content_type="text/plain")
+def metrics_of(own_metrics: str) -> web.Response:
+    """Metrics in Prometheus' format: `own_metrics`, and those that every process has."""
+    return web.Response(text=own_metrics + measured(), content_type="text/plain")
 
 
 async def loglevel(request: web.Request) -> web.Response:

@@ -41,16 +41,16 @@ def static_files(folder: Traversable, path: str) -> dict[str, Handler]:
 
     Nothing of a request becomes a file's name.
     """
-    found = {f"{path}/{name}": _handler(name, content) for name, content in _files(folder, "")}
-    return {**found, path: _index(path, found[f"{path}/{INDEX}"])}
+    handlers = {f"{path}/{name}": _handler(name, content) for name, content in _files(folder, "")}
+    return {**handlers, path: _index(path, handlers[f"{path}/{INDEX}"])}
 
 
 def _files(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
-    for one in sorted(folder.iterdir(), key=lambda one: one.name):
-        if one.is_dir():
-            yield from _files(one, f"{above}{one.name}/")
-        elif PurePosixPath(one.name).suffix in MEDIA:
-            yield above + one.name, one.read_bytes()
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _files(entry, f"{above}{entry.name}/")
+        elif PurePosixPath(entry.name).suffix in MEDIA:
+            yield above + entry.name, entry.read_bytes()
 
 
 def _handler(name: str, content: bytes) -> Handler:

@@ -64,9 +64,9 @@ class EchoSocket:
     def _filter(self) -> None:
         """Let the kernel pass on replies alone."""
         if self._ipv6:
-            words = [0xFFFFFFFF] * 8
-            words[ECHO_REPLY[True] >> 5] &= ~(1 << (ECHO_REPLY[True] & 31)) & 0xFFFFFFFF
-            self._socket.setsockopt(socket.IPPROTO_ICMPV6, _ICMP6_FILTER, struct.pack("@8I", *words))
+            bitmap = [0xFFFFFFFF] * 8
+            bitmap[ECHO_REPLY[True] >> 5] &= ~(1 << (ECHO_REPLY[True] & 31)) & 0xFFFFFFFF
+            self._socket.setsockopt(socket.IPPROTO_ICMPV6, _ICMP6_FILTER, struct.pack("@8I", *bitmap))
         else:
             blocked = ~(1 << ECHO_REPLY[False]) & 0xFFFFFFFF
             self._socket.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("@I", blocked))
@@ -90,8 +90,8 @@ class EchoSocket:
             except OSError as error:
                 log.v(2).info("Failed to receive an echo reply", err=str(error))
                 return
-            if (found := self._reply(message, str(sender[0]), _time(control))) is not None:
-                self._received(found)
+            if (reply := self._reply(message, str(sender[0]), _time(control))) is not None:
+                self._received(reply)
 
     def _reply(self, message: bytes, ip: str, at: int) -> EchoReply | None:
         """None for what is no reply to this socket."""

@@ -132,8 +132,8 @@ class CollectorSession:
 
 async def _datagram_socket(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, kind, protocol, _, address = found[0]
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = addresses[0]
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
     try:

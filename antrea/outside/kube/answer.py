@@ -112,13 +112,13 @@ def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] |
         version = decode_json(event.object, _OnlyMeta, path).metadata.resource_version
         if event.type == "BOOKMARK":
             return None, version
-        found = decode_json(event.object, kind, path)
+        object_of_event = decode_json(event.object, kind, path)
     except Invalid as error:
         odd = odd_object(event.object, error.why, gone=event.type == "DELETED")
         if not odd.name:
             raise Unavailable(f"{path}: answer is not understood: {error.why}") from error
         return odd, odd.version
-    return (Drop(found) if event.type == "DELETED" else Put(found)), version
+    return (Drop(object_of_event) if event.type == "DELETED" else Put(object_of_event)), version
 
 
 def page_of(answer: bytes, kind: type[T], path: str) -> tuple[ListMeta, tuple[T, ...], tuple[Odd, ...]]:
@@ -168,10 +168,10 @@ def odd_object(
 ) -> Odd:
     """Return what can be read of an invalid object; `kind` and `api_version` are those of its list, whose items do not have them."""
     try:
-        found = decode_json(item, object, "object")
+        decoded = decode_json(item, object, "object")
     except Invalid:
-        found = None
-    tree = found if isinstance(found, dict) else {}
+        decoded = None
+    tree = decoded if isinstance(decoded, dict) else {}
     meta = tree.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
 

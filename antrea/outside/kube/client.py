@@ -287,8 +287,8 @@ class Kube:
         """Pages, each with its resourceVersion. Raises Unavailable, Refused."""
         for _ in range(LIST_TRIES):
             try:
-                async for found in self._pages(path, kind, query, content):
-                    yield found
+                async for page in self._pages(path, kind, query, content):
+                    yield page
             except Gone:
                 log.v(2).info("List took longer than the server keeps its pages", path=path)
             else:
@@ -300,8 +300,8 @@ class Kube:
     ) -> AsyncIterator[tuple[Some[T], str]]:
         token: dict[str, str] = {}
         while True:
-            asked = {**query, "limit": str(PAGE), **token}
-            status, answer = await self._answer("GET", path, asked, content=content)
+            parameters = {**query, "limit": str(PAGE), **token}
+            status, answer = await self._answer("GET", path, parameters, content=content)
             if status == 404:
                 raise NoCollection([path], message_of(answer) or f"{path} not found")
             # others have their turn between the parts of a large page: read, decoded, taken in
@@ -409,11 +409,11 @@ class Kube:
         """
         # the server ends a watch after this time, and not all at once
         seconds = self._chance(300, 600)
-        asked = {
+        parameters = {
             **query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
             "timeoutSeconds": str(int(seconds)),
         }  # fmt: skip
-        async for line in self.stream(path, asked, seconds + 30, opened, content):
+        async for line in self.stream(path, parameters, seconds + 30, opened, content):
             yield change_of(line, kind, path)
 
     async def stream(

@@ -131,6 +131,6 @@ class Election:
         return self.seen.address if now < self._changed + max(self.terms.lease, self.seen.seconds) else ""
 
 
-def _older(one: str, other: str) -> bool:
+def _older(first: str, other: str) -> bool:
     """Compare two resourceVersions of one object, which are growing numbers. An object that was deleted has none, and counts as newer."""
-    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
+    return first.isdecimal() and other.isdecimal() and int(first) < int(other)

@@ -61,12 +61,14 @@ class EngineContainer:
         pod, namespace = os.environ.get("POD_NAME", ""), own_namespace()
         while pod:
             try:
-                found = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", OwnPod)
+                own_pod = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", OwnPod)
             except (Refused, Unavailable) as error:
                 log.v(2).info("Failed to read the containers of the agent's Pod", pod=pod, err=str(error))
                 await asyncio.sleep(RETRY)
                 continue
-            if found is not None and self._name not in {one.name for one in found.spec.containers}:
+            if own_pod is not None and self._name not in {
+                container.name for container in own_pod.spec.containers
+            }:
                 self.missing = self._sentence(namespace)
                 self._record(self._reason, self.missing, warning=True)
             return

@@ -76,7 +76,7 @@ def credential(
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = _cluster_info(cluster, cluster_folder)
-    told = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
+    exec_info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
     more = {row.name: row.value for row in plugin.env or ()}
     # a name with a slash is relative to the kubeconfig, as kubectl reads it
     program = str(config.parent / command) if "/" in command else command
@@ -85,7 +85,7 @@ def credential(
             [program, *(plugin.args or ())],
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": told},
+            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": exec_info},
             check=False,
         )
     except OSError as error:
@@ -97,16 +97,16 @@ def credential(
         answer = decode_json(done.stdout, _Answer, path)
     except Invalid as error:
         raise Invalid(path, f"{command} printed no ExecCredential: {error.why}") from error
-    found = answer.status
-    if answer.api_version != version or not (found.token or found.client_certificate_data):
+    status = answer.status
+    if answer.api_version != version or not (status.token or status.client_certificate_data):
         raise Invalid(path, f"{command} gave neither token nor certificate for {version}")
-    return found
+    return status
 
 
 def _cluster_info(cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the field `cluster` of an ExecCredential: the CA as data, and the kubeconfig's configuration for plugins."""
-    own = ("extensions", "certificate-authority")
-    info = {key: value for key, value in cluster.items() if key not in own and value is not None}
+    extension_path = ("extensions", "certificate-authority")
+    info = {key: value for key, value in cluster.items() if key not in extension_path and value is not None}
     if cluster.get("certificate-authority") and "certificate-authority-data" not in info:
         authority = read(folder / cluster["certificate-authority"])
         info["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()

@@ -36,13 +36,13 @@ class ExternalEntitySink:
         self._wanted.difference_update(entry.key for entry in drop)
         self._wanted.update(entry.key for entry in put)
         refused: list[GeneratedEntity] = []
-        words = ""
+        message = ""
         for entry in put:
             try:
                 await self._write(entry)
             except Refused as error:
                 refused.append(entry)
-                words = words or error.why
+                message = message or error.why
                 await self._tell(entry, error.why)
             else:
                 self._told.pop(entry.key, None)
@@ -50,7 +50,7 @@ class ExternalEntitySink:
         for entry in drop:
             await self._delete(entry)
         if refused:
-            raise Refused(refused, words)
+            raise Refused(refused, message)
 
     async def resync(self, entries: Sequence[GeneratedEntity]) -> None:
         """Apply entries as `apply` does."""
@@ -59,10 +59,10 @@ class ExternalEntitySink:
 
     async def sweep(self, category: int) -> None:
         """Delete those whose ExternalNode, or its interface, went while no controller ran. Raises Refused, Unavailable."""
-        found, _ = await self._kube.list(f"/apis/{API}/{ENTITIES}", ExternalEntity)
-        for one in found:
-            meta = one.metadata
-            if _owner(one) is not None and f"{meta.namespace}/{meta.name}" not in self._wanted:
+        entities, _ = await self._kube.list(f"/apis/{API}/{ENTITIES}", ExternalEntity)
+        for entity in entities:
+            meta = entity.metadata
+            if _owner(entity) is not None and f"{meta.namespace}/{meta.name}" not in self._wanted:
                 await self._kube.delete(f"/apis/{API}/namespaces/{meta.namespace}/{ENTITIES}/{meta.name}")
                 log.info("Deleted a stale ExternalEntity", namespace=meta.namespace, name=meta.name)
 
@@ -101,15 +101,19 @@ class ExternalEntitySink:
         await self._kube.create_event(about, REASON, message, warning=True, component=COMPONENT)
 
 
-def _owner(found: ExternalEntity) -> OwnerReference | None:
+def _owner(entity: ExternalEntity) -> OwnerReference | None:
     """The ExternalNode that it was made for."""
-    first = found.metadata.owner_references[:1]
+    first = entity.metadata.owner_references[:1]
     return next((owner for owner in first if owner.kind == OWNER_KIND), None)
 
 
 def _values(held: ExternalEntity) -> tuple[Any, ...]:
     labels = tuple(sorted(held.metadata.labels.items()))
-    return labels, tuple((one.ip, one.name) for one in held.spec.endpoints), held.spec.external_node
+    return (
+        labels,
+        tuple((endpoint.ip, endpoint.name) for endpoint in held.spec.endpoints),
+        held.spec.external_node,
+    )
 
 
 def _spec(entry: GeneratedEntity) -> dict[str, Any]:

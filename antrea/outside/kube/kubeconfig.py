@@ -96,8 +96,8 @@ class Kubeconfig(NamedTuple):
 
     def entry(self, plural: str, name: str) -> _Entry:
         """The section with this name. Raises Invalid."""
-        if found := self.entries[plural].get(name):
-            return found
+        if entry := self.entries[plural].get(name):
+            return entry
         raise Invalid(f"{self}: {plural}", f"has no {KINDS[plural]} named {name!r}")
 
     def context(self) -> _Context:
@@ -168,17 +168,17 @@ def _tree(file: Path) -> dict[str, Any]:
 
 def _entries(tree: dict[str, Any], plural: str, file: Path) -> dict[str, _Entry]:
     """The sections of one kind, by name. Raises Invalid for a name that is there twice."""
-    found: dict[str, _Entry] = {}
+    entries: dict[str, _Entry] = {}
     rows = tree.get(plural) or []
     for row in rows if isinstance(rows, list) else []:
         section = row.get(KINDS[plural]) if isinstance(row, dict) else None
         if not isinstance(section, dict):
             continue
         name = str(row.get("name", ""))
-        if name in found:
+        if name in entries:
             raise Invalid(f"{file}: {plural}", f"has two entries named {name!r}")
-        found[name] = _Entry({str(key): value for key, value in section.items()}, file)
-    return found
+        entries[name] = _Entry({str(key): value for key, value in section.items()}, file)
+    return entries
 
 
 def _read(kind: type[S], plural: str, entry: _Entry) -> S:

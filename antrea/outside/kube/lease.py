@@ -91,10 +91,10 @@ class LeaseKeeper:
         only = {"fieldSelector": f"metadata.name={self._name}"}
         async for change in self._kube.watch(self._leases, Lease, only):
             if isinstance(change, Listed):
-                found = _seen(change.objects[0] if change.objects else None)
+                seen = _seen(change.objects[0] if change.objects else None)
             else:
-                found = ObservedLease() if isinstance(change, Drop) else _seen(change.object)
-            self._election.see(found, clock())
+                seen = ObservedLease() if isinstance(change, Drop) else _seen(change.object)
+            self._election.see(seen, clock())
             self._tell()
             self._heard.set()
 
@@ -158,8 +158,8 @@ class LeaseKeeper:
     async def _release(self) -> None:
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                found = await self._kube.get(f"{self._leases}/{self._name}", Lease)
-                self._election.read(_seen(found), clock())
+                lease = await self._kube.get(f"{self._leases}/{self._name}", Lease)
+                self._election.read(_seen(lease), clock())
                 if self._election.seen and self._election.seen.holder == self._election.me:
                     await self._write("")
         except (Refused, Unavailable, TimeoutError) as error:

@@ -18,16 +18,16 @@ def cut(text: bytes, value: bytes) -> bytes:
     """Return this JSON with `value` in place of each array and object below the level MAX_LEVELS."""
     kept: list[bytes] = []
     level = begin = 0
-    for found in _MARK.finditer(text):
-        mark = found[0]
+    for match in _MARK.finditer(text):
+        mark = match[0]
         if mark in (b"[", b"{"):
             level += 1
             if level == MAX_LEVELS + 1:
-                kept += (text[begin : found.start()], value)
+                kept += (text[begin : match.start()], value)
         elif mark in (b"]", b"}"):
             level -= 1
             if level == MAX_LEVELS:
-                begin = found.end()
+                begin = match.end()
     if level <= MAX_LEVELS:
         kept.append(text[begin:])
     return b"".join(kept)

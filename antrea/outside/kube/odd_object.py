@@ -95,7 +95,7 @@ class OddObjects:
 
 def odd_object_metrics() -> str:
     """In Prometheus' format."""
-    found = sorted(OddObjects.counts.items())
+    counts = sorted(OddObjects.counts.items())
     return (
-        UNREADABLE_OBJECTS.text(Sample(count, {"resource": name}) for name, count in found) if found else ""
+        UNREADABLE_OBJECTS.text(Sample(count, {"resource": name}) for name, count in counts) if counts else ""
     )

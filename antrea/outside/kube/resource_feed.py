@@ -109,8 +109,8 @@ class _RowSet:
         """Write the rows and return their keys."""
         keys = tuple(row.key for row in rows)
         # equal texts are held once, and one without a tuple: there may be 100,000
-        one = keys[0] if len(keys) == 1 else keys
-        self.keys[name] = kept = name if one == name else one
+        keys_of_row = keys[0] if len(keys) == 1 else keys
+        self.keys[name] = kept = name if keys_of_row == name else keys_of_row
         for row in rows:
             facts.put(row)
         return kept
@@ -160,18 +160,18 @@ class ResourceFeed(Generic[T]):
 
         def troubled(why: str) -> None:
             if bool(why) != bool(self.trouble):
-                for one in self._sets:
-                    (facts.lost if why else facts.synced)(one.fact)
+                for row_set in self._sets:
+                    (facts.lost if why else facts.synced)(row_set.fact)
             self.trouble = why
-            for one in self._sets:
+            for row_set in self._sets:
                 if FORBIDDEN in why:
-                    facts.feeds.refusals[one.fact] = why
+                    facts.feeds.refusals[row_set.fact] = why
                 else:
-                    facts.feeds.refusals.pop(one.fact, None)
+                    facts.feeds.refusals.pop(row_set.fact, None)
 
-        for one in self._sets:
-            facts.feeds.sources[one.fact] = resource_name(self.path)
-            one.begin(facts)
+        for row_set in self._sets:
+            facts.feeds.sources[row_set.fact] = resource_name(self.path)
+            row_set.begin(facts)
         reporting = asyncio.create_task(self.odd.run(self._kube), name=f"decode failures of {self.path}")
         try:
             changes = self._kube.watch_pages(
@@ -191,7 +191,7 @@ class ResourceFeed(Generic[T]):
     @property
     def size(self) -> int:
         """Objects that give a row."""
-        return max(len(one.keys) for one in self._sets)
+        return max(len(row_set.keys) for row_set in self._sets)
 
     async def reaches(self, version: int) -> None:
         """Wait until everything up to this resourceVersion of an object of this kind is received and written."""
@@ -206,11 +206,11 @@ class ResourceFeed(Generic[T]):
 
     async def _listed(self, facts: Facts, page: Some[T]) -> None:
         if page.first:
-            for one in self._sets:
-                one.begin_list()
-        for found in page.objects:
-            for one, rows in self._rows(found):
-                one.take_listed(facts, _name(found), rows)
+            for row_set in self._sets:
+                row_set.begin_list()
+        for decoded in page.objects:
+            for row_set, rows in self._rows(decoded):
+                row_set.take_listed(facts, _name(decoded), rows)
         for odd in page.odd:
             self._keep(odd)
         if not (page.first and page.last):
@@ -218,34 +218,34 @@ class ResourceFeed(Generic[T]):
             gc.freeze()
         if not page.last:
             return
-        for one in self._sets:
-            await one.end_list(facts)
-            facts.synced(one.fact)
+        for row_set in self._sets:
+            await row_set.end_list(facts)
+            facts.synced(row_set.fact)
         self._at(page.version)
 
-    def _rows(self, found: T) -> list[tuple[_RowSet, tuple[Fact, ...]]]:
+    def _rows(self, decoded: T) -> list[tuple[_RowSet, tuple[Fact, ...]]]:
         """Make the rows of one object. A kind of which they cannot be made is left out: its last rows stay, as do all other kinds."""
         made: list[tuple[_RowSet, tuple[Fact, ...]]] = []
         odd: Odd | None = None
         try:
-            self._received(found)
+            self._received(decoded)
         except Exception as error:
-            self._keep(self._odd(found, error))
+            self._keep(self._odd(decoded, error))
             return []
-        for one in self._sets:
+        for row_set in self._sets:
             try:
-                made.append((one, each(one.row(found) or ())))
+                made.append((row_set, each(row_set.row(decoded) or ())))
             except Exception as error:
-                odd = self._odd(found, error)
-                one.keep(odd.full_name)
+                odd = self._odd(decoded, error)
+                row_set.keep(odd.full_name)
         if odd:
             self.odd.note(odd)
         else:
-            self.odd.clear(_name(found))
+            self.odd.clear(_name(decoded))
         return made
 
-    def _odd(self, found: Any, why: Exception) -> Odd:
-        meta = found.metadata
+    def _odd(self, decoded: Any, why: Exception) -> Odd:
+        meta = decoded.metadata
         _, _, group = self.path.rpartition("/")[0].partition("/api")
         return Odd(
             meta.name, f"{type(why).__name__}: {why}", meta.namespace, getattr(meta, "uid", ""),
@@ -254,14 +254,14 @@ class ResourceFeed(Generic[T]):
 
     def _keep(self, odd: Odd) -> None:
         """Keep the rows that were last made of an object that cannot be decoded."""
-        for one in self._sets:
-            one.keep(odd.full_name)
+        for row_set in self._sets:
+            row_set.keep(odd.full_name)
         self.odd.note(odd)
 
     def _apply_odd(self, facts: Facts, odd: Odd) -> None:
         if odd.gone:
-            for one in self._sets:
-                one.replace(facts, odd.full_name, ())
+            for row_set in self._sets:
+                row_set.replace(facts, odd.full_name, ())
             self.odd.clear(odd.full_name)
         else:
             self._keep(odd)
@@ -271,12 +271,12 @@ class ResourceFeed(Generic[T]):
     def _apply(self, facts: Facts, change: Put[T] | Drop[T]) -> None:
         name = _name(change.object)
         if isinstance(change, Put):
-            for one, rows in self._rows(change.object):
-                one.replace(facts, name, rows)
+            for row_set, rows in self._rows(change.object):
+                row_set.replace(facts, name, rows)
         else:
             self.odd.clear(name)
-            for one in self._sets:
-                one.replace(facts, name, ())
+            for row_set in self._sets:
+                row_set.replace(facts, name, ())
         self._at(_version(change.object))
 
 
@@ -284,10 +284,10 @@ def _all(keys: Keys) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
-def _version(found: Any) -> str:
-    version: str = found.metadata.resource_version
+def _version(decoded: Any) -> str:
+    version: str = decoded.metadata.resource_version
     return version
 
 
-def _name(found: Any) -> str:
-    return f"{found.metadata.namespace}/{found.metadata.name}"
+def _name(decoded: Any) -> str:
+    return f"{decoded.metadata.namespace}/{decoded.metadata.name}"

@@ -28,17 +28,17 @@ async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tup
     """The values of these keys. Raises Unavailable, in upstream's words."""
     failed = f"unable to get Secret with name {name} in Namespace {namespace}"
     try:
-        found = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
+        secret = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
     except Refused as error:
         raise Unavailable(f"{failed}: {error}") from error
-    if found is None:
+    if secret is None:
         raise Unavailable(f'{failed}: secrets "{name}" not found')
     values = []
     for key in keys:
-        if key not in found.data:
+        if key not in secret.data:
             raise Unavailable(f'missing key "{key}" in authentication Secret {namespace}/{name}')
         try:
-            values.append(decode_text(decode_base64(found.data[key], key), key))
+            values.append(decode_text(decode_base64(secret.data[key], key), key))
         except Invalid as error:
             raise Unavailable(
                 f'key "{key}" in authentication Secret {namespace}/{name} is no text'

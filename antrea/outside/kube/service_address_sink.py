@@ -50,8 +50,8 @@ class ServiceAddressSink:
 
     def _promise(self, entry: ServiceAddress) -> str:
         """All or none. What a Service asks for by name is not free for others anyway."""
-        for number, one in enumerate(entry.promises):
-            if why := self._promises.promise(one):
+        for number, promise in enumerate(entry.promises):
+            if why := self._promises.promise(promise):
                 for earlier in entry.promises[:number]:
                     self._promises.withdraw(earlier)
                 return why
@@ -73,8 +73,8 @@ class ServiceAddressSink:
                 f"{path}/status", _patch(entry), PatchKind.STRATEGIC, within=WITHIN_SECONDS
             )
         except Unavailable:
-            for one in entry.promises:
-                self._promises.unknown(one)
+            for promise in entry.promises:
+                self._promises.unknown(promise)
             raise
         except Refused as error:
             held = await self._kube.get(path, Head)
@@ -87,13 +87,13 @@ class ServiceAddressSink:
             "Wrote the external IPs of a Service",
             service=entry.key,
             ips=",".join(entry.addresses),
-            pools=",".join(one.pool for one in entry.pools),
+            pools=",".join(pool.pool for pool in entry.pools),
         )
         return ""
 
     def _withdraw(self, entry: ServiceAddress) -> None:
-        for one in entry.promises:
-            self._promises.withdraw(one)
+        for promise in entry.promises:
+            self._promises.withdraw(promise)
 
 
 def _patch(entry: ServiceAddress) -> dict[str, Any]:

@@ -150,14 +150,14 @@ def merged(
 
 def together(standing: Sequence[dict[str, Any]], ours: Items) -> list[dict[str, Any]]:
     """The list with `ours` in it."""
-    found = {item.get(ours.by): item for item in standing}
-    found |= {fields[ours.by]: fields for fields in map(dict[str, Any], ours.items)}
-    return [found[value] for value in ours.known if value in found]
+    items = {item.get(ours.by): item for item in standing}
+    items |= {fields[ours.by]: fields for fields in map(dict[str, Any], ours.items)}
+    return [items[value] for value in ours.known if value in items]
 
 
 def _condition(condition: Condition, time: str) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(condition)
-    return found | {"lastTransitionTime": time}
+    built: dict[str, Any] = msgspec.to_builtins(condition)
+    return built | {"lastTransitionTime": time}
 
 
 def _head(entry: Status, metadata: ObjectMeta) -> dict[str, Any]:
@@ -189,10 +189,10 @@ def _counted_kind(entry: Status) -> str:
 def _within(wanted: dict[str, Any], standing: dict[str, Any]) -> bool:
     """Whether all that is wanted stands; what is left out stands as its empty value."""
     for name, value in wanted.items():
-        found = standing.get(name)
+        item = standing.get(name)
         if isinstance(value, dict):
-            if not isinstance(found, dict) or not _within(value, found):
+            if not isinstance(item, dict) or not _within(value, item):
                 return False
-        elif found != value and (name in standing or value not in ("", [])):
+        elif item != value and (name in standing or value not in ("", [])):
             return False
     return True

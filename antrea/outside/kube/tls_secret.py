@@ -27,18 +27,18 @@ RENEW_BEFORE: Final = 90 * 86400.0
 
 
 async def save(
-    kube: Kube, path: str, found: SecretData | None, pair: Certificate, labels: Mapping[str, str]
+    kube: Kube, path: str, secret: SecretData | None, pair: Certificate, labels: Mapping[str, str]
 ) -> None:
-    """Write the pair to the Secret at `path`, which was read as `found`. Raises Unavailable; Refused, also if another was faster."""
+    """Write the pair to the Secret at `path`, which was read as `secret`. Raises Unavailable; Refused, also if another was faster."""
     data = {"tls.crt": _text(pair.certificate_pem), "tls.key": _text(pair.key_pem)}
     name = path.rpartition("/")[2]
-    if found is None:
+    if secret is None:
         meta = {"name": name, "labels": dict(labels)}
         kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
         await kube.create_named(path, {**kind, "metadata": meta, "data": data})
     else:
         # with the version that was read, so that of two replicas one is refused and takes the other's pair
-        version = {"resourceVersion": found.metadata.resource_version}
+        version = {"resourceVersion": secret.metadata.resource_version}
         await kube.patch(path, {"metadata": version, "data": data})
     log.info("Saved a new certificate", secret=name)
 

@@ -80,11 +80,11 @@ class AuditLog:
         return LOST.text([Sample(self._lost)])
 
     def _flush(self, text: str) -> None:
-        found = self._repeated.pop(text)
-        found.timer.cancel()
-        if found.count > 1:
-            seconds = asyncio.get_running_loop().time() - found.since
-            text = f"{text} [{found.count} packets in {seconds:.6f}s]"
+        repeated = self._repeated.pop(text)
+        repeated.timer.cancel()
+        if repeated.count > 1:
+            seconds = asyncio.get_running_loop().time() - repeated.since
+            text = f"{text} [{repeated.count} packets in {seconds:.6f}s]"
         self._write(text)
 
     def _write(self, text: str) -> None:

@@ -87,7 +87,7 @@ class SeverityFile(logging.Handler):
     def _prune(self, newest: str) -> None:
         if not self._max_files:
             return
-        found = [p for p in self._directory.glob(f"{self._stem()}.*") if p.name != newest]
-        found.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in found[self._max_files - 1 :]:
+        files = [p for p in self._directory.glob(f"{self._stem()}.*") if p.name != newest]
+        files.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in files[self._max_files - 1 :]:
             path.unlink(missing_ok=True)

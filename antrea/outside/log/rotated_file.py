@@ -61,9 +61,9 @@ class RotatedFile:
         """Remove what is too much or too old, compress the rest; takes its time. Raises OSError."""
         aside = sorted(
             (
-                (found[1], path)
+                (match[1], path)
                 for path in self._siblings()
-                if (found := self._aside.fullmatch(path.name)) and _seconds(found[1]) is not None
+                if (match := self._aside.fullmatch(path.name)) and _seconds(match[1]) is not None
             ),
             reverse=True,
         )

@@ -49,11 +49,11 @@ async def who_has(dev: str, ip: str) -> str:
     address = ip_address(ip)
     link = _listening(dev, address)
     try:
-        own = _own_macs()
+        own_macs = _own_macs()
         probe = question(link.getsockname()[4], address)
         for _ in range(TIMES):
             link.send(probe)
-            if frame := await _answer(link, lambda frame: _sender(frame, address) not in own):
+            if frame := await _answer(link, lambda frame: _sender(frame, address) not in own_macs):
                 return _sender(frame, address).hex(":")
         return ""
     finally:
@@ -142,17 +142,17 @@ def _asker(frame: bytes, address: IPv4Address | IPv6Address) -> bytes:
 
 def _own_macs() -> frozenset[bytes]:
     """Return the MAC addresses of all cards of this network namespace: for an address of IPv4 each of them answers."""
-    found = set()
+    macs = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         for _, name in socket.if_nameindex():
             request = struct.pack("40s", name.encode())
             try:
-                found.add(fcntl.ioctl(door, _HARDWARE_ADDRESS, request)[18:24])
+                macs.add(fcntl.ioctl(door, _HARDWARE_ADDRESS, request)[18:24])
             except OSError as error:
                 # it has gone meanwhile
                 if not is_link_down(error):
                     raise
-    return frozenset(found)
+    return frozenset(macs)
 
 
 def question(mac: bytes, address: IPv4Address | IPv6Address) -> bytes:
@@ -191,12 +191,12 @@ def _listening(dev: str, address: IPv4Address | IPv6Address) -> socket.socket:
 
 def _rules(address: IPv4Address | IPv6Address) -> bytes:
     """A filter of classic BPF: the sender of ARP, or the target of an advertisement, is this address."""
-    words = struct.unpack(f"!{len(address.packed) // 4}I", address.packed)
+    parts = struct.unpack(f"!{len(address.packed) // 4}I", address.packed)
     if address.version == 4:
-        checks = [(_LOAD_WORD, _ARP_SENDER_IP, words[0])]
+        checks = [(_LOAD_WORD, _ARP_SENDER_IP, parts[0])]
     else:
         checks = [(_LOAD_BYTE, _NEXT_HEADER, _ICMPV6), (_LOAD_BYTE, _ICMP_TYPE, _ADVERTISEMENT)]
-        checks += [(_LOAD_WORD, _TARGET + 4 * number, word) for number, word in enumerate(words)]
+        checks += [(_LOAD_WORD, _TARGET + 4 * number, word) for number, word in enumerate(parts)]
     lines: list[tuple[int, int, int, int]] = []
     for number, (load, where, value) in enumerate(checks):
         # whatever differs goes to the last line

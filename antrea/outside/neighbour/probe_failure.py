@@ -44,5 +44,5 @@ def note_failed_probe(error: OSError) -> None:
 
 def failed_probe_metrics() -> str:
     """Metrics in Prometheus' format; empty while no probe has failed."""
-    found = sorted(_counts.items())
-    return FAILED_PROBES.text(Sample(count, {"error": name}) for name, count in found) if found else ""
+    counts = sorted(_counts.items())
+    return FAILED_PROBES.text(Sample(count, {"error": name}) for name, count in counts) if counts else ""

@@ -50,10 +50,10 @@ class NeighbourResponder:
         self._listeners: dict[tuple[str, int], _Listener] = {}
 
     async def apply(self, put: Sequence[NeighbourResponse], drop: Sequence[NeighbourResponse]) -> None:
-        for one in put:
-            self._add(one)
-        for one in drop:
-            self._remove(one)
+        for response in put:
+            self._add(response)
+        for response in drop:
+            self._remove(response)
 
     async def resync(self, entries: Sequence[NeighbourResponse]) -> None:
         """Nothing of an earlier start is left: answers end with their process."""
@@ -66,8 +66,8 @@ class NeighbourResponder:
         """Whether this Node answers for the address."""
         address = ip_address(ip)
         return any(
-            address.packed in found
-            for (_, version), found in self._wanted.items()
+            address.packed in responses
+            for (_, version), responses in self._wanted.items()
             if version == address.version
         )
 
@@ -170,14 +170,14 @@ class _Listener:
                 return
             if sender[2] not in _TO_US:
                 continue
-            found = (
+            request = (
                 arp_answer(mac, frame, self._wanted)
                 if self._version == 4
                 else na_answer(mac, frame, self._wanted)
             )
-            if found:
+            if request:
                 with contextlib.suppress(OSError):  # whoever asked asks again
-                    link.send(found)
+                    link.send(request)
 
 
 class _Groups:
@@ -199,7 +199,7 @@ class _Groups:
     def leave(self, address: bytes, left: set[bytes]) -> None:
         """Unless one of those that are left needs it."""
         group = solicited_node(address)
-        if group in self._joined and all(solicited_node(one) != group for one in left):
+        if group in self._joined and all(solicited_node(address) != group for address in left):
             self._joined.discard(group)
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_LEAVE_GROUP, self._request(group))

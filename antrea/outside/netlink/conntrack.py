@@ -48,7 +48,7 @@ def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
     of IPv6 they give all others' (seen of 6.18: it takes addresses that are equal for different ones).
     """
     wanted = {ip_address(text) for text in addresses}
-    found: set[IPv4Address | IPv6Address] = set()
+    addresses_in_use: set[IPv4Address | IPv6Address] = set()
     for version in (4, 6):
         family = {ip for ip in wanted if ip.version == version}
         if not family:
@@ -56,10 +56,10 @@ def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
         only = next(iter(family)) if len(family) == 1 and version == 4 else None
         for ip in _destinations(version, only, to=to):
             if ip in family:
-                found.add(ip)
-                if family <= found:
+                addresses_in_use.add(ip)
+                if family <= addresses_in_use:
                     break
-    return {text for text in addresses if ip_address(text) in found}
+    return {text for text in addresses if ip_address(text) in addresses_in_use}
 
 
 def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool = False) -> Request:
@@ -76,20 +76,20 @@ def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool =
 
 def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address | IPv6Address | None:
     """Where answers of a connection go to, or its first packet; None: nothing more is to come of it, or it has no answer yet."""
-    found = attributes(body[4:])
-    if not is_open(found):
+    fields = attributes(body[4:])
+    if not is_open(fields):
         return None
-    end = found.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
+    end = fields.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
     ips = attributes(attributes(end).get(_TUPLE_IP, b""))
     octets = ips.get(_IP_DESTINATION[version])
     return ip_address(octets) if octets else None
 
 
-def is_open(found: Mapping[int, bytes]) -> bool:
+def is_open(fields: Mapping[int, bytes]) -> bool:
     """Whether a connection of these attributes has an answer, and more may come."""
-    if not int.from_bytes(found.get(_STATUS, b""), "big") & _SEEN_REPLY:
+    if not int.from_bytes(fields.get(_STATUS, b""), "big") & _SEEN_REPLY:
         return False
-    tcp = attributes(attributes(found.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
+    tcp = attributes(attributes(fields.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
     return _TCP_STATE not in tcp or tcp[_TCP_STATE][0] in _OPEN
 
 

@@ -63,13 +63,13 @@ def get_proxies() -> Request:
 
 def proxy_of(reply: Reply) -> ProxyNeighbour | None:
     """Parse a reply to `get_proxies`, if it is ours. Raises OSError if its interface has gone."""
-    found = attributes(reply.body[NEIGHBOUR.size :])
-    protocol = found.get(NDA_PROTOCOL, b"\0")[0]
+    fields = attributes(reply.body[NEIGHBOUR.size :])
+    protocol = fields.get(NDA_PROTOCOL, b"\0")[0]
     if protocol not in OURS:
         return None
     return ProxyNeighbour(
         dev=socket.if_indextoname(NEIGHBOUR.unpack_from(reply.body)[1]),
-        ip=str(ipaddress.ip_address(found[NDA_DST])),
+        ip=str(ipaddress.ip_address(fields[NDA_DST])),
         category=protocol - PROTOCOL,
     )
 

@@ -87,10 +87,14 @@ def drop_address(kernel: Rtnl, address: Address) -> None:
 
 
 def addresses(kernel: Rtnl) -> Iterator[Address]:
-    for found in map(message.address_of, kernel.ask(get_addresses())):
-        if found.protocol in _OURS:
+    for device_address in map(message.address_of, kernel.ask(get_addresses())):
+        if device_address.protocol in _OURS:
             with _gone_is_fine():
-                yield Address(socket.if_indextoname(found.index), found.cidr, found.protocol - PROTOCOL)
+                yield Address(
+                    socket.if_indextoname(device_address.index),
+                    device_address.cidr,
+                    device_address.protocol - PROTOCOL,
+                )
 
 
 def put_route(kernel: Rtnl, route: Route) -> None:
@@ -115,10 +119,15 @@ def routes_by(kernel: Rtnl, dev: str) -> Iterator[Route]:
     Their category is below zero, so that their protocol follows from it.
     """
     for family in message.get_routes() if dev else ():
-        for found in map(message.route_of, kernel.ask(family)):
-            if found.via and found.protocol not in _OURS and found.table == MAIN and _leads_to_pods(found):
+        for kernel_route in map(message.route_of, kernel.ask(family)):
+            if (
+                kernel_route.via
+                and kernel_route.protocol not in _OURS
+                and kernel_route.table == MAIN
+                and _leads_to_pods(kernel_route)
+            ):
                 with _gone_is_fine():
-                    route = message.host_route(found)
+                    route = message.host_route(kernel_route)
                     if route.dev == dev:
                         yield route
 
@@ -138,8 +147,8 @@ def drop_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:
 def neighbours(kernel: Rtnl) -> Iterator[Neighbour]:
     for reply in kernel.ask(message.get_neighbours()):
         with _gone_is_fine():
-            if found := message.neighbour_of(reply):
-                yield found
+            if neighbour := message.neighbour_of(reply):
+                yield neighbour
 
 
 def put_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
@@ -153,8 +162,8 @@ def drop_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
 def proxies(kernel: Rtnl) -> Iterator[ProxyNeighbour]:
     for reply in kernel.ask(device_message.get_proxies()):
         with _gone_is_fine():
-            if found := device_message.proxy_of(reply):
-                yield found
+            if proxy := device_message.proxy_of(reply):
+                yield proxy
 
 
 def put_rule(kernel: Rtnl, rule: RoutingRule) -> None:

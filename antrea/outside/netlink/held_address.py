@@ -72,39 +72,39 @@ def hold(addresses: Collection[str], connections: Iterable[IpvsConnection] = ())
     run_nft(_RULES + "".join([*address_elements(TABLE, wanted), *elements]))
     if not _there():
         run("ip", "link", "add", DEVICE, "type", "dummy")
-    for version in sorted({ip_address(one).version for one in wanted}):
+    for version in sorted({ip_address(address).version for address in wanted}):
         lines = f"rule del {_BY_MARK}\nrule add {_BY_MARK}\n"
         run("ip", "-force", f"-{version}", "-batch", "-", given=lines, fine=True)
-    run("ip", "-batch", "-", given="".join(f"{line}\n" for one in wanted for line in _ways(one)))
+    run("ip", "-batch", "-", given="".join(f"{line}\n" for address in wanted for line in _ways(address)))
 
 
 def hide() -> None:
     """Take the addresses out of the local table, once no other device has them. Raises as `hold`."""
-    four = (one for one in held_addresses() if ":" not in one)
-    lines = "".join(f"route del local {one} dev {DEVICE} table local\n" for one in four)
+    four = (address for address in held_addresses() if ":" not in address)
+    lines = "".join(f"route del local {address} dev {DEVICE} table local\n" for address in four)
     run("ip", "-force", "-batch", "-", given=lines, fine=True)
 
 
 def held_addresses() -> list[str]:
     """Raises as `hold`."""
-    found: list[str] = []
+    addresses: list[str] = []
     for version in ("-4", "-6"):
         # of a table that nothing was put into, iproute2 may refuse to list
         listed = run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
-        found += (line.split()[1] for line in listed.splitlines() if line.startswith("local "))
-    return found
+        addresses += (line.split()[1] for line in listed.splitlines() if line.startswith("local "))
+    return addresses
 
 
 def goes_on(connections: Iterable[TranslatedConnection]) -> bool:
     """Whether one of these was handed over. Raises as `hold`."""
     listed = {*_ELEMENT.findall(run("nft", "-n", "list", "table", "inet", TABLE, fine=True))}
     known = {(PROTOCOLS.get(int(number), ""), *ends) for number, *ends in listed}
-    return any((one.protocol, *map(str, one[1:])) in known for one in connections)
+    return any((connection.protocol, *map(str, connection[1:])) in known for connection in connections)
 
 
 def release(addresses: Collection[str]) -> None:
     """Release addresses that are held. Raises as `hold`."""
-    lines = (line for one in addresses for line in _gone(one))
+    lines = (line for address in addresses for line in _gone(address))
     run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
 
 
@@ -119,12 +119,12 @@ def give_up() -> None:
 
 def _connection_elements(connections: Iterable[IpvsConnection]) -> Iterator[str]:
     """In both directions."""
-    found: dict[int, set[str]] = {4: set(), 6: set()}
-    for one in connections:
-        found[one.service[0].version].update(key(one))
+    elements: dict[int, set[str]] = {4: set(), 6: set()}
+    for connection in connections:
+        elements[connection.service[0].version].update(key(connection))
     for name, version in (("connections", 4), ("connections6", 6)):
-        if found[version]:
-            yield f"add element inet {TABLE} {name} {{ {', '.join(sorted(found[version]))} }}\n"
+        if elements[version]:
+            yield f"add element inet {TABLE} {name} {{ {', '.join(sorted(elements[version]))} }}\n"
 
 
 def _ways(address: str) -> Iterator[str]:

@@ -76,9 +76,9 @@ def local_addresses() -> list[LocalAddress]:
     """Return the addresses of all present interfaces, without those that the kernel does not use as another host has them. Raises OSError."""
     names = dict(socket.if_nameindex())
     with Rtnl() as kernel:
-        found = [address_of(reply) for reply in kernel.ask(get_addresses())]
+        addresses = [address_of(reply) for reply in kernel.ask(get_addresses())]
     rows: dict[str, LocalAddress] = {}
-    for address in found:
+    for address in addresses:
         if address.is_global and not address.has_other and address.index in names:
             found_ip = ipaddress.ip_interface(address.cidr)
             row = LocalAddress(str(found_ip.ip), names[address.index], found_ip.network.prefixlen)

@@ -99,9 +99,9 @@ def set_device(index: int, *, up: bool | None = None, mtu: int = 0, mac: str = "
 def device_of(reply: Reply) -> Device:
     """Parse a reply to `get_devices` or `rtnl_message.get_link`."""
     _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
-    found = attributes(reply.body[wire.LINK.size :])
-    name = found[wire.IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
-    return Device(index, name, flags, read(found, wire.IFLA_MTU), read_mac(found, wire.IFLA_ADDRESS))
+    fields = attributes(reply.body[wire.LINK.size :])
+    name = fields[wire.IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
+    return Device(index, name, flags, read(fields, wire.IFLA_MTU), read_mac(fields, wire.IFLA_ADDRESS))
 
 
 def put_address(index: int, address: Address) -> Request:
@@ -117,9 +117,9 @@ def drop_address(index: int, address: Address) -> Request:
 def address_of(reply: Reply) -> DeviceAddress:
     """Parse a reply to `rtnl_message.get_addresses`."""
     _, prefix, flags, scope, index = wire.ADDRESS.unpack_from(reply.body)
-    found = attributes(reply.body[wire.ADDRESS.size :])
-    ip = _ip(found.get(wire.IFA_LOCAL) or found[wire.IFA_ADDRESS])
-    protocol = found.get(wire.IFA_PROTO, b"\0")[0]
+    fields = attributes(reply.body[wire.ADDRESS.size :])
+    ip = _ip(fields.get(wire.IFA_LOCAL) or fields[wire.IFA_ADDRESS])
+    protocol = fields.get(wire.IFA_PROTO, b"\0")[0]
     other = bool(flags & wire.IFA_F_DADFAILED)
     return DeviceAddress(index, f"{ip}/{prefix}", scope == _SCOPE_GLOBAL, protocol, other)
 
@@ -157,14 +157,14 @@ def protocol_of(reply: Reply) -> int:
 def route_of(reply: Reply) -> KernelRoute:
     """Parse a reply to `get_routes`."""
     family, prefix, _, _, table, protocol, scope, _, flags = wire.ROUTE.unpack_from(reply.body)
-    found = attributes(reply.body[wire.ROUTE.size :])
-    metric = read(found, wire.RTA_PRIORITY)
+    fields = attributes(reply.body[wire.ROUTE.size :])
+    metric = read(fields, wire.RTA_PRIORITY)
     return KernelRoute(
-        dst=f"{_ip(found[wire.RTA_DST]) if wire.RTA_DST in found else _FAMILIES[family]}/{prefix}",
-        index=read(found, wire.RTA_OIF),
-        via=_ip(found[wire.RTA_GATEWAY]) if wire.RTA_GATEWAY in found else "",
-        src=_ip(found[wire.RTA_PREFSRC]) if wire.RTA_PREFSRC in found else "",
-        table=read(found, wire.RTA_TABLE) or table,
+        dst=f"{_ip(fields[wire.RTA_DST]) if wire.RTA_DST in fields else _FAMILIES[family]}/{prefix}",
+        index=read(fields, wire.RTA_OIF),
+        via=_ip(fields[wire.RTA_GATEWAY]) if wire.RTA_GATEWAY in fields else "",
+        src=_ip(fields[wire.RTA_PREFSRC]) if wire.RTA_PREFSRC in fields else "",
+        table=read(fields, wire.RTA_TABLE) or table,
         metric=0 if family == socket.AF_INET6 and metric == _IPV6_METRIC else metric,
         protocol=protocol,
         scope=scope,
@@ -172,18 +172,18 @@ def route_of(reply: Reply) -> KernelRoute:
     )
 
 
-def host_route(found: KernelRoute) -> Route:
+def host_route(route: KernelRoute) -> Route:
     """One of ours as an entry. Raises OSError if its interface has gone."""
     return Route(
-        dst=found.dst,
-        dev=socket.if_indextoname(found.index) if found.index else "",
-        via=found.via,
-        onlink=bool(found.flags & wire.ONLINK),
-        scope="link" if found.scope == _SCOPE_LINK else "global",
-        src=found.src,
-        table=found.table,
-        metric=found.metric,
-        category=found.protocol - PROTOCOL,
+        dst=route.dst,
+        dev=socket.if_indextoname(route.index) if route.index else "",
+        via=route.via,
+        onlink=bool(route.flags & wire.ONLINK),
+        scope="link" if route.scope == _SCOPE_LINK else "global",
+        src=route.src,
+        table=route.table,
+        metric=route.metric,
+        category=route.protocol - PROTOCOL,
     )
 
 
@@ -212,22 +212,22 @@ def use_neighbour(index: int, ip: str) -> Request:
 def any_neighbour_of(reply: Reply) -> KnownNeighbour | None:
     """An entry in a dump of neighbours, of any origin; None for one without an address."""
     _, index, state, *_ = NEIGHBOUR.unpack_from(reply.body)
-    found = attributes(reply.body[NEIGHBOUR.size :])
-    if NDA_DST not in found:
+    fields = attributes(reply.body[NEIGHBOUR.size :])
+    if NDA_DST not in fields:
         return None
-    return KnownNeighbour(index, _ip(found[NDA_DST]), read_mac(found, _NDA_LLADDR), state)
+    return KnownNeighbour(index, _ip(fields[NDA_DST]), read_mac(fields, _NDA_LLADDR), state)
 
 
 def neighbour_of(reply: Reply) -> Neighbour | None:
     """Parse a reply to `get_neighbours`, if it is ours. Raises OSError if its interface has gone."""
-    found = attributes(reply.body[NEIGHBOUR.size :])
-    protocol = found.get(NDA_PROTOCOL, b"\0")[0]
+    fields = attributes(reply.body[NEIGHBOUR.size :])
+    protocol = fields.get(NDA_PROTOCOL, b"\0")[0]
     if protocol not in OURS:
         return None
     return Neighbour(
         dev=socket.if_indextoname(NEIGHBOUR.unpack_from(reply.body)[1]),
-        ip=_ip(found[NDA_DST]),
-        mac=read_mac(found, _NDA_LLADDR),
+        ip=_ip(fields[NDA_DST]),
+        mac=read_mac(fields, _NDA_LLADDR),
         category=protocol - PROTOCOL,
     )
 
@@ -249,16 +249,16 @@ def get_rules() -> Request:
 def rule_of(reply: Reply) -> RoutingRule | None:
     """Parse a reply to `get_rules`, if it is ours."""
     family = reply.body[0]
-    found = attributes(reply.body[_RULE.size :])
-    protocol = found.get(_FRA_PROTOCOL, b"\0")[0]
+    fields = attributes(reply.body[_RULE.size :])
+    protocol = fields.get(_FRA_PROTOCOL, b"\0")[0]
     if protocol not in OURS:
         return None
     return RoutingRule(
         family=4 if family == socket.AF_INET else 6,
-        mark=read(found, _FRA_FWMARK),
-        mask=read(found, _FRA_FWMASK),
-        table=read(found, _FRA_TABLE),
-        priority=read(found, _FRA_PRIORITY),
+        mark=read(fields, _FRA_FWMARK),
+        mask=read(fields, _FRA_FWMASK),
+        table=read(fields, _FRA_TABLE),
+        priority=read(fields, _FRA_PRIORITY),
         category=protocol - PROTOCOL,
     )
 

@@ -55,7 +55,8 @@ def held_addresses(mark: str = "") -> dict[str, set[str]]:
     """Addresses of all interfaces by name; of one whose name ends with `mark`, by the name before it."""
     with Rtnl() as kernel:
         names = {
-            found.index: found.name.removesuffix(mark) for found in map(device_of, kernel.ask(get_devices()))
+            device.index: device.name.removesuffix(mark)
+            for device in map(device_of, kernel.ask(get_devices()))
         }
         rows = [address_of(reply) for reply in kernel.ask(wire.get_addresses())]
     held: dict[str, set[str]] = {name: set() for name in names.values()}
@@ -68,28 +69,28 @@ def held_addresses(mark: str = "") -> dict[str, set[str]]:
 def read_settings(name: str) -> InterfaceSettings | None:
     """None: there is no such interface."""
     with Rtnl() as kernel:
-        found = _device(kernel, name)
-        if found is None:
+        device = _device(kernel, name)
+        if device is None:
             return None
-        addresses = tuple(_addresses(kernel, found.index))
-        routes = [body for request in get_routes() for body in _routes(kernel.ask(request), found.index)]
+        addresses = tuple(_addresses(kernel, device.index))
+        routes = [body for request in get_routes() for body in _routes(kernel.ask(request), device.index)]
     routes.sort(key=lambda body: wire.RTA_GATEWAY in wire.attributes(body[wire.ROUTE.size :]))
-    return InterfaceSettings(found.mac, found.mtu, addresses, tuple(routes))
+    return InterfaceSettings(device.mac, device.mtu, addresses, tuple(routes))
 
 
 def give_settings(name: str, settings: InterfaceSettings) -> None:
     """Bring the interface up with them. Raises Refused with the kernel's words."""
     _enable_ipv6(name, enabled=True)
     with Rtnl() as kernel:
-        found = _device(kernel, name)
-        if found is None:
+        device = _device(kernel, name)
+        if device is None:
             raise Refused([name], f"interface {name} is gone")
         try:
-            kernel.ask(set_device(found.index, up=True, mtu=settings.mtu))
+            kernel.ask(set_device(device.index, up=True, mtu=settings.mtu))
             for body in settings.addresses:
-                kernel.ask(wire.Request(wire.NEW_ADDRESS, wire.PUT, _address_on(body, found.index)))
+                kernel.ask(wire.Request(wire.NEW_ADDRESS, wire.PUT, _address_on(body, device.index)))
             for body in settings.routes:
-                _put_route(kernel, body + wire.number(wire.RTA_OIF, found.index))
+                _put_route(kernel, body + wire.number(wire.RTA_OIF, device.index))
         except OSError as error:
             raise Refused([name], f"addresses and routes of {name}: {error.strerror}") from error
 
@@ -98,13 +99,13 @@ def clear_settings(name: str) -> None:
     """Take all addresses, and with them all routes, off an interface, and bring it up. Raises Refused."""
     _enable_ipv6(name, enabled=False)
     with Rtnl() as kernel:
-        found = _device(kernel, name)
-        if found is None:
+        device = _device(kernel, name)
+        if device is None:
             raise Refused([name], f"interface {name} is gone")
         try:
-            for body in _addresses(kernel, found.index):
-                _gone(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, found.index)))
-            kernel.ask(set_device(found.index, up=True))
+            for body in _addresses(kernel, device.index):
+                _gone(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, device.index)))
+            kernel.ask(set_device(device.index, up=True))
         except OSError as error:
             raise Refused([name], f"addresses of {name}: {error.strerror}") from error
 
@@ -112,12 +113,12 @@ def clear_settings(name: str) -> None:
 def rename(name: str, new: str) -> None:
     """The interface goes down for that, and loses routes and IPv6 addresses. Raises Refused."""
     with Rtnl() as kernel:
-        found = _device(kernel, name)
-        if found is None:
+        device = _device(kernel, name)
+        if device is None:
             raise Refused([name], f"interface {name} is gone")
         try:
-            kernel.ask(set_device(found.index, up=False))
-            head = wire.link_head(found.index, 0, 0)
+            kernel.ask(set_device(device.index, up=False))
+            head = wire.link_head(device.index, 0, 0)
             kernel.ask(wire.Request(wire.NEW_LINK, wire.ASK, head + wire.string(wire.IFLA_IFNAME, new)))
         except OSError as error:
             raise Refused([name], f"cannot rename {name} to {new}: {error.strerror}") from error
@@ -143,15 +144,15 @@ def _gone(kernel: Rtnl, request: wire.Request) -> None:
 
 def _addresses(kernel: Rtnl, index: int) -> Iterator[bytes]:
     for reply in kernel.ask(wire.get_addresses()):
-        family, prefix, _, scope, own = wire.ADDRESS.unpack_from(reply.body)
-        if own != index or (family == socket.AF_INET6 and scope == _SCOPE_LINK):
+        family, prefix, _, scope, owner_index = wire.ADDRESS.unpack_from(reply.body)
+        if owner_index != index or (family == socket.AF_INET6 and scope == _SCOPE_LINK):
             continue
-        found = wire.attributes(reply.body[wire.ADDRESS.size :])
-        flags = wire.read(found, wire.IFA_FLAGS) & _KEPT_FLAGS
+        fields = wire.attributes(reply.body[wire.ADDRESS.size :])
+        flags = wire.read(fields, wire.IFA_FLAGS) & _KEPT_FLAGS
         if family == socket.AF_INET6:
             flags |= wire.IFA_F_NODAD
         dropped = (_IFA_LABEL, wire.IFA_FLAGS)
-        kept = b"".join(wire.attribute(kind, value) for kind, value in found.items() if kind not in dropped)
+        kept = b"".join(wire.attribute(kind, value) for kind, value in fields.items() if kind not in dropped)
         head = wire.ADDRESS.pack(family, prefix, 0, scope, 0)
         yield head + kept + wire.number(wire.IFA_FLAGS, flags)
 
@@ -166,14 +167,14 @@ def _routes(replies: list[Reply], index: int) -> Iterator[bytes]:
     for reply in replies:
         fields = wire.ROUTE.unpack_from(reply.body)
         family, prefix, source, tos, table, protocol, scope, kind, flags = fields
-        found = wire.attributes(reply.body[wire.ROUTE.size :])
+        route_fields = wire.attributes(reply.body[wire.ROUTE.size :])
         made_by_kernel = protocol == _PROTO_KERNEL or table == _TABLE_LOCAL or flags & _CLONED
-        if made_by_kernel or wire.read(found, wire.RTA_OIF) != index:
+        if made_by_kernel or wire.read(route_fields, wire.RTA_OIF) != index:
             continue
         head = wire.ROUTE.pack(family, prefix, source, tos, table, protocol, scope, kind, flags & wire.ONLINK)
         dropped = (wire.RTA_OIF, _RTA_CACHEINFO)
         yield head + b"".join(
-            wire.attribute(kind, value) for kind, value in found.items() if kind not in dropped
+            wire.attribute(kind, value) for kind, value in route_fields.items() if kind not in dropped
         )
 
 

@@ -50,7 +50,7 @@ def set_names() -> list[str]:
             return []
         raise
     return sorted(
-        {found[_SET_NAME].rstrip(b"\0").decode(errors="replace") for found in bodies if _SET_NAME in found}
+        {body[_SET_NAME].rstrip(b"\0").decode(errors="replace") for body in bodies if _SET_NAME in body}
     )
 
 
@@ -67,8 +67,8 @@ class Element(NamedTuple):
 def set_elements(name: str) -> set[Element]:
     """Return the elements with a port. Raises OSError: ENOENT if there is no set of that name."""
     elements = set()
-    for found in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
-        for kind, octets in attribute_rows(found.get(_ELEMENTS, b"")):
+    for body in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
+        for kind, octets in attribute_rows(body.get(_ELEMENTS, b"")):
             parts = attributes(octets) if kind == _DATA else {}
             if port := parts.get(_PORT):
                 protocol = int.from_bytes(parts.get(_TRANSPORT, b""), "big")

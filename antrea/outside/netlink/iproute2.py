@@ -44,5 +44,5 @@ def run_nft(script: str) -> None:
 def address_elements(table: str, addresses: Collection[str]) -> Iterator[str]:
     """Commands of nftables that add them to sets `addresses` and `addresses6` of a table of family inet."""
     for name, version in (("addresses", 4), ("addresses6", 6)):
-        if found := [one for one in addresses if ip_address(one).version == version]:
-            yield f"add element inet {table} {name} {{ {', '.join(found)} }}\n"
+        if of_version := [address for address in addresses if ip_address(address).version == version]:
+            yield f"add element inet {table} {name} {{ {', '.join(of_version)} }}\n"

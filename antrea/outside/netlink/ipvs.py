@@ -52,8 +52,8 @@ def virtual_servers() -> list[VirtualServer]:
 def parse(table: str) -> Iterator[VirtualServer]:
     """Virtual servers of /proc/net/ip_vs; real ones are indented."""
     for line in table.splitlines():
-        if found := _LINE.match(line):
-            protocol, four, six, port = found.groups()
+        if match := _LINE.match(line):
+            protocol, four, six, port = match.groups()
             ip = ip_address(bytes.fromhex(four)) if four else ip_address(six)
             yield VirtualServer(protocol, str(ip), int(port, 16))
 

@@ -62,40 +62,40 @@ def ipvs_connections() -> Iterator[IpvsConnection]:
     """Open ones with an answer, of both families. Blocks; raises Unavailable."""
     for version in (4, 6):
         for body in bodies(question(version, None)):
-            if found := parse(body, version):
-                yield found
+            if connection := parse(body, version):
+                yield connection
 
 
 def parse(body: bytes, version: int) -> IpvsConnection | None:
     """None for any other connection."""
-    found = attributes(body[4:])
-    status = int.from_bytes(found.get(_STATUS, b""), "big")
-    if _ZONE in found or status & _DESTINATION_TRANSLATED or not is_open(found):
+    fields = attributes(body[4:])
+    status = int.from_bytes(fields.get(_STATUS, b""), "big")
+    if _ZONE in fields or status & _DESTINATION_TRANSLATED or not is_open(fields):
         return None
     try:
-        protocol, source, service = _ends(found[_ORIGINAL], version)
-        _, endpoint, answered = _ends(found[_REPLY], version)
+        protocol, source, service = _ends(fields[_ORIGINAL], version)
+        _, endpoint, answered = _ends(fields[_REPLY], version)
     except KeyError:
         return None  # ICMP has no ports
     if endpoint == service:
         return None
-    timeout, mark = (int.from_bytes(found.get(kind, b""), "big") for kind in (_TIMEOUT, _MARK))
-    state = found.get(_PROTOCOL_INFO, b"")
+    timeout, mark = (int.from_bytes(fields.get(kind, b""), "big") for kind in (_TIMEOUT, _MARK))
+    state = fields.get(_PROTOCOL_INFO, b"")
     return IpvsConnection(protocol, source, service, endpoint, answered, state, timeout, mark)
 
 
 def stay_as_they_are(addresses: Collection[str]) -> bool:
     """Whether an open connection that is not translated here goes to one of these. Blocks; raises Unavailable."""
-    wanted = {ip_address(one) for one in addresses}
-    for version in {one.version for one in wanted}:
+    wanted = {ip_address(address) for address in addresses}
+    for version in {address.version for address in wanted}:
         for body in bodies(question(version, None)):
-            found = attributes(body[4:])
+            fields = attributes(body[4:])
             try:
-                _, _, service = _ends(found[_ORIGINAL], version)
-                _, server, _ = _ends(found[_REPLY], version)
+                _, _, service = _ends(fields[_ORIGINAL], version)
+                _, server, _ = _ends(fields[_REPLY], version)
             except KeyError:
                 continue
-            if _ZONE not in found and is_open(found) and server == service and service[0] in wanted:
+            if _ZONE not in fields and is_open(fields) and server == service and service[0] in wanted:
                 return True
     return False
 
@@ -108,11 +108,11 @@ def tracked_ends() -> set[Ends]:
     known = set()
     for version in (4, 6):
         for body in bodies(question(version, None)):
-            found = attributes(body[4:])
+            fields = attributes(body[4:])
             with suppress(KeyError):  # ICMP has no ports
-                protocol, source, service = _ends(found[_ORIGINAL], version)
-                _, server, answered = _ends(found[_REPLY], version)
-                if _ZONE not in found:
+                protocol, source, service = _ends(fields[_ORIGINAL], version)
+                _, server, answered = _ends(fields[_REPLY], version)
+                if _ZONE not in fields:
                     known.add((protocol, str(source[0]), source[1], str(service[0]), service[1]))
                     known.add((protocol, str(answered[0]), answered[1], str(server[0]), server[1]))
     return known
@@ -122,54 +122,60 @@ def translate_by_tracking(connections: Iterable[IpvsConnection]) -> None:
     """Give each an entry that translates by itself. Raises OSError about the first that is refused; others are made."""
     refused: OSError | None = None
     with Rtnl(NETFILTER) as kernel:
-        for one in connections:
+        for connection in connections:
             try:
-                _make(kernel, one)
+                _make(kernel, connection)
             except OSError as error:
                 refused = refused or error
     if refused:
         raise refused
 
 
-def _make(kernel: Rtnl, one: IpvsConnection) -> None:
+def _make(kernel: Rtnl, connection: IpvsConnection) -> None:
     try:
-        kernel.ask(creation(one))
+        kernel.ask(creation(connection))
     except OSError as error:
         if error.errno != errno.EEXIST:
             raise
-        kernel.ask(Request(_DELETE, ASK, _head(one) + _tuple(_ORIGINAL, one, one.source, one.service)))
-        kernel.ask(creation(one))
+        kernel.ask(
+            Request(
+                _DELETE,
+                ASK,
+                _head(connection) + _tuple(_ORIGINAL, connection, connection.source, connection.service),
+            )
+        )
+        kernel.ask(creation(connection))
 
 
-def creation(one: IpvsConnection) -> Request:
+def creation(connection: IpvsConnection) -> Request:
     """The kernel turns the second tuple into what the translations make of it."""
-    body = _head(one) + _tuple(_ORIGINAL, one, one.source, one.service)
-    body += _tuple(_REPLY, one, one.service, one.source)
-    body += _translation(_DESTINATION_TRANSLATION, one.endpoint)
-    if one.answered != one.source:
-        body += _translation(_SOURCE_TRANSLATION, one.answered)
-    body += _number(_STATUS, _SEEN | _ASSURED | _CONFIRMED) + _number(_TIMEOUT, one.timeout)
-    if one.mark:
-        body += _number(_MARK, one.mark)
-    if one.state:
-        body += attribute(_NESTED | _PROTOCOL_INFO, _state(attributes(one.state)))
+    body = _head(connection) + _tuple(_ORIGINAL, connection, connection.source, connection.service)
+    body += _tuple(_REPLY, connection, connection.service, connection.source)
+    body += _translation(_DESTINATION_TRANSLATION, connection.endpoint)
+    if connection.answered != connection.source:
+        body += _translation(_SOURCE_TRANSLATION, connection.answered)
+    body += _number(_STATUS, _SEEN | _ASSURED | _CONFIRMED) + _number(_TIMEOUT, connection.timeout)
+    if connection.mark:
+        body += _number(_MARK, connection.mark)
+    if connection.state:
+        body += attribute(_NESTED | _PROTOCOL_INFO, _state(attributes(connection.state)))
     return Request(_NEW, NEW, body)
 
 
-def _state(found: Mapping[int, bytes]) -> bytes:
+def _state(fields: Mapping[int, bytes]) -> bytes:
     """Return the state of a protocol, which is nested in it."""
-    return b"".join(attribute(_NESTED | kind, _fields(kind, octets)) for kind, octets in found.items())
+    return b"".join(attribute(_NESTED | kind, _fields(kind, octets)) for kind, octets in fields.items())
 
 
 def _fields(kind: int, octets: bytes) -> bytes:
     if kind != _TCP:
         return octets
-    found = attributes(octets) | dict.fromkeys(_FLAGS, _LIBERAL)
-    return b"".join(attribute(*row) for row in found.items())
+    fields = attributes(octets) | dict.fromkeys(_FLAGS, _LIBERAL)
+    return b"".join(attribute(*row) for row in fields.items())
 
 
-def _head(one: IpvsConnection) -> bytes:
-    return struct.pack("=BBH", FAMILY[one.service[0].version], 0, 0)
+def _head(connection: IpvsConnection) -> bytes:
+    return struct.pack("=BBH", FAMILY[connection.service[0].version], 0, 0)
 
 
 def _ends(octets: bytes, version: int) -> tuple[int, End, End]:
@@ -181,12 +187,12 @@ def _ends(octets: bytes, version: int) -> tuple[int, End, End]:
     return protocol[_NUMBER][0], (source, source_port), (destination, port)
 
 
-def _tuple(kind: int, one: IpvsConnection, source: End, destination: End) -> bytes:
+def _tuple(kind: int, connection: IpvsConnection, source: End, destination: End) -> bytes:
     version = destination[0].version
     ips = attribute(_SOURCE[version], source[0].packed) + attribute(
         _DESTINATION[version], destination[0].packed
     )
-    protocol = attribute(_NUMBER, bytes([one.protocol]))
+    protocol = attribute(_NUMBER, bytes([connection.protocol]))
     protocol += _port(_SOURCE_PORT, source[1]) + _port(_PORT, destination[1])
     both = attribute(_NESTED | _IP, ips) + attribute(_NESTED | _PROTOCOL, protocol)
     return attribute(_NESTED | kind, both)
@@ -207,7 +213,10 @@ def _number(kind: int, value: int) -> bytes:
     return attribute(kind, value.to_bytes(4, "big"))
 
 
-def key(one: IpvsConnection) -> Iterator[str]:
+def key(connection: IpvsConnection) -> Iterator[str]:
     """Both directions, as an element of a set of nftables has them: protocol, source, its port, destination, its port."""
-    for source, destination in ((one.source, one.service), (one.endpoint, one.answered)):
-        yield " . ".join(str(part) for part in (one.protocol, *source, *destination))
+    for source, destination in (
+        (connection.source, connection.service),
+        (connection.endpoint, connection.answered),
+    ):
+        yield " . ".join(str(part) for part in (connection.protocol, *source, *destination))

@@ -81,17 +81,17 @@ def keep(gateway: str, via: Collection[str], connections: Iterable[Ends] = ()) -
 
     Raises OSError, SubprocessError, Unavailable.
     """
-    found = {address: hop for address, hop in _routes(gateway) if hop in via}
-    if not found:
+    hops = {address: hop for address, hop in _routes(gateway) if hop in via}
+    if not hops:
         return
     lines = (
         f"route replace {address} via {hop} dev {gateway} table {ROUTES} onlink\n"
-        for address, hop in found.items()
+        for address, hop in hops.items()
     )
     run("ip", "-batch", "-", given="".join(lines))
     _setting(gateway).write_text("1\n")
-    run_nft(_RULES + "".join([*address_elements(TABLE, found), *_known(found, connections)]))
-    for version in _versions(found):
+    run_nft(_RULES + "".join([*address_elements(TABLE, hops), *_known(hops, connections)]))
+    for version in _versions(hops):
         lines_ = f"rule add priority 1 lookup local\nrule del {_BY_MARK}\nrule add {_BY_MARK}\nrule del priority 0 lookup local\n"
         run("ip", "-force", f"-{version}", "-batch", "-", given=lines_, fine=True)
 
@@ -108,11 +108,11 @@ def _setting(gateway: str) -> Path:
 
 def kept_addresses() -> list[str]:
     """Raises as `keep`."""
-    found: list[str] = []
+    addresses: list[str] = []
     for version in ("-4", "-6"):
         listed = run("ip", version, "route", "show", "table", str(ROUTES), fine=True)
-        found += (line.split()[0] for line in listed.splitlines())
-    return found
+        addresses += (line.split()[0] for line in listed.splitlines())
+    return addresses
 
 
 def give_up(gateway: str) -> None:
@@ -130,19 +130,19 @@ def _routes(gateway: str) -> Iterator[tuple[str, str]]:
     """Address and next hop of those to one address."""
     for version in ("-4", "-6"):
         for line in run("ip", version, "route", "show", "dev", gateway).splitlines():
-            words = line.split()
-            if words[1:2] == ["via"] and "/" not in words[0] and words[0] != "default":
-                yield words[0], words[2]
+            parts = line.split()
+            if parts[1:2] == ["via"] and "/" not in parts[0] and parts[0] != "default":
+                yield parts[0], parts[2]
 
 
 def _known(addresses: Collection[str], connections: Iterable[Ends]) -> Iterator[str]:
     tracked = tracked_ends()
-    for one in islice(connections, MAX_CONNECTIONS):
-        if one[3] in addresses:
-            names = ["ends"] if one in tracked else ["ends", "untracked"]
+    for connection in islice(connections, MAX_CONNECTIONS):
+        if connection[3] in addresses:
+            names = ["ends"] if connection in tracked else ["ends", "untracked"]
             for name in names:
-                yield f"add element inet {TABLE} {name}{'6' if ':' in one[3] else ''} {{ {' . '.join(map(str, one))} }}\n"
+                yield f"add element inet {TABLE} {name}{'6' if ':' in connection[3] else ''} {{ {' . '.join(map(str, connection))} }}\n"
 
 
 def _versions(addresses: Collection[str]) -> list[int]:
-    return sorted({ip_address(one).version for one in addresses})
+    return sorted({ip_address(address).version for address in addresses})

@@ -45,8 +45,8 @@ def _sockets(table: Path, state: str) -> Iterator[tuple[str, int]]:
     with table.open() as lines:
         next(lines, "")
         for number, line in enumerate(lines):
-            _, local, _, found, *_ = line.split(maxsplit=4)
-            if found == state:
+            _, local, _, found_state, *_ = line.split(maxsplit=4)
+            if found_state == state:
                 address, _, port = local.partition(":")
                 yield _address(address), int(port, 16)
             elif state == LISTEN or number >= MAX_PORTS:
@@ -55,8 +55,8 @@ def _sockets(table: Path, state: str) -> Iterator[tuple[str, int]]:
 
 def _address(text: str) -> str:
     """The kernel writes words of 32 bits in the order of the machine. Empty for all addresses of both families."""
-    words = (int(text[start : start + 8], 16) for start in range(0, len(text), 8))
-    packed = b"".join(struct.pack("=I", word) for word in words)
+    groups = (int(text[start : start + 8], 16) for start in range(0, len(text), 8))
+    packed = b"".join(struct.pack("=I", word) for word in groups)
     if not any(packed):
         return "0.0.0.0" if len(packed) == 4 else ""  # noqa: S104 (what the kernel says)
     if packed.startswith(bytes(10) + b"\xff\xff"):

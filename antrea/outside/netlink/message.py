@@ -138,14 +138,14 @@ def mac(kind: int, value: str) -> bytes:
     return attribute(kind, bytes.fromhex(value.replace(":", "")))
 
 
-def read(found: dict[int, bytes], kind: int) -> int:
+def read(fields: dict[int, bytes], kind: int) -> int:
     """An attribute of up to 32 bits; 0 if there is none."""
-    return int.from_bytes(found.get(kind, b"")[:4], sys.byteorder)
+    return int.from_bytes(fields.get(kind, b"")[:4], sys.byteorder)
 
 
-def read_mac(found: dict[int, bytes], kind: int) -> str:
+def read_mac(fields: dict[int, bytes], kind: int) -> str:
     """Empty if there is none."""
-    return found.get(kind, b"").hex(":")
+    return fields.get(kind, b"").hex(":")
 
 
 def _aligned(length: int) -> int:

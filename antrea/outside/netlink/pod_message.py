@@ -87,26 +87,28 @@ def get_routes() -> Request:
 def link_of(reply: Reply) -> StandingLink:
     """Parse a reply to `get_link`."""
     _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
-    found = attributes(reply.body[wire.LINK.size :])
-    return StandingLink(index, flags, read(found, wire.IFLA_LINK), wire.read_mac(found, wire.IFLA_ADDRESS))
+    fields = attributes(reply.body[wire.LINK.size :])
+    return StandingLink(index, flags, read(fields, wire.IFLA_LINK), wire.read_mac(fields, wire.IFLA_ADDRESS))
 
 
 def address_of(reply: Reply) -> tuple[int, Interface]:
     """(index of the interface, address): what `get_addresses` brings."""
     _, prefix, _, _, index = wire.ADDRESS.unpack_from(reply.body)
-    found = attributes(reply.body[wire.ADDRESS.size :])
-    ip = ipaddress.ip_address(found.get(wire.IFA_LOCAL) or found[wire.IFA_ADDRESS])
+    fields = attributes(reply.body[wire.ADDRESS.size :])
+    ip = ipaddress.ip_address(fields.get(wire.IFA_LOCAL) or fields[wire.IFA_ADDRESS])
     return index, ipaddress.ip_interface(f"{ip}/{prefix}")
 
 
 def gateway_of(reply: Reply) -> StandingRoute | None:
     """Parse a reply to `get_routes`, if it is a default route by one gateway."""
     prefix = wire.ROUTE.unpack_from(reply.body)[1]
-    found = attributes(reply.body[wire.ROUTE.size :])
-    if prefix or not {wire.RTA_GATEWAY, wire.RTA_OIF, wire.RTA_TABLE} <= found.keys():
+    fields = attributes(reply.body[wire.ROUTE.size :])
+    if prefix or not {wire.RTA_GATEWAY, wire.RTA_OIF, wire.RTA_TABLE} <= fields.keys():
         return None
     return StandingRoute(
-        read(found, wire.RTA_OIF), read(found, wire.RTA_TABLE), ipaddress.ip_address(found[wire.RTA_GATEWAY])
+        read(fields, wire.RTA_OIF),
+        read(fields, wire.RTA_TABLE),
+        ipaddress.ip_address(fields[wire.RTA_GATEWAY]),
     )
 
 

@@ -32,7 +32,7 @@ def device_to(address: str) -> str:
 
     Raises OSError, subprocess.SubprocessError; Invalid for output that cannot be decoded.
     """
-    words = ("ip", "-json", "route", "get", address)
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    command = ("ip", "-json", "route", "get", address)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
     rows = guarded("output of ip route get", rows_of, done.stdout) if done.returncode == 0 else []
     return str(rows[0].get("dev", "")) if rows else ""

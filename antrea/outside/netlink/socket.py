@@ -41,15 +41,15 @@ class Rtnl:
         first = self._number + 1
         self._number += len(requests)
         self._socket.send(b"".join(request.octets(first + n) for n, request in enumerate(requests)))
-        found: list[Reply] = []
+        answers: list[Reply] = []
         pending, refused = len(requests), 0
         while pending:
             for reply in replies(self._socket.recv(_ROOM)):
                 if not reply.ends:
-                    found.append(reply)
+                    answers.append(reply)
                 else:
                     pending -= 1
                     refused = refused or reply.errno
         if refused:
             raise OSError(refused, os.strerror(refused))
-        return found
+        return answers

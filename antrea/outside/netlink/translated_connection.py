@@ -42,8 +42,8 @@ def translated_connections() -> Iterator[TranslatedConnection]:
     """Open ones with an answer, of both families, without what a switch tracks in the same table. Blocks; raises Unavailable."""
     for version in (4, 6):
         for body in bodies(question(version, None)):
-            if found := parse(body, version):
-                yield found
+            if connection := parse(body, version):
+                yield connection
 
 
 def host_originals(keys: Iterable[Key]) -> list[HostOriginal | None]:
@@ -56,10 +56,10 @@ def host_originals(keys: Iterable[Key]) -> list[HostOriginal | None]:
 
 
 def _original(kernel: socket.socket, key: Key) -> HostOriginal | None:
-    found = list(answers(kernel, _of_answers(key)))
-    if not found:
+    bodies = list(answers(kernel, _of_answers(key)))
+    if not bodies:
         return None
-    ends, version = attributes(attributes(found[0][4:]).get(_ORIGINAL, b"")), ip_address(key[3]).version
+    ends, version = attributes(attributes(bodies[0][4:]).get(_ORIGINAL, b"")), ip_address(key[3]).version
     ips, numbers = attributes(ends.get(_IP, b"")), attributes(ends.get(_PROTOCOL, b""))
     source, ip = (str(ip_address(ips[kind[version]])) for kind in (_SOURCE, _DESTINATION))
     source_port, port = (int.from_bytes(numbers[kind], "big") for kind in (_SOURCE_PORT, _PORT))
@@ -82,13 +82,13 @@ def _of_answers(key: Key) -> Request:
 
 def parse(body: bytes, version: int) -> TranslatedConnection | None:
     """None for any other connection."""
-    found = attributes(body[4:])
-    status = int.from_bytes(found.get(_STATUS, b""), "big")
-    if _ZONE in found or not is_open(found):
+    fields = attributes(body[4:])
+    status = int.from_bytes(fields.get(_STATUS, b""), "big")
+    if _ZONE in fields or not is_open(fields):
         return None
     if not status & _DESTINATION_TRANSLATED:
         return _by_ipvs(body, version)
-    ends = attributes(found.get(_ORIGINAL, b""))
+    ends = attributes(fields.get(_ORIGINAL, b""))
     ips, protocol = attributes(ends.get(_IP, b"")), attributes(ends.get(_PROTOCOL, b""))
     name = PROTOCOLS.get(int.from_bytes(protocol.get(_NUMBER, b""), "big"))
     if name is None or _SOURCE[version] not in ips or _DESTINATION[version] not in ips:
@@ -100,8 +100,8 @@ def parse(body: bytes, version: int) -> TranslatedConnection | None:
 
 
 def _by_ipvs(body: bytes, version: int) -> TranslatedConnection | None:
-    one = parse_ipvs(body, version)
-    if one is None or one.protocol not in PROTOCOLS:
+    connection = parse_ipvs(body, version)
+    if connection is None or connection.protocol not in PROTOCOLS:
         return None
-    (source, source_port), (ip, port) = one.source, one.service
-    return TranslatedConnection(PROTOCOLS[one.protocol], str(source), source_port, str(ip), port)
+    (source, source_port), (ip, port) = connection.source, connection.service
+    return TranslatedConnection(PROTOCOLS[connection.protocol], str(source), source_port, str(ip), port)

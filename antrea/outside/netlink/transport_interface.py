@@ -46,27 +46,27 @@ async def flush_addresses(name: str) -> None:
     await asyncio.to_thread(_flush, name)
 
 
-def choose(found: Sequence[Card], *, interface: str, cidrs: Sequence[str], node_ips: Iterable[str]) -> Card:
+def choose(cards: Sequence[Card], *, interface: str, cidrs: Sequence[str], node_ips: Iterable[str]) -> Card:
     """The card that transportInterface names, else one with an address in transportInterfaceCIDRs, else that of the Node IP.
 
     Raises Invalid naming the key, or Unavailable if no card has the Node's address.
     """
     if interface:
-        for card in found:
+        for card in cards:
             if card.name == interface:
                 return card
-        names = ", ".join(sorted(card.name for card in found if card.name != "lo"))
+        names = ", ".join(sorted(card.name for card in cards if card.name != "lo"))
         raise Invalid("transportInterface", f"this Node has no interface {interface!r}, only {names}")
     if cidrs:
         networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
-        for card in found:
+        for card in cards:
             if any(ipaddress.ip_interface(a).ip in net for a in card.addresses for net in networks):
                 return card
         raise Invalid(
             "transportInterfaceCIDRs", f"no interface of this Node has an address in {', '.join(cidrs)}"
         )
     wanted = set(node_ips)
-    for card in found:
+    for card in cards:
         if wanted.intersection(address.split("/")[0] for address in card.addresses):
             return card
     raise Unavailable(f"an interface with the Node's address {', '.join(sorted(wanted))}")
@@ -101,12 +101,12 @@ def _addresses(rows: Iterable[DeviceAddress], index: int) -> tuple[str, ...]:
 
 def _flush(name: str) -> None:
     with Rtnl() as kernel:
-        found = [
+        addresses = [
             device
             for device in map(message.device_of, kernel.ask(message.get_devices()))
             if device.name == name
         ]
-        for device in found:
+        for device in addresses:
             for cidr in _addresses(map(message.address_of, kernel.ask(get_addresses())), device.index):
                 _drop(kernel, device.index, Address(name, cidr))
 

@@ -36,37 +36,39 @@ _FAMILIES: Final = {"inet": 1, "ip": 2, "arp": 3, "netdev": 5, "bridge": 7, "ip6
 """NFPROTO_*"""
 
 
-def dump(asked: bytes, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]) -> tuple[C, bool]:
+def dump(
+    request: bytes, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]
+) -> tuple[C, bool]:
     """Collect the answer to a `dump_request` with `add` into a `new` collection, and return whether nothing has changed meanwhile.
 
     In the network namespace of the thread that calls. Raises Unavailable with `what`.
     """
     for _ in range(TRIES):
-        found, is_whole = new(), True
-        for octets, unchanged in _answers(asked, what):
-            add(found, octets)
+        collected, is_whole = new(), True
+        for octets, unchanged in _answers(request, what):
+            add(collected, octets)
             is_whole = is_whole and unchanged
         if is_whole:
             break
-    return found, is_whole
+    return collected, is_whole
 
 
 def _whole(kind: int, family: str, what: str, new: Callable[[], C], add: Callable[[C, bytes], object]) -> C:
     """All of a kind that a family has. Raises Unavailable, also where others change it all the time."""
-    found, is_whole = dump(dump_request(kind, _FAMILIES[family], b""), f"{what} of {family}", new, add)
+    collected, is_whole = dump(dump_request(kind, _FAMILIES[family], b""), f"{what} of {family}", new, add)
     if not is_whole:
         raise Unavailable(f"{what} of {family}: they change all the time")
-    return found
+    return collected
 
 
-def _answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
+def _answers(request: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
     """Parts of the answer, and whether nothing has changed since the first one."""
     kind, ended = socket.SOCK_RAW | socket.SOCK_CLOEXEC, False
     try:
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as kernel:
             kernel.bind((own_port(), 0))
             kernel.settimeout(TIMEOUT)
-            kernel.send(asked)
+            kernel.send(request)
             while not ended:
                 octets = kernel.recv(_ROOM)
                 is_whole, ended = dumped(octets, what)
@@ -78,8 +80,8 @@ def _answers(asked: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
 def tables(family: str) -> set[str]:
     """Names of the tables of a family, such as `inet`, without what is in them. Raises Unavailable."""
 
-    def add(found: set[str], octets: bytes) -> None:
-        found.update(
+    def add(names: set[str], octets: bytes) -> None:
+        names.update(
             row[_NAME].rstrip(b"\0").decode(errors="replace") for row in messages(octets, _NEW_TABLE)
         )
 
@@ -100,8 +102,8 @@ class ChainHead(NamedTuple):
 def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainHead]:
     """Return the `wanted` chains of family `ip`, `ip6` or `inet`. Raises Unavailable."""
 
-    def add(found: list[ChainHead], octets: bytes) -> None:
-        found += filter(wanted, (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN)))
+    def add(chains: list[ChainHead], octets: bytes) -> None:
+        chains += filter(wanted, (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN)))
 
     return _whole(_GET_CHAIN, family, "chains", list[ChainHead], add)
 

@@ -21,4 +21,4 @@ class NftElements:
             listing = await asyncio.to_thread(self._nft.run, f"list map {TABLE} {name}\n")
         except NftError:
             return []
-        return [one for one in nft_text.parse(listing) if isinstance(one, NftElement)]
+        return [entry for entry in nft_text.parse(listing) if isinstance(entry, NftElement)]

@@ -25,7 +25,7 @@ class NftError(Exception):
 
     def __init__(self, output: str) -> None:
         super().__init__(output.strip())
-        self.lines = {int(number) - 1: words for number, words in _ERROR.findall(output)}
+        self.lines = {int(number) - 1: message for number, message in _ERROR.findall(output)}
 
 
 class Nft(Protocol):
@@ -90,14 +90,14 @@ class Program:
 
 def own_ports() -> set[int]:
     """The numbers of this process's netlink sockets to netfilter, which news of their changes carry."""
-    found = set()
+    ports = set()
     for place in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if str(place.readlink()).startswith("socket:"):
-                with socket.socket(fileno=os.dup(int(place.name))) as one:
-                    if (one.family, one.proto) == (socket.AF_NETLINK, NETFILTER):
-                        found.add(one.getsockname()[0])
-    return found
+                with socket.socket(fileno=os.dup(int(place.name))) as own_socket:
+                    if (own_socket.family, own_socket.proto) == (socket.AF_NETLINK, NETFILTER):
+                        ports.add(own_socket.getsockname()[0])
+    return ports
 
 
 def connect(*, stateless: bool = True) -> Nft:

@@ -67,8 +67,8 @@ def messages(octets: bytes, kind: int) -> Iterator[dict[int, bytes]]:
     """Attributes of each message of that kind."""
     at = 0
     while at + _BODY <= len(octets):
-        length, found, *_ = _HEADER.unpack_from(octets, at)
-        if found == kind:
+        length, message_type, *_ = _HEADER.unpack_from(octets, at)
+        if message_type == kind:
             yield dict(_attributes(octets[at + _BODY : at + length]))
         at += max(_HEADER.size, (length + 3) & ~3)
 

@@ -72,6 +72,6 @@ class PacketLog:
 
 
 def _packets(octets: bytes) -> Iterator[tuple[str, bytes]]:
-    for found in messages(octets, _PACKET):
-        prefix = found.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace")
-        yield prefix, found.get(_PAYLOAD, b"")
+    for message in messages(octets, _PACKET):
+        prefix = message.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace")
+        yield prefix, message.get(_PAYLOAD, b"")

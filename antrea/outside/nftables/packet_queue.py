@@ -69,9 +69,9 @@ class PacketQueue:
             if error.errno != errno.ENOBUFS:
                 raise
             return  # the kernel had no room left for some, and dropped them
-        for number, found in enumerate(messages(octets, _PACKET), 1):
-            if len(header := found.get(_PACKET_HEADER, b"")) >= struct.calcsize("=I"):
-                self._handle(found.get(_PAYLOAD, b""), partial(self._decide, held, header[:4]))
+        for number, packet in enumerate(messages(octets, _PACKET), 1):
+            if len(header := packet.get(_PACKET_HEADER, b"")) >= struct.calcsize("=I"):
+                self._handle(packet.get(_PAYLOAD, b""), partial(self._decide, held, header[:4]))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
 

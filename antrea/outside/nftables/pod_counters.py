@@ -126,46 +126,48 @@ class PodCounters:
         if local != self._local:
             self._local = local
             self._move()
-        for one in gone:
-            self._changed.pop(one.identity, None)
-            for way, key in self._ways(one):
+        for connection in gone:
+            self._changed.pop(connection.identity, None)
+            for way, key in self._ways(connection):
                 self._totals[way].pop(key, None)
-        for one in changed:
-            self._changed[one.identity] = one
-            for way, key in self._ways(one):
+        for connection in changed:
+            self._changed[connection.identity] = connection
+            for way, key in self._ways(connection):
                 total = self._totals[way].get(key)
                 if total is None:
-                    self._totals[way][key] = _Total(one, self._new[way].get(key, _NOTHING))
+                    self._totals[way][key] = _Total(connection, self._new[way].get(key, _NOTHING))
                 else:
-                    total.owner = one
+                    total.owner = connection
         self._new = {way: {} for way in _HOOKS}
-        found, self._changed = self._changed, {}
-        return [self.counted(one) for one in found.values()]
+        changed_connections, self._changed = self._changed, {}
+        return [self.counted(connection) for connection in changed_connections.values()]
 
-    def counted(self, found: TrackedConnection) -> TrackedConnection:
+    def counted(self, connection: TrackedConnection) -> TrackedConnection:
         """The connection with its counts."""
         (packets, octets), (reply, reply_octets) = (
             (total.packets, total.octets) if (total := self._totals[way].get(key)) else _NOTHING
-            for way, key in self._ways(found)
+            for way, key in self._ways(connection)
         )
-        return found._replace(packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets)
+        return connection._replace(
+            packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets
+        )
 
     def _move(self) -> None:
         """Forget what is counted elsewhere from now on, as a Pod has come or gone."""
         for way, totals in self._totals.items():
-            for key in [key for key, one in totals.items() if (way, key) not in self._ways(one.owner)]:
+            for key in [key for key, total in totals.items() if (way, key) not in self._ways(total.owner)]:
                 del totals[key]
 
-    def _ways(self, found: TrackedConnection) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
+    def _ways(self, connection: TrackedConnection) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
         """Packets of both directions, at the source's interface if that is on this Node, else at the destination's."""
-        protocol, source, sport, server, port, _ = found.key
+        protocol, source, sport, server, port, _ = connection.key
         if source in self._local:
-            there, at = found.destination, found.port
+            there, at = connection.destination, connection.port
             return ("up", _key(protocol, source, sport, there, at)), (
                 "down",
                 _key(protocol, there, at, source, sport),
             )
-        there, at = found.source_seen, found.source_port_seen
+        there, at = connection.source_seen, connection.source_port_seen
         return ("down", _key(protocol, there, at, server, port)), (
             "up",
             _key(protocol, server, port, there, at),

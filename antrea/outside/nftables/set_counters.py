@@ -51,9 +51,9 @@ class SetCounters:
 
     def read(self, name: str, size: int) -> dict[bytes, bytes]:
         """Counters by keys, which have so many octets. Raises Unavailable."""
-        asked = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
+        request = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
 
-        def add(found: dict[bytes, bytes], octets: bytes) -> None:
-            found.update(_ELEMENTS[size].findall(octets))
+        def add(counters: dict[bytes, bytes], octets: bytes) -> None:
+            counters.update(_ELEMENTS[size].findall(octets))
 
-        return dump(asked, f"counters of set {name}", dict[bytes, bytes], add)[0]
+        return dump(request, f"counters of set {name}", dict[bytes, bytes], add)[0]

@@ -169,8 +169,8 @@ class NftSink:
             if rest:
                 previous = {}
                 continue
-            blamed = [(lines[number].entry, words) for number, words in error.lines.items()]
-            fresh = {_name(entry): words for entry, words in blamed if entry is not None}
+            blamed = [(lines[number].entry, message) for number, message in error.lines.items()]
+            fresh = {_name(entry): message for entry, message in blamed if entry is not None}
             if not fresh:
                 raise error
             refused |= fresh
@@ -190,8 +190,8 @@ class NftSink:
             except NftError as error:
                 blamed = {
                     number
-                    for number, words in error.lines.items()
-                    if lines[number].may_vanish and _NOT_THERE in words
+                    for number, message in error.lines.items()
+                    if lines[number].may_vanish and _NOT_THERE in message
                 }
                 if not blamed or len(blamed) < len(error.lines):
                     return error

@@ -173,9 +173,9 @@ def _chain(name: str, body: list[str]) -> Iterator[Any]:
 
 
 def _hops(name: str, body: list[str]) -> NftHops:
-    found = _HOPS.search("\n".join(body))
-    pairs = (pair.strip().partition(" : ")[::2] for pair in found[2].split(",")) if found else ()
-    dev, out = (found[1], found[3]) if found else ("", "")
+    match = _HOPS.search("\n".join(body))
+    pairs = (pair.strip().partition(" : ")[::2] for pair in match[2].split(",")) if match else ()
+    dev, out = (match[1], match[3]) if match else ("", "")
     return NftHops(ipv6=name.endswith("6"), dev=dev, out=out, hops=tuple(sorted(pairs)))
 
 

@@ -64,17 +64,19 @@ class BfdFeed:
                 self._report(node, session.word, unsure=session.word is None)
         if self._timer:
             self._timer.cancel()
-        due = min((one.due for one in self._sessions.values() if one.due is not None), default=None)
+        due = min(
+            (session.due for session in self._sessions.values() if session.due is not None), default=None
+        )
         self._timer = None if due is None else loop.call_at(due, self._look)
 
     def _statuses(self) -> dict[str, BfdStatus]:
         """Return statuses by Node; without those that a new ovs-vswitchd has not begun, or that were turned off."""
-        found = {}
+        statuses = {}
         for port in self._db.rows("Port").values():
             ids = port["external_ids"]
             if ids.get(TYPE_KEY) == BFD and (row := self._db.row("Interface", port["name"])):
                 said = row["bfd_status"]
                 if (state := said.get("state", "")) not in ("", "admin_down"):
                     remote = said.get("remote_state", "down")
-                    found[ids.get(NODE_KEY, "")] = BfdStatus(state, remote, said.get("diagnostic", ""))
-        return found
+                    statuses[ids.get(NODE_KEY, "")] = BfdStatus(state, remote, said.get("diagnostic", ""))
+        return statuses

@@ -178,11 +178,11 @@ class Ovsdb:
         changes = self.changes()
         try:
             async with asyncio.timeout(within):
-                while (found := true()) is None:
+                while (value := true()) is None:
                     await anext(changes)
         except TimeoutError:
             raise Unavailable(what) from None
-        return found
+        return value
 
     async def transact(self, *operations: Mapping[str, Any], within: float = 5.0) -> list[dict[str, Any]]:
         """Run <operations> (RFC 7047, 5.2) atomically; the replica has seen the effect when this returns.
@@ -261,11 +261,11 @@ class Ovsdb:
             )
 
     def _listed(
-        self, session: Session, found: bool, last_transaction: str, updates: Mapping[str, Any]
+        self, session: Session, is_known: bool, last_transaction: str, updates: Mapping[str, Any]
     ) -> None:
         self._last_transaction = last_transaction
         self._session = session
-        self._take(updates, whole=not found)
+        self._take(updates, whole=not is_known)
 
     def _notified(self, method: str, params: Any) -> None:
         if method == "update3":

@@ -86,11 +86,11 @@ def watched_schema(
     declared: Mapping[str, Any], columns: Mapping[str, Iterable[str]]
 ) -> dict[str, dict[str, Column]]:
     """The part of the answer to get_schema that `columns` asks for; what an older OVS lacks is left out."""
-    found: dict[str, dict[str, Column]] = {}
+    tables: dict[str, dict[str, Column]] = {}
     for table, wanted in columns.items():
         there = declared["tables"].get(table, {"columns": {}})["columns"]
-        found[table] = {name: Column.of(there[name]["type"]) for name in wanted if name in there}
-    return found
+        tables[table] = {name: Column.of(there[name]["type"]) for name in wanted if name in there}
+    return tables
 
 
 class Replica:

@@ -46,8 +46,8 @@ class Splitter:
         start = 0
         if self._in_string and not self._string_ends():
             return whole
-        while found := _TO_BRACE.match(self._buffer, self._scanned):
-            self._scanned = found.end()
+        while match := _TO_BRACE.match(self._buffer, self._scanned):
+            self._scanned = match.end()
             self._depth += 1 if self._buffer[self._scanned - 1] == ord("{") else -1
             if self._depth == 0:
                 whole.append(bytes(memoryview(self._buffer)[start : self._scanned]))
@@ -59,8 +59,8 @@ class Splitter:
 
     def _scan_rest(self) -> None:
         """Behind the last brace."""
-        if found := _TO_END.match(self._buffer, self._scanned):
-            self._scanned = found.end()
+        if match := _TO_END.match(self._buffer, self._scanned):
+            self._scanned = match.end()
             self._in_string = self._scanned < len(self._buffer)
             if self._in_string:
                 self._scanned = len(self._buffer)
@@ -82,12 +82,12 @@ class RpcError(AntreaError):
     """The server answered a call with an error; `error` is its own value, usually {"error": ..., "details": ...}."""
 
     def __init__(self, error: Any) -> None:
-        words = (
+        command = (
             [str(error.get(key, "")) for key in ("error", "details")]
             if isinstance(error, dict)
             else [str(error)]
         )
-        super().__init__(": ".join(filter(None, words)))
+        super().__init__(": ".join(filter(None, command)))
         self.error = error
 
 

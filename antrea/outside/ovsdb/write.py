@@ -122,9 +122,9 @@ async def realized(db: Ovsdb, *, within: float = 10.0) -> None:
     """
     operation = {"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]]}
     await db.transact(operation)
-    asked = db.root["next_cfg"]
+    requested = db.root["next_cfg"]
     await db.until(
-        lambda: db.root["cur_cfg"] >= asked or None, "ovs-vswitchd, to act on OVSDB", within=within
+        lambda: db.root["cur_cfg"] >= requested or None, "ovs-vswitchd, to act on OVSDB", within=within
     )
 
 

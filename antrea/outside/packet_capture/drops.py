@@ -45,10 +45,10 @@ class DropFilter:
             raise Gone
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         packets = [msgspec.json.decode(line, type=DroppedPacket) for line in lines]
-        found = [self._block(one) for one in packets if self._fits(one.frame)]
-        first = [pcapng.drops(self._snap_length)] if found and not self.number else []
-        self.number += len(found)
-        return first + found
+        packet_blocks = [self._block(packet) for packet in packets if self._fits(packet.frame)]
+        first = [pcapng.drops(self._snap_length)] if packet_blocks and not self.number else []
+        self.number += len(packet_blocks)
+        return first + packet_blocks
 
     def _fits(self, frame: bytes) -> bool:
         try:

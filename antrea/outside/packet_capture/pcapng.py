@@ -67,9 +67,9 @@ def _block(kind: int, body: bytes) -> bytes:
     return struct.pack("=I", kind) + size + body + size
 
 
-def _options(found: dict[int, bytes]) -> bytes:
+def _options(options: dict[int, bytes]) -> bytes:
     """Encode texts, cut to the size that an option holds."""
-    cut = ((code, value[:MAX_OPTION]) for code, value in found.items())
+    cut = ((code, value[:MAX_OPTION]) for code, value in options.items())
     parts = [struct.pack("=HH", code, len(value)) + _padded(value) for code, value in cut]
     return b"".join((*parts, bytes(4)))
 

@@ -89,10 +89,10 @@ class Configuration(Generic[S, G]):
 
     def recovers(self) -> bool:
         """Whether the program works with what came after a text that was refused; true once for each time."""
-        found = self._was_refused and not (self.now.rejected or self.is_new)
-        if found:
+        has_recovered = self._was_refused and not (self.now.rejected or self.is_new)
+        if has_recovered:
             self._was_refused = False
-        return found
+        return has_recovered
 
     def works(self) -> None:
         """The program runs with `now`: keep its text for a start at which the file cannot work.
@@ -126,20 +126,20 @@ def _begun(
     kind: type[S], accept: Callable[[S], G], readers: Iterable[Callable[[], str]]
 ) -> tuple[InEffect[S, G], list[InEffect[S, G]]]:
     """Return the first of these that can work, and the others that may replace it. Raises Invalid if none can work."""
-    found: list[InEffect[S, G]] = []
+    usable: list[InEffect[S, G]] = []
     refused: list[Invalid] = []
     for reader in readers:
         try:
-            found.append(begin(kind, accept, reader()))
+            usable.append(begin(kind, accept, reader()))
         except Invalid as error:
-            refused += [] if found else [error]
-    if not found:
+            refused += [] if usable else [error]
+    if not usable:
         raise refused[0]
-    now, *others = found
+    now, *others = usable
     if refused:
         log.error("Rejected the configuration; the last valid one stays in effect", error=refused[0])
         now = msgspec.structs.replace(now, rejected=str(refused[0]))
-    return now, [one for one in others if one.same_for_the_program != now.same_for_the_program]
+    return now, [other for other in others if other.same_for_the_program != now.same_for_the_program]
 
 
 def _kept_text(text: str) -> bytes:

@@ -67,10 +67,10 @@ class Running(NamedTuple):
 
 def asked_to_end() -> asyncio.Event:
     """Set by SIGTERM and SIGINT."""
-    asked = asyncio.Event()
+    end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    return asked
+        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    return end
 
 
 async def through_changes(
@@ -158,8 +158,8 @@ async def _life(work: Coroutine[Any, Any, None]) -> None:
 
 def _first(group: BaseExceptionGroup[E]) -> E:
     """Return the first error of a group; the rest was cancelled, or follows from it."""
-    found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 async def _prove(configuration: Configuration[Any, Any], running: Running, events: EventQueue) -> None:
@@ -238,33 +238,35 @@ def _record_comparison(
     configuration: Configuration[Any, Any], files: Mapping[str, str], events: EventQueue
 ) -> None:
     """Record once in what the files of other programs do not fit this program's."""
-    found = tuple(configuration.compare(configuration.now.gates, files))
-    for message in found:
+    differences = tuple(configuration.compare(configuration.now.gates, files))
+    for message in differences:
         if message not in configuration.compared:
             log.warning("Configuration", reason=ONE_SIDED, message=message)
             events.record(ONE_SIDED, message, warning=True)
-    configuration.compared = found
+    configuration.compared = differences
 
 
 def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> list[ConfigWarning]:
     """Warnings on `now` that `before` did not have."""
     file = type(now.config).file
-    told = [
+    changed = [
         ConfigWarning("UnknownConfigKey", f"{file}: {key.sentence}")
         for key in now.unknown
         if before is None or key not in before.unknown
     ]
     known = without_effect(before) if before else ()
-    told += [
+    changed += [
         ConfigWarning("ConfigKeyWithoutEffect", f"{file}: {key}")
         for key in without_effect(now)
         if key not in known
     ]
     if now.rejected and (before is None or now.rejected != before.rejected):
-        told.append(ConfigWarning("ConfigRejected", f"{now.rejected}; the last good configuration goes on"))
+        changed.append(
+            ConfigWarning("ConfigRejected", f"{now.rejected}; the last good configuration goes on")
+        )
     if now.pending and (before is None or now.pending != before.pending):
         keys = ", ".join(now.pending)
-        told.append(
+        changed.append(
             ConfigWarning("ConfigNeedsRestart", f"{file}: {keys}: takes effect when the Pod restarts")
         )
-    return told
+    return changed

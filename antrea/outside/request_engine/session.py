@@ -77,8 +77,8 @@ class EngineSession:
         if self._server:
             self._server.close()
             self._server = None
-        for one in self._sessions:
-            one.close()
+        for session in self._sessions:
+            session.close()
         (self._folder / EVENTS).unlink(missing_ok=True)
 
     async def _ask(self) -> None:

@@ -50,14 +50,14 @@ def _from(file: BinaryIO, since: float | None, end: int) -> Iterator[bytes]:
 
 def moment(line: bytes, near: float) -> float | None:
     """When a line was written, in Unix time; None if it has no time. klog's year is the one that is nearest."""
-    if found := _OVS.match(line):
-        return datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[misc,arg-type]
-    if found := _KLOG.match(line):
-        month, day, hour, minute, second = map(int, found.groups())
+    if match := _OVS.match(line):
+        return datetime(*map(int, match.groups()), tzinfo=UTC).timestamp()  # type: ignore[misc,arg-type]
+    if match := _KLOG.match(line):
+        month, day, hour, minute, second = map(int, match.groups())
         year = time.localtime(near).tm_year
         candidates = (
-            time.mktime((one, month, day, hour, minute, second, 0, 0, -1))
-            for one in (year - 1, year, year + 1)
+            time.mktime((guessed_year, month, day, hour, minute, second, 0, 0, -1))
+            for guessed_year in (year - 1, year, year + 1)
         )
         return min(candidates, key=lambda at: abs(at - near))
     return None
@@ -65,7 +65,7 @@ def moment(line: bytes, near: float) -> float | None:
 
 def chosen(logs: Logs, since: float | None, room: int) -> list[LogFile]:
     """The files of one folder, newest first, that fit into `room` bytes; the last one may be cut."""
-    found = []
+    lines = []
     for path in _regular(Path(logs.source)):
         if not path.name.startswith(logs.prefix):
             continue
@@ -75,9 +75,9 @@ def chosen(logs: Logs, since: float | None, room: int) -> list[LogFile]:
             # rotated away
             continue
         if since is None or state.st_mtime >= since:
-            found.append((state.st_mtime, path, state.st_size))
+            lines.append((state.st_mtime, path, state.st_size))
     files = []
-    for _, path, size in sorted(found, reverse=True):
+    for _, path, size in sorted(lines, reverse=True):
         taken = min(size, room)
         room -= taken
         if taken or not size:

@@ -70,8 +70,8 @@ class Bundle:
     def collect(self) -> None:
         """Everything of the order. Raises _Full, OSError (the disk)."""
         order = self._order
-        for path, found in order.documents.items():
-            self._add(path, _document(found))
+        for path, document in order.documents.items():
+            self._add(path, _document(document))
         for command in order.commands:
             self._run(command)
         room = order.limits.log_bytes
@@ -118,13 +118,13 @@ class Bundle:
             output.seek(0)
             self._add(command.path, iter(lambda: output.readline(MAX_LINE_BYTES), b""))
 
-    def _ended(self, words: list[str], command: Command, output: Any, trouble: Any) -> str:
+    def _ended(self, arguments: list[str], command: Command, output: Any, trouble: Any) -> str:
         """Why it failed; empty if it has not."""
         seconds = min(self._order.limits.command_seconds, max(0.1, self._until - time.monotonic()))
         environment = {**os.environ, **command.environment}
         try:
             done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=trouble, timeout=seconds, check=False,
+                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=trouble, timeout=seconds, check=False,
                 env=environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -163,16 +163,18 @@ class Bundle:
             raise _Full(f"No space left on device: {free >> 20} MiB are free in {self._folder}")
 
 
-def _document(found: Any) -> Iterator[bytes]:
-    text = found if isinstance(found, str) else _yaml(found)
+def _document(document: Any) -> Iterator[bytes]:
+    text = document if isinstance(document, str) else _yaml(document)
     return iter(text.encode().splitlines(keepends=True))
 
 
-def _yaml(found: Any) -> str:
+def _yaml(document: Any) -> str:
     import yaml  # noqa: PLC0415 (not every bundle has one)
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(found, Dumper=dumper, sort_keys=True, default_flow_style=False, allow_unicode=True))
+    return str(
+        yaml.dump(document, Dumper=dumper, sort_keys=True, default_flow_style=False, allow_unicode=True)
+    )
 
 
 def make(order: Order) -> Made:

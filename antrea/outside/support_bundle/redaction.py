@@ -88,8 +88,8 @@ class Redaction:
             self._block = None
         if self._next_value:
             self._next_value = False
-            if found := _ITS_VALUE.match(line):
-                return f"{found['head']}{GONE}{found['tail']}"
+            if match := _ITS_VALUE.match(line):
+                return f"{match['head']}{GONE}{match['tail']}"
         return self._looked_at(line)
 
     def _below(self, line: str, indent: int) -> str | None:
@@ -149,20 +149,20 @@ class Redaction:
         return f"{whole['head']} {GONE}{',' if value.endswith(',') else ''}"
 
 
-def _named(found: re.Match[str]) -> str:
-    value = found["value"]
-    if not is_secret(found["key"]) or GONE in value or value in ("true", "false", "null", "{", "["):
-        return found[0]
+def _named(match: re.Match[str]) -> str:
+    value = match["value"]
+    if not is_secret(match["key"]) or GONE in value or value in ("true", "false", "null", "{", "["):
+        return match[0]
     for quote in ('\\"', '"', "'"):
         if value.startswith(quote):
-            return f"{found['key']}{found['mark']}{quote}{GONE}{quote}"
-    return f"{found['key']}{found['mark']}{GONE}"
+            return f"{match['key']}{match['mark']}{quote}{GONE}{quote}"
+    return f"{match['key']}{match['mark']}{GONE}"
 
 
-def _flag(found: re.Match[str]) -> str:
-    if not is_secret(found["flag"].lstrip("-")):
-        return found[0]
-    return f"{found['flag']}{found['space']}{GONE}"
+def _flag(match: re.Match[str]) -> str:
+    if not is_secret(match["flag"].lstrip("-")):
+        return match[0]
+    return f"{match['flag']}{match['space']}{GONE}"
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -178,21 +178,23 @@ def of_environment(environ: Mapping[str, str]) -> list[str]:
     return [value for name, value in environ.items() if is_secret(name)]
 
 
-def tree(found: Any) -> Any:
+def tree(node: Any) -> Any:
     """An object of Kubernetes without secrets: by keys, by names of variables, in arguments, and within texts."""
-    if isinstance(found, dict):
-        return {key: _member(found, key, value) for key, value in found.items() if not _copied(key)}
-    if isinstance(found, list):
-        return [GONE if _follows_flag(found, place) else tree(one) for place, one in enumerate(found)]
-    if isinstance(found, str):
-        return "\n".join(Redaction().lines(found.split("\n")))
-    return found
+    if isinstance(node, dict):
+        return {key: _member(node, key, value) for key, value in node.items() if not _copied(key)}
+    if isinstance(node, list):
+        return [GONE if _follows_flag(node, place) else tree(item) for place, item in enumerate(node)]
+    if isinstance(node, str):
+        return "\n".join(Redaction().lines(node.split("\n")))
+    return node
 
 
 def _member(parent: dict[str, Any], key: str, value: Any) -> Any:
     if isinstance(value, (dict, list)):
         return (
-            tree(value) if isinstance(value, dict) or not is_secret(key) else [_scalar(one) for one in value]
+            tree(value)
+            if isinstance(value, dict) or not is_secret(key)
+            else [_scalar(item) for item in value]
         )
     if isinstance(value, str) and value:
         variable = key == "value" and is_secret(str(parent.get("name", "")))
@@ -201,15 +203,15 @@ def _member(parent: dict[str, Any], key: str, value: Any) -> Any:
     return tree(value)
 
 
-def _scalar(one: Any) -> Any:
-    return tree(one) if isinstance(one, (dict, list)) else GONE
+def _scalar(value: Any) -> Any:
+    return tree(value) if isinstance(value, (dict, list)) else GONE
 
 
-def _follows_flag(words: list[Any], place: int) -> bool:
+def _follows_flag(arguments: list[Any], place: int) -> bool:
     """Whether the word before is an option that takes a secret."""
-    before = words[place - 1] if place else None
+    before = arguments[place - 1] if place else None
     is_flag = isinstance(before, str) and before.startswith("-") and "=" not in before
-    return is_flag and isinstance(words[place], str) and is_secret(str(before).lstrip("-"))
+    return is_flag and isinstance(arguments[place], str) and is_secret(str(before).lstrip("-"))
 
 
 def _copied(key: str) -> bool:

@@ -103,8 +103,8 @@ class SupportBundles:
     async def _create(self, wanted: SupportBundle) -> SupportBundle:
         name = wanted.metadata.name
         if name != self._name:
-            words = f'only resource name "{self._name}" is allowed'
-            raise ApiError(403, f'supportbundles.{GROUP} "{name}" is forbidden: {words}')
+            message = f'only resource name "{self._name}" is allowed'
+            raise ApiError(403, f'supportbundles.{GROUP} "{name}" is forbidden: {message}')
         try:
             since = first_line(wanted.since)
         except ValueError as error:
@@ -165,8 +165,8 @@ class SupportBundles:
     async def _made(self, target: Path, since: float | None) -> Made:
         return await make_bundle(self._contents, target, since, self._token_file)
 
-    async def _download(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
-        self._only_own(asked.name)
+    async def _download(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
+        self._only_own(attributes.name)
         if self._target is None:
             raise ApiError(404, f'supportbundles.{GROUP} "{self._name}" has not been collected')
         response = web.StreamResponse(headers={"Content-Type": "application/tar+gz"})
@@ -207,11 +207,11 @@ def _known(token_file: Path) -> list[str]:
     """Secrets of this program."""
     from antrea.outside.support_bundle.redaction import of_environment  # noqa: PLC0415 (start-up time)
 
-    found = of_environment(os.environ)
+    limits = of_environment(os.environ)
     for path in (token_file, SERVICE_ACCOUNT / "token"):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            found.append(path.read_text(encoding="ascii"))
-    return found
+            limits.append(path.read_text(encoding="ascii"))
+    return limits
 
 
 async def _collected(order: Order) -> Made:
@@ -226,8 +226,8 @@ async def _collected(order: Order) -> Made:
         async with asyncio.timeout(order.limits.seconds + GRACE_SECONDS):
             said, trouble = await process.communicate(msgspec.json.encode(order))
         if process.returncode:
-            words = trouble.decode(errors="replace").strip()[-300:]
-            return Made(why=f"its process ended with status {process.returncode}: {words}")
+            message = trouble.decode(errors="replace").strip()[-300:]
+            return Made(why=f"its process ended with status {process.returncode}: {message}")
         return decode_json(said, Made, "answer of its process")
     except Invalid as error:
         return Made(why=str(error))
@@ -243,11 +243,11 @@ async def _collected(order: Order) -> Made:
 
 def memory() -> str:
     """How much memory this process has, and what its collector of garbage did."""
-    found = []
+    limits = []
     for name in ("status", "smaps_rollup", "limits"):
         with contextlib.suppress(OSError):
-            found.append(f"{name}\n{Path('/proc/self', name).read_text(encoding='ascii')}")
-    return "\n".join([*found, f"garbage collector\n{gc.get_count()} {gc.get_stats()}\n"])
+            limits.append(f"{name}\n{Path('/proc/self', name).read_text(encoding='ascii')}")
+    return "\n".join([*limits, f"garbage collector\n{gc.get_count()} {gc.get_stats()}\n"])
 
 
 def stacks() -> str:

@@ -45,13 +45,13 @@ class CommandSocket:
             reader, writer = await asyncio.open_unix_connection(str(path), limit=MAX_ANSWER)
         except OSError as error:
             raise Unavailable(f"the L7 engine at {path}: {error.strerror or error}") from error
-        found = cls(reader, writer)
+        session = cls(reader, writer)
         try:
-            await found._ask({"version": "0.2"})
+            await session._ask({"version": "0.2"})
         except BaseException:
-            await found.close()
+            await session.close()
             raise
-        return found
+        return session
 
     async def ping(self) -> None:
         """Raises Hung if the engine does not answer in time."""

@@ -31,8 +31,8 @@ def issue(
     addresses: tuple[str, ...] = (), days: int = 365,
 ) -> Certificate:  # fmt: skip
     """A certificate of the authority `by`, for a server of these names and addresses or for a client. Raises Unavailable."""
-    words = ("issue", name, usage, ",".join(names), ",".join(addresses), str(days))
-    return _split(_run(*words, stdin=f"{by.certificate_pem}\0{by.key_pem}"))
+    arguments = ("issue", name, usage, ",".join(names), ",".join(addresses), str(days))
+    return _split(_run(*arguments, stdin=f"{by.certificate_pem}\0{by.key_pem}"))
 
 
 def is_issued(certificate_pem: str, authority_pem: str) -> bool:
@@ -56,8 +56,8 @@ def ends(certificate_pem: str) -> float:
     return term(certificate_pem)[1]
 
 
-def _run(*words: str, stdin: str = "") -> str:
-    command = [sys.executable, "-P", "-m", "antrea.outside.tls.authority_program", *words]
+def _run(*arguments: str, stdin: str = "") -> str:
+    command = [sys.executable, "-P", "-m", "antrea.outside.tls.authority_program", *arguments]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -68,12 +68,12 @@ _ROOT = ((x509.BasicConstraints(ca=True, path_length=None), True), (_usage(signs
 def _leaf(
     usage: ObjectIdentifier, alternatives: list[x509.GeneralName], *, enciphers_keys: bool = False
 ) -> tuple[tuple[x509.ExtensionType, bool], ...]:
-    found: tuple[tuple[x509.ExtensionType, bool], ...] = (
+    extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs_certificates=False, enciphers_keys=enciphers_keys), True),
         (x509.ExtendedKeyUsage([usage]), False),
     )
-    return (*found, (x509.SubjectAlternativeName(alternatives), False)) if alternatives else found
+    return (*extensions, (x509.SubjectAlternativeName(alternatives), False)) if alternatives else extensions
 
 
 def _made(names: list[str], addresses: list[str], days: int) -> str:
@@ -106,7 +106,7 @@ def _issued(name: str, usage: str, names: list[str], addresses: list[str], days:
     if not isinstance(signer, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise SystemExit("the key of the authority is neither of an elliptic curve nor RSA")
     key = ec.generate_private_key(ec.SECP256R1())
-    alternatives: list[x509.GeneralName] = [x509.DNSName(one) for one in names]
+    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
     return _issue(name, key, str(issuer), signer, days, _leaf(_USAGES[usage], alternatives)) + _key_pem(key)
 
@@ -129,22 +129,22 @@ def _listed(text: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _main(action: str, *words: str) -> None:
+def _main(action: str, *arguments: str) -> None:
     if action == "make":
-        names, addresses, days = words
+        names, addresses, days = arguments
         sys.stdout.write(_made(_listed(names), _listed(addresses), int(days)))
     elif action == "authority":
-        sys.stdout.write(_authority(words[0], int(words[1])))
+        sys.stdout.write(_authority(arguments[0], int(arguments[1])))
     elif action == "issue":
-        name, usage, names, addresses, days = words
+        name, usage, names, addresses, days = arguments
         by = sys.stdin.buffer.read()
         sys.stdout.write(_issued(name, usage, _listed(names), _listed(addresses), int(days), by))
     elif action == "issued":
         certificate, _, authority = sys.stdin.read().partition("\0")
         sys.stdout.write("yes" if _is_issued(certificate.encode(), authority.encode()) else "no")
     elif action == "term":
-        found = x509.load_pem_x509_certificate(sys.stdin.read().encode())
-        begin, end = found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
+        loaded = x509.load_pem_x509_certificate(sys.stdin.read().encode())
+        begin, end = loaded.not_valid_before_utc.timestamp(), loaded.not_valid_after_utc.timestamp()
         sys.stdout.write(f"{begin} {end}")
 
 

@@ -57,8 +57,8 @@ class SelfSigning:
 
     def __init__(self, names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> None:
         """Begin; for these names and addresses, the first name is its subject. Raises Unavailable."""
-        words = (",".join(names), ",".join(addresses), str(days))
-        command = [sys.executable, "-P", "-m", "antrea.outside.tls.self_signed_program", *words]
+        arguments = (",".join(names), ",".join(addresses), str(days))
+        command = [sys.executable, "-P", "-m", "antrea.outside.tls.self_signed_program", *arguments]
         try:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -86,11 +86,11 @@ def server_tls(
     """TLS of a server, by the keys tlsMinVersion and tlsCipherSuites; None: its certificate comes later. Raises Invalid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[min_version]
-    asked = [name.strip() for name in cipher_suites.split(",") if name.strip()]
-    for name in asked:
+    names = [name.strip() for name in cipher_suites.split(",") if name.strip()]
+    for name in names:
         if name not in _CIPHERS:
             raise Invalid("tlsCipherSuites", f"{name!r} is no cipher suite that TLS 1.2 or 1.3 can use here")
-    openssl = [_CIPHERS[name] for name in asked if _CIPHERS[name]]
+    openssl = [_CIPHERS[name] for name in names if _CIPHERS[name]]
     if openssl:
         context.set_ciphers(":".join(openssl))
     if certificate is not None:

@@ -62,19 +62,19 @@ class ServingCertificate:
     def look(self) -> bool:
         """Load the files; returns whether a certificate is loaded."""
         try:
-            found = self._read()
+            pair = self._read()
         except OSError:
             return self._loaded is not None
-        if found in (self._loaded, self._refused):
+        if pair in (self._loaded, self._refused):
             return self._loaded is not None
         try:
-            self._present(found)
+            self._present(pair)
         except Invalid as error:
             log.error("Failed to load the serving certificate", file=str(self._certificate), err=str(error))
-            self._refused = found
+            self._refused = pair
             return self._loaded is not None
         log.info("Loaded serving certificate", file=str(self._certificate))
-        self._loaded, self._refused = found, None
+        self._loaded, self._refused = pair, None
         return True
 
     def _present(self, pair: Certificate) -> None:

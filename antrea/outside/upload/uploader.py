@@ -30,8 +30,8 @@ async def uploaded(order: UploadOrder) -> None:
         async with asyncio.timeout(longest):
             answer, trouble = await process.communicate(msgspec.json.encode(order))
         if process.returncode:
-            words = trouble.decode(errors="replace").strip()[-300:]
-            raise UploadFailed(f"its process ended with status {process.returncode}: {words}", 1)
+            message = trouble.decode(errors="replace").strip()[-300:]
+            raise UploadFailed(f"its process ended with status {process.returncode}: {message}", 1)
         result = decode_json(answer, Uploaded, "answer of its process")
     except Invalid as error:
         raise UploadFailed(str(error), 1) from error

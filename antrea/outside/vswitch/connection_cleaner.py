@@ -30,7 +30,7 @@ class Connections(Protocol):
     async def connections(self, zone: int) -> list[Tracked]:
         """All of a zone. Raises Unavailable."""
 
-    async def forget(self, found: list[Tracked]) -> None:
+    async def forget(self, connections: list[Tracked]) -> None:
         """Have their next packets be first ones. Raises Unavailable."""
 
 
@@ -53,7 +53,7 @@ class ConnectionCleaner(ABC, Generic[K]):
             self._news.set()
 
     @abstractmethod
-    def is_stale(self, one: Tracked, changed: set[K]) -> bool:
+    def is_stale(self, connection: Tracked, changed: set[K]) -> bool:
         """Whether a connection has one of these addresses, and is to be forgotten."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class ConnectionCleaner(ABC, Generic[K]):
         ips = (key if isinstance(key, str) else key[0] for key in changed)
         for zone in sorted({Zone.CT_ZONE_V6 if ":" in ip else Zone.CT_ZONE for ip in ips}):
             tracked = await self._conntrack.connections(int(zone))
-            stale = [one for one in tracked if self.is_stale(one, changed)]
+            stale = [connection for connection in tracked if self.is_stale(connection, changed)]
             await self._conntrack.forget(stale)
             if stale:
                 self.report(int(zone), len(stale))

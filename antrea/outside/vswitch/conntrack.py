@@ -84,14 +84,14 @@ class Conntrack:
             raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
             raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
-        return [one for line in text.splitlines() if (one := tracked(zone, line))]
+        return [connection for line in text.splitlines() if (connection := tracked(zone, line))]
 
     async def dump(self, zone: int, *, counters: bool = True) -> str:
         """All of a zone as text, with counters and times where the datapath has them. Raises Unavailable."""
-        words = ("-s", f"zone={zone}") if counters else (f"zone={zone}",)
+        options = ("-s", f"zone={zone}") if counters else (f"zone={zone}",)
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
-                return str(await ovs.call("dpctl/dump-conntrack", *words))
+                return str(await ovs.call("dpctl/dump-conntrack", *options))
         except RpcError as error:
             raise Unavailable(f"connections of zone {zone}: {error}") from error
         except TimeoutError:
@@ -111,12 +111,12 @@ class Conntrack:
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
-    async def forget(self, found: list[Tracked]) -> None:
+    async def forget(self, connections: list[Tracked]) -> None:
         """Their next packets are first ones. Raises Unavailable; one that is gone by itself is no failure."""
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
-                for one in found:
-                    await _forget(ovs, one)
+                for connection in connections:
+                    await _forget(ovs, connection)
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
@@ -130,28 +130,28 @@ def kernel_usage(directory: Path = KERNEL) -> Usage:
     return Usage(count, most)
 
 
-async def _forget(ovs: Session, one: Tracked) -> None:
+async def _forget(ovs: Session, connection: Tracked) -> None:
     try:
-        await ovs.call("dpctl/flush-conntrack", f"zone={one.zone}", one.text)
+        await ovs.call("dpctl/flush-conntrack", f"zone={connection.zone}", connection.text)
     except RpcError as error:
         if "No such file" not in str(error):
-            raise Unavailable(f"end of connection {one.text}: {error}") from error
+            raise Unavailable(f"end of connection {connection.text}: {error}") from error
 
 
 def tracked(zone: int, line: str) -> Tracked | None:
     """None for a line that is no connection with ports and no echo, or that cannot be parsed."""
-    found = _LINE.match(line)
-    if found is None or found[1] not in _NUMBERS:
+    match = _LINE.match(line)
+    if match is None or match[1] not in _NUMBERS:
         return None
     given, back = (
-        dict(part.partition("=")[::2] for part in (text or "").split(",")) for text in found.groups()[1:]
+        dict(part.partition("=")[::2] for part in (text or "").split(",")) for text in match.groups()[1:]
     )
     try:
         ports = (int(given.get("sport", 0)), int(given.get("dport", 0)))
         echo = (int(given.get("id", 0)), int(given.get("type", 0)), int(given.get("code", 0)))
         server = (back.get("src", ""), int(back.get("sport", 0)))
         mark, label = (pattern.search(line) for pattern in (_MARK, _LABEL))
-        own = (int(mark[1]) if mark else 0, int(label[1], 16) if label else 0)
-        return Tracked(zone, found[1], given["src"], given["dst"], *ports, echo, *server, *own)
+        mark_and_label = (int(mark[1]) if mark else 0, int(label[1], 16) if label else 0)
+        return Tracked(zone, match[1], given["src"], given["dst"], *ports, echo, *server, *mark_and_label)
     except (KeyError, ValueError):
         return None

@@ -67,7 +67,8 @@ def _messages(flow_mods: Sequence[bytes]) -> list[bytes]:
         return [message(_FLOW_MOD, 2, flow_mods[0]), message(_BARRIER, 3)]
     inner = [message(_FLOW_MOD, number, body) for number, body in enumerate(flow_mods, 3)]
     added = [
-        message(_ADD, number, struct.pack("!I2xH", _ID, _FLAGS) + one) for number, one in enumerate(inner, 3)
+        message(_ADD, number, struct.pack("!I2xH", _ID, _FLAGS) + body)
+        for number, body in enumerate(inner, 3)
     ]
     return [
         message(_CONTROL, 2, struct.pack("!IHH", _ID, _OPEN, _FLAGS)),

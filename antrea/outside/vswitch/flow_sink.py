@@ -114,19 +114,19 @@ class FlowSink:
             async for line in self._ofctl.lines("dump-flows", *filter(None, [match]), "--names")
         ]
 
-    def _named(self, found: re.Match[str]) -> str:
-        return f"{found[1]}{self._names.get(int(found[2]), found[2])}"
+    def _named(self, match: re.Match[str]) -> str:
+        return f"{match[1]}{self._names.get(int(match[2]), match[2])}"
 
     async def _rendered(self, put: Sequence[Any], drop: Sequence[Any]) -> list[SentEntry]:
         """Every entry with its lines, in order. Raises Refused with all that cannot be put into words."""
         rendered: list[SentEntry] = []
         refused: dict[str, list[Any]] = {}
-        for words, entries in ((self._put, put), (self._drop, drop)):
+        for command, entries in ((self._put, put), (self._drop, drop)):
             for number, entry in enumerate(entries):
                 if number % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
                 try:
-                    rendered.append(SentEntry(entry, words(entry), entries is put))
+                    rendered.append(SentEntry(entry, command(entry), entries is put))
                 except ValueError as error:
                     refused.setdefault(str(error), []).append(entry)
         if refused:
@@ -183,7 +183,7 @@ class FlowSink:
 
     def _flow_mods(self, batch: Sequence[SentEntry]) -> list[bytes]:
         """Messages for all of the batch; none if one of it is not of that kind, or there are many."""
-        found: list[bytes] = []
+        messages: list[bytes] = []
         for sent in batch if len(batch) <= MAX_FLOWS else ():
             made = (
                 flow_mod(sent.entry, self._pipeline, self._round, put=sent.put)
@@ -192,8 +192,8 @@ class FlowSink:
             )
             if made is None:
                 return []
-            found.append(made)
-        return found
+            messages.append(made)
+        return messages
 
 
 def _groups(batch: Sequence[SentEntry]) -> list[SentEntry]:

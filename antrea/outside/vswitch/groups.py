@@ -63,23 +63,23 @@ class Groups:
         OVS cannot describe a group above 64 KiB: it shows some of its buckets. The count gives that away, and such a
         group is replaced whole when it is wanted.
         """
-        if found := _GROUP.match(description):
-            number = int(found[1])
+        if match := _GROUP.match(description):
+            number = int(match[1])
             described = {int(bucket[1]): bucket[0] for bucket in _BUCKET.finditer(description.strip())}
             self._unwanted.add(number)
             if buckets.get(number) == len(described):
-                self._earlier[number] = _Earlier(found[2], described)
+                self._earlier[number] = _Earlier(match[2], described)
 
     def put(self, group: Group) -> tuple[str, ...]:
         """Lines of a bundle after which `group` stands. Raises ValueError if it cannot be put into words."""
         wanted = tree(group)
-        lines = [line for one in wanted for line in self._lines(one)]
-        gone = set(self._trees.get(group.id, ())) - {one.id for one in wanted}
+        lines = [line for each in wanted for line in self._lines(each)]
+        gone = set(self._trees.get(group.id, ())) - {each.id for each in wanted}
         return tuple(f"group {line}" for line in (*lines, *map(delete_line, sorted(gone))))
 
     def drop(self, group: Group) -> tuple[str, ...]:
         """The lines that delete `group`, before its branches."""
-        numbers = {group.id, *self._numbers(group.id), *(one.id for one in tree(group))}
+        numbers = {group.id, *self._numbers(group.id), *(each.id for each in tree(group))}
         return tuple(f"group {delete_line(number)}" for number in sorted(numbers))
 
     def done(self, put: Iterable[Group], drop: Iterable[int]) -> None:
@@ -87,8 +87,8 @@ class Groups:
         for group in put:
             self._stand(group)
         for number in drop:
-            for one in self._numbers(number):
-                self._unwanted.discard(one)
+            for switch_number in self._numbers(number):
+                self._unwanted.discard(switch_number)
             self._forget(number)
 
     def doubt(self, numbers: Iterable[int]) -> None:
@@ -138,20 +138,20 @@ class Groups:
 
     def _stand(self, group: Group) -> None:
         wanted = tree(group)
-        for number in set(self._numbers(group.id)) - {one.id for one in wanted}:
+        for number in set(self._numbers(group.id)) - {each.id for each in wanted}:
             self._applied.pop(number, None)
             self._earlier.pop(number, None)
-        for one in wanted:
-            self._unwanted.discard(one.id)
-            earlier = self._earlier.get(one.id)
-            if earlier is not None and self._stands(one) is not None:
-                for bucket in one.buckets:
+        for each in wanted:
+            self._unwanted.discard(each.id)
+            earlier = self._earlier.get(each.id)
+            if earlier is not None and self._stands(each) is not None:
+                for bucket in each.buckets:
                     earlier.buckets.pop(bucket.id, None)
             else:
-                self._earlier.pop(one.id, None)
-            self._applied[one.id] = one
+                self._earlier.pop(each.id, None)
+            self._applied[each.id] = each
         if len(wanted) > 1:
-            self._trees[group.id] = tuple(one.id for one in wanted)
+            self._trees[group.id] = tuple(each.id for each in wanted)
         else:
             self._trees.pop(group.id, None)
 
@@ -171,9 +171,9 @@ class Groups:
         return [text for number, text in earlier.buckets.items() if number not in wanted] if earlier else []
 
     def _forget(self, number: int) -> None:
-        for one in self._numbers(number):
-            self._applied.pop(one, None)
-            self._earlier.pop(one, None)
+        for switch_number in self._numbers(number):
+            self._applied.pop(switch_number, None)
+            self._earlier.pop(switch_number, None)
         self._trees.pop(number, None)
 
     def _stands(self, group: Group) -> Group | None:
@@ -189,17 +189,17 @@ class Groups:
             applied = msgspec.structs.replace(group, buckets=())
         if applied.type is not group.type:
             return None
-        foreign = (Bucket(one.id, _FOREIGN) for one in group.buckets if one.id in earlier.buckets)
+        foreign = (Bucket(bucket.id, _FOREIGN) for bucket in group.buckets if bucket.id in earlier.buckets)
         return msgspec.structs.replace(applied, buckets=(*applied.buckets, *foreign))
 
 
 def bucket_count(statistics: str) -> tuple[int, int] | None:
     """(group, its buckets) from a line of `dump-group-stats`; exact up to 4,093 buckets."""
-    found = _REFERRED.match(statistics)
-    return (int(found[1]), len(_BUCKET_STATS.findall(statistics))) if found else None
+    match = _REFERRED.match(statistics)
+    return (int(match[1]), len(_BUCKET_STATS.findall(statistics))) if match else None
 
 
 def unreferred(statistics: str) -> int | None:
     """The group of a line of `dump-group-stats`, if no flow names it."""
-    found = _REFERRED.match(statistics)
-    return int(found[1]) if found and found[2] == "0" else None
+    match = _REFERRED.match(statistics)
+    return int(match[1]) if match and match[2] == "0" else None

@@ -47,7 +47,7 @@ class MeterSink:
     async def sweep(self, _category: int) -> None:
         """Delete meters that neither we nor any flow want any more, whatever they were for. Raises Unavailable."""
         lines = [line async for line in self._ofctl.lines("meter-stats")]
-        unnamed = [int(found[1]) for line in lines if (found := _STATISTICS.match(line)) and found[2] == "0"]
+        unnamed = [int(match[1]) for line in lines if (match := _STATISTICS.match(line)) and match[2] == "0"]
         for number in unnamed:
             if number not in self._wanted:
                 await self._delete(number)

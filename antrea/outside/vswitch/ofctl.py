@@ -109,8 +109,8 @@ class Ofctl:
             code, complaint = await self._run("bundle", "-", "--no-names", stdin=file, within=within)
         if code == 0:
             return None
-        if found := refusal(complaint, lines):
-            return found
+        if refused := refusal(complaint, lines):
+            return refused
         if -code in _CRASHES:
             return Refusal(f"ovs-ofctl died of signal {-code}", None)
         raise Unavailable(

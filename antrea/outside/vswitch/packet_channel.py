@@ -163,18 +163,18 @@ class Packets:
 
     def _queue(self, body: bytes) -> None:
         try:
-            found = packet_in(body)
+            packet = packet_in(body)
         except Invalid as error:
             log.v(2).info("Failed to parse a packet-in", err=str(error))
             self.dropped[UNREADABLE] += 1
             return
-        line = self._lines.get(found.userdata[0]) if found.userdata else None
+        line = self._lines.get(packet.userdata[0]) if packet.userdata else None
         if line is None:
             self.dropped[UNREADABLE] += 1
         elif len(line.waiting) >= 2 * self._rate:
-            self.dropped[_NAMES[found.userdata[0]]] += 1
+            self.dropped[_NAMES[packet.userdata[0]]] += 1
         else:
-            line.waiting.append(found)
+            line.waiting.append(packet)
             line.news.set()
 
     async def _handle(self, line: _Line) -> None:
@@ -196,11 +196,11 @@ class Packets:
 
     @staticmethod
     def _handled(line: _Line) -> None:
-        found = line.waiting.popleft()
+        packet = line.waiting.popleft()
         try:
-            line.handler(found)
+            line.handler(packet)
         except Exception as error:
-            log.error("Failed to handle a packet-in", error=error, userdata=found.userdata.hex())
+            log.error("Failed to handle a packet-in", error=error, userdata=packet.userdata.hex())
 
     def _write(self, writer: asyncio.StreamWriter, kind: int, body: bytes, number: int | None = None) -> None:
         if number is None:

@@ -101,8 +101,8 @@ class TunnelNeighbourSink:
             elif key in self._wanted:
                 self._silent[key] = wait = min(2 * self._silent.get(key, 0.5), SILENCE)
                 self._wanted[key] = now + wait
-        told = await self._tell({key: known[key] for key in self._wanted if key in known}, now)
-        return told and all(key in known for key in self._wanted)
+        resolved = await self._tell({key: known[key] for key in self._wanted if key in known}, now)
+        return resolved and all(key in known for key in self._wanted)
 
     async def _tell(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
         try:
@@ -138,7 +138,7 @@ def kernel_neighbours(
 
     Answers come later. A device that is missing has no neighbours.
     """
-    found: dict[tuple[str, str], str] = {}
+    neighbours: dict[tuple[str, str], str] = {}
     with Rtnl() as kernel:
         for dev in devices:
             try:
@@ -150,8 +150,8 @@ def kernel_neighbours(
                         kernel.ask(use_neighbour(index, ip))
             except OSError:
                 continue
-            found |= {(dev, ip): row.mac for ip, row in here.items() if row.state & _VALID and row.mac}
-    return found
+            neighbours |= {(dev, ip): row.mac for ip, row in here.items() if row.state & _VALID and row.mac}
+    return neighbours
 
 
 def _key(entry: TunnelNeighbour) -> tuple[str, str]:
