@@ -6,6 +6,7 @@ module `feature` is loaded then:
 | Module | Defines | Loaded by |
 |---|---|---|
 | `x/gate.py` | `GATES`, each a `Gate` | all programs |
+| `x/crd.py` | `CRDS`, each a `Crd` | the controller, and what generates manifests |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
 | `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |

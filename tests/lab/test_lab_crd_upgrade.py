@@ -12,7 +12,7 @@ import pytest
 from own_lab import own_lab
 
 from antrea.apis.crd.definition import GROUP
-from antrea.apis.crds import CRDS
+from antrea.features.registry.crds import CRDS
 from lab.settings import Settings
 
 if TYPE_CHECKING:

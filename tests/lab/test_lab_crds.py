@@ -17,7 +17,7 @@ from crd_object import objects
 from hypothesis import HealthCheck, given, settings
 
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
-from antrea.apis.crds import CRDS
+from antrea.features.registry.crds import CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

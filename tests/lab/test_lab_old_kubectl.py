@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.apis.crd.definition import GROUP
-from antrea.apis.crds import CRDS
 from antrea.errors import Unavailable
 from antrea.features.registry.api_resources import RESOURCES
+from antrea.features.registry.crds import CRDS
 from lab import control_plane as plane
 from lab import namespace
 from lab.process import run, wait_for

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from antrea.apis.crd.definition import Crd, manifest
-from antrea.apis.crds import CRDS
+from antrea.features.registry.crds import CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Kinds of crd.antrea.io as typed structs, one module per noun; antrea/apis/crds.py declares how each is served."""
+"""Kinds of crd.antrea.io as typed structs, one module per noun; crd.py of features in antrea/features declares how each is served."""

@@ -74,6 +74,17 @@ class Crd(msgspec.Struct, frozen=True):
         return f"{self.kind.lower()}.yaml" if self.group == GROUP else f"{self.group}_{self.plural}.yaml"
 
 
+ANTREA = {"app": "antrea"}
+CONVERTED = {**ANTREA, "served-by": "antrea-controller"}
+"""The controller puts its certificate authority into a CRD with these labels, which must have a conversion webhook."""
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+POOL_COLUMNS = (
+    Column("Total", "integer", ".status.usage.total", "Addresses that the pool has."),
+    Column("Used", "integer", ".status.usage.used", "Addresses that are taken."),
+    AGE,
+)
+
+
 def manifest(crd: Crd) -> Manifest:
     """The object for the API server."""
     names: Manifest = {"plural": crd.plural, "singular": crd.kind.lower(), "kind": crd.kind}

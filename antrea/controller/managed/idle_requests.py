@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.apis.core import Event, EventSource, ObjectMeta, ObjectReference, OnlyMetadata
-from antrea.apis.crds import CRDS
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
@@ -21,6 +20,7 @@ from antrea.features.framework.config_validation import accept_agent, accept_con
 from antrea.features.framework.gate import GATES
 from antrea.features.framework.idle_request import DOMAIN, ProgramGates, annotation_findings, object_finding
 from antrea.features.registry.annotations import BY_NAME, WRITTEN
+from antrea.features.registry.crds import CRDS
 from antrea.outside.kube.answer import Put, Some
 from antrea.outside.kube.clock import stamp
 from antrea.outside.kube.config_map import contents

@@ -6,8 +6,8 @@ from itertools import chain
 
 from antrea.features import FEATURES
 from antrea.features.framework.admission import Watched, Webhook
-from antrea.features.framework.feature_warning import WEBHOOKS as FEATURE_WARNINGS
 from antrea.features.framework.plug import declared
+from antrea.features.registry.feature_warning import WEBHOOKS as FEATURE_WARNINGS
 
 _WEBHOOKS = declared(FEATURES, "admission", Webhook, "WEBHOOKS")
 _WATCHED = declared(FEATURES, "admission", Watched, "WATCHED")

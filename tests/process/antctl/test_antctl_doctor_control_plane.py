@@ -16,7 +16,7 @@ from antrea.antctl.doctor.control_plane.checks import CHECKS, findings
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
 from antrea.antctl.doctor.control_plane.release import differences
-from antrea.apis.crds import CRDS
+from antrea.features.registry.crds import CRDS
 from antrea.outside.tls import authority
 
 if TYPE_CHECKING:

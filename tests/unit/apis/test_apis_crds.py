@@ -14,9 +14,9 @@ from build_program import load_build_program
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy
 from antrea.apis.crd.part import CrdStruct, json_name
-from antrea.apis.crds import ADMIN_CRDS, ALL_CRDS, CRDS
 from antrea.apis.schema import place, schema_of
 from antrea.features.framework.gate import GATES
+from antrea.features.registry.crds import ADMIN_CRDS, ALL_CRDS, CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from antrea.antctl.doctor.control_plane.cluster_state import CONTROLLER, name_of
 from antrea.antctl.doctor.control_plane.release import create
 from antrea.antctl.doctor.control_plane.rollout import condition
 from antrea.antctl.doctor.state import Finding
-from antrea.apis.crds import CRDS
 from antrea.apis.shown import one_line
 from antrea.decoding import decode_base64
 from antrea.errors import Invalid
+from antrea.features.registry.crds import CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from antrea.apis.crds import CRDS
 from antrea.apis.status import Status
 from antrea.controller.compute.runtime import DISABLED, FEATURES, active
 from antrea.engine import Engine, Facts
@@ -15,6 +14,7 @@ from antrea.errors import Invalid
 from antrea.facts.fact import each
 from antrea.features.framework.admission import Warn, gate_steps
 from antrea.features.framework.gate import GATES
+from antrea.features.registry.crds import CRDS
 from antrea.features.registry.webhooks import WEBHOOKS
 from antrea.features.traceflow.disabled import Outcome, StoredTraceflow, disabled_traceflow
 

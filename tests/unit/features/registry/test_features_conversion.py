@@ -311,7 +311,7 @@ def test_a_limit_of_an_egress_survives_an_edit_in_the_older_version() -> None:
 
 
 def test_every_kind_with_two_versions_has_its_conversion() -> None:
-    from antrea.apis.crds import CRDS
+    from antrea.features.registry.crds import CRDS
 
     declared = {crd.conversion: crd.kind for crd in CRDS if len(crd.versions) > 1}
     assert declared == PATHS

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from antrea.apis.crds import CRDS
 from antrea.features.framework.admission import Webhook
+from antrea.features.registry.crds import CRDS
 
 _RESOURCES = (
     "bgppolicies",
