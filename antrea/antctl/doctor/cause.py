@@ -67,6 +67,7 @@ ORDER: Final = (
     Cause("agents", ("node-network", *REPORTS, *ON_NODE)),
     Cause("certificates", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
     Cause("controller", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
+    Cause("controller-port", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
     Cause("ovsdb", ("switch", *PATHS)),
     Cause("switch", PATHS),
     Cause("heartbeats", ("controller-connection", "agent-health")),

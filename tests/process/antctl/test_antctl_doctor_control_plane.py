@@ -369,5 +369,21 @@ def test_a_live_configuration_that_differs_from_the_rendered_one_is_named_by_its
     assert findings(same._replace(releases=[damaged])) == []
 
 
+def test_a_port_that_kube_apiserver_gets_no_answer_from_is_named_with_its_node() -> None:
+    message = "failing or missing response from https://192.0.2.1:10349: context deadline exceeded"
+    state = changed(
+        healthy(),
+        "api_services",
+        lambda items: items[0]["status"].update(
+            conditions=[{"type": "Available", "status": "False", "message": message}]
+        ),
+    )
+    first, second = findings(state)
+    assert (first.node, first.check, first.repair) == (
+        "n1", "controller-port", "iptables -I INPUT -p tcp --dport 10349 -j ACCEPT",
+    )  # fmt: skip
+    assert second.check == "api-services"
+
+
 def test_differences_of_a_file_that_is_not_yaml_are_the_cause() -> None:
     assert differences("a: 1", "a: {") != []

@@ -14,7 +14,7 @@ from antrea.errors import Invalid
 from antrea.features.registry.crds import CRDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 
@@ -29,6 +29,15 @@ EXPECTED_APIS: Final = (
 )
 EXPECTED_WEBHOOKS: Final = ("crdmutator.antrea.io", "crdvalidator.antrea.io")
 GROUP: Final = "crd.antrea.io"
+CONTROLLER_PORT: Final = "controller-port"
+TIMEOUTS: Final = (
+    "deadline exceeded",
+    "Timeout exceeded",
+    "i/o timeout",
+    "no route to host",
+    "TLS handshake timeout",
+)
+"""Words of kube-apiserver when no packet comes back from an aggregated API."""
 
 
 def configuration(state: ClusterState) -> Iterator[Finding]:
@@ -41,6 +50,7 @@ def configuration(state: ClusterState) -> Iterator[Finding]:
 def api_services(state: ClusterState) -> Iterator[Finding]:
     """Yield aggregated APIs that are not registered, or that kube-apiserver cannot reach."""
     items = {name_of(item): item for item in state.api_services or ()}
+    yield from _closed_port(state, items)
     for name in EXPECTED_APIS:
         if name not in items:
             text = f"APIService {name} is missing: kubectl and antctl cannot read that API"
@@ -58,6 +68,18 @@ def api_services(state: ClusterState) -> Iterator[Finding]:
             yield Finding("", "error", API_SERVICES, text, publish(state))
         else:
             yield Finding("", "error", API_SERVICES, text, f"kubectl describe apiservice {name}")
+
+
+def _closed_port(state: ClusterState, items: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the controller's port, if kube-apiserver gets no packet back from it."""
+    info = state.controller_info or {}
+    node, port = info.get("nodeRef", {}).get("name", ""), info.get("apiPort", 10349)
+    messages = (str(condition(item, "Available").get("message", "")) for item in items.values())
+    if any(word in message for message in messages for word in TIMEOUTS):
+        text = f"kube-apiserver gets no answer from port {port} of Node {node}, as if a firewall dropped its packets"
+        yield Finding(
+            node, "error", CONTROLLER_PORT, text, f"iptables -I INPUT -p tcp --dport {port} -j ACCEPT"
+        )
 
 
 def webhooks(state: ClusterState) -> Iterator[Finding]:
