@@ -1,0 +1,211 @@
+"""Faults of a cluster, each found with the right cause first, and repaired by the command that the doctor names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doctor_fault import Fault, Faulty, seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.cluster import Lab
+
+CONTROLLER, AGENTS = "deployment/antrea-controller", "daemonset/antrea-agent"
+BRIDGE_CONF = 'echo \'{"type": "bridge"}\' > /etc/cni/net.d/'
+DROP_ALL = (
+    "nft add table inet lab-firewall && "
+    "nft add chain inet lab-firewall forward '{ type filter hook forward priority 10; policy accept; }' && "
+    "nft add rule inet lab-firewall forward counter drop"
+)
+
+
+def template(container: str, **values: object) -> dict[str, Any]:
+    """A patch of the containers of a Pod template."""
+    spec = {"containers": [{"name": container, **values}]}
+    return {"spec": {"template": {"spec": spec}}}
+
+
+def pods(**values: object) -> dict[str, Any]:
+    """A patch of the Pod template itself."""
+    return {"spec": {"template": {"spec": values}}}
+
+
+def on(where: str, line: str) -> Callable[[Faulty], None]:
+    return lambda lab: lab.shell(where, line)
+
+
+def system(*words: str) -> Callable[[Faulty], object]:
+    return lambda lab: lab.system(*words)
+
+
+def without_rights(role: str) -> Callable[[Faulty], object]:
+    patch = '[{"op": "replace", "path": "/rules", "value": []}]'
+    return lambda lab: lab.kubectl("patch", "clusterrole", role, "--type=json", "-p", patch)
+
+
+def refuse_agents(lab: Faulty) -> None:
+    lab.system("create", "quota", "none", "--hard=pods=1")
+    lab.system("delete", "pod", "-l", "component=antrea-agent", "--field-selector=spec.nodeName=node-2")
+
+
+def restore(lab: Faulty) -> None:
+    lab.restore()
+
+
+def at_controller(lab: Faulty, line: str) -> None:
+    words = ("get", "aci", "antrea-controller", "-o", "jsonpath={.nodeRef.name}")
+    lab.shell(lab.kubectl(*words).strip(), line)
+
+
+def close_controller(lab: Faulty) -> None:
+    at_controller(lab, "iptables -A INPUT -p tcp --dport 10349 -j DROP")
+
+
+def open_controller(lab: Faulty) -> None:
+    rule = "iptables -D INPUT -p tcp --dport 10349 -j"
+    at_controller(lab, f"{rule} DROP; {rule} ACCEPT; true")
+
+
+PROGRAMS = (
+    Fault("controller-scaled-to-0", "controller", "is scaled to 0",
+          system("scale", CONTROLLER, "--replicas=0"), system("scale", CONTROLLER, "--replicas=1"), core=True),
+    Fault("controller-deleted", "controller", "Deployment antrea-controller is missing", system("delete", CONTROLLER), restore),
+    Fault("controller-image", "controller", "cannot start: ",
+          lambda lab: lab.patch(CONTROLLER, template("antrea-controller", image="localhost/none:v0")), restore, node="*"),
+    Fault("controller-unschedulable", "controller", "cannot be scheduled",
+          lambda lab: lab.patch(CONTROLLER, pods(nodeSelector={"nowhere": "x"})), restore, node="*"),
+    Fault("controller-crashes", "controller", "ends at start again and again",
+          lambda lab: lab.patch(CONTROLLER, template("antrea-controller", command=["sh", "-c", "echo broken by a test; exit 3"], args=[])), restore, node="*"),
+    Fault("agent-image", "agents", "cannot start: ",
+          lambda lab: lab.patch(AGENTS, template("antrea-agent", image="localhost/none:v0")), restore, node="*"),
+    Fault("agent-crashes", "agents", "broken by a test",
+          lambda lab: lab.patch(AGENTS, template("antrea-agent", command=["sh", "-c", "echo broken by a test; exit 3"], args=[])), restore, node="*"),
+    Fault("agents-not-selected", "agents", "selects Nodes with nowhere=x",
+          lambda lab: lab.patch(AGENTS, pods(nodeSelector={"nowhere": "x"})), restore, node="node-1"),
+    Fault("agents-deleted", "agents", "DaemonSet antrea-agent is missing", system("delete", AGENTS), restore),
+    Fault("config-map-deleted", "config-map", "ConfigMap antrea-config is missing", system("delete", "configmap/antrea-config"), restore),
+    Fault("agent-refused-by-a-quota", "agents", "creates none",
+          refuse_agents,
+          system("delete", "quota", "none"), node="node-2", repairs=False),
+    Fault("agent-rights", "agent-health", "the right to read",
+          without_rights("antrea-agent"),
+          restore, node="node-1"),
+    Fault("controller-rights", "controller-health", "the right to read",
+          without_rights("antrea-controller"),
+          restore, node="*"),
+)  # fmt: skip
+REGISTRATIONS = (
+    Fault("api-service-deleted", "api-services", "v1beta2.controlplane.antrea.io is missing",
+          lambda lab: lab.kubectl("delete", "apiservice", "v1beta2.controlplane.antrea.io"), restore, core=True),
+    Fault("stats-deleted", "api-services", "v1alpha1.stats.antrea.io is missing",
+          lambda lab: lab.kubectl("delete", "apiservice", "v1alpha1.stats.antrea.io"), restore),
+    Fault("service-deleted", "api-services", "is not present", system("delete", "service", "antrea"), restore),
+    Fault("validation-deleted", "webhooks", "crdvalidator.antrea.io is missing",
+          lambda lab: lab.kubectl("delete", "validatingwebhookconfiguration", "crdvalidator.antrea.io"), restore),
+    Fault("mutation-deleted", "webhooks", "crdmutator.antrea.io is missing",
+          lambda lab: lab.kubectl("delete", "mutatingwebhookconfiguration", "crdmutator.antrea.io"), restore),
+    Fault("definition-deleted", "definitions", "traceflows",
+          lambda lab: lab.kubectl("delete", "crd", "traceflows.crd.antrea.io"), restore),
+)  # fmt: skip
+SWITCHES = (
+    Fault("switch-hangs", "switch", "no answer of ovs-vswitchd", lambda lab: lab.stop("node-2", "ovs-vswitchd"), node="node-2", core=True),
+    Fault("switch-away", "switch", "ovs-vswitchd", lambda lab: lab.end("node-2", "ovs-vswitchd"), node="node-2"),
+    Fault("database-hangs", "ovsdb", "no answer of ovsdb-server", lambda lab: lab.stop("node-2", "ovsdb-server"), node="node-2"),
+    Fault("database-away", "ovsdb", "disconnected from OVSDB", lambda lab: lab.end("node-2", "ovsdb-server"), node="node-2"),
+    Fault("agent-hangs", "agent", "does not answer", lambda lab: lab.stop("node-2", "antrea-agent"), node="node-2"),
+    Fault("kubelet-away", "nodes", "kubelet of this Node does not report", lambda lab: lab.stop("node-2", "kubelet"), node="node-2", repairs=False),
+)  # fmt: skip
+CONFIGURATIONS = (
+    Fault("mtu-too-large", "mtu", "defaultMTU asks for it", lambda lab: lab.configure(defaultMTU=9000), restore, node="*"),
+    Fault("kube-proxy-beside-proxy-all", "kube-proxy", "kubeAPIServerOverride is empty",
+          lambda lab: lab.configure(antreaProxy={"proxyAll": True}), restore, node="node-1"),
+    Fault("key-misspelt", "config", "unknown key", lambda lab: lab.configure(defaltMTU=1400), restore, node="node-1"),
+    Fault("value-refused", "config", "the configuration is refused", lambda lab: lab.configure(trafficEncapMode="bogus"), restore, node="node-1"),
+    Fault("feature-not-built", "config", "the configuration is refused", lambda lab: lab.configure(featureGates={"Multicast": True}), restore, node="node-1"),
+    Fault("controller-value-refused", "config", "the controller's configuration is refused",
+          lambda lab: lab.configure("antrea-controller.conf", apiPort="many"), restore, node="*"),
+)  # fmt: skip
+HOSTS = (
+    Fault("cni-before", "cni-configs", "comes before", on("node-1", f"{BRIDGE_CONF}05-other.conf"), on("node-1", "rm -f /etc/cni/net.d/05-other*"), node="node-1"),
+    Fault("cni-missing", "cni-configs", "has no 10-antrea.conflist", on("node-1", "rm /etc/cni/net.d/10-antrea.conflist"), node="node-1"),
+    Fault("card-mtu", "mtu", "longer packets are lost", on("node-1", "ip link set dev eth1 mtu 1400"), on("node-1", "ip link set dev eth1 mtu 1500"), node="node-1"),
+    Fault("forward-drop", "foreign-drops", "chain FORWARD of table ip filter drops", on("node-1", "iptables -P FORWARD DROP"),
+          on("node-1", "iptables -P FORWARD ACCEPT; iptables -D FORWARD -i antrea-gw0 -j ACCEPT; iptables -D FORWARD -o antrea-gw0 -j ACCEPT; true"), node="node-1"),
+    Fault("firewall-drop", "foreign-drops", "chain forward of table inet lab-firewall drops", on("node-1", DROP_ALL), on("node-1", "nft delete table inet lab-firewall"), node="node-1"),
+    Fault("gossip-port", "gossip-port", "port 10351 of Node node-2", on("node-2", "iptables -A INPUT -p tcp --dport 10351 -j DROP"),
+          on("node-2", "iptables -D INPUT -p tcp --dport 10351 -j DROP; iptables -D INPUT -p tcp --dport 10351 -j ACCEPT; iptables -D INPUT -p udp --dport 10351 -j ACCEPT; true"), node="node-1"),
+    Fault("controller-port", "controller-port", "gets no answer from port 10349", close_controller, open_controller, node="*"),
+    Fault("stale-port", "ovs-ports", "port gone0 of bridge br-int is stale", lambda lab: lab.in_agent("node-1", "ovs-vsctl add-port br-int gone0 || true"), node="node-1"),
+)  # fmt: skip
+EGRESS = """
+apiVersion: crd.antrea.io/v1beta1
+kind: Egress
+metadata: {name: doctor}
+spec: {externalIPPool: none, appliedTo: {podSelector: {matchLabels: {app: none}}}}
+"""
+POLICY = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: doctor, namespace: kube-system}
+spec: {podSelector: {matchLabels: {k8s-app: kube-dns}}, ingress: [{ports: [{port: nonsense}]}]}
+"""
+OBJECTS = (
+    Fault("egress-without-a-pool", "egresses", "Egress doctor", lambda lab: lab.lab.api.apply(EGRESS),
+          lambda lab: lab.kubectl("delete", "egress", "doctor"), repairs=False),
+    Fault("port-name-unknown", "policies", "nonsense", lambda lab: lab.lab.api.apply(POLICY),
+          lambda lab: lab.system("delete", "networkpolicy", "doctor"), repairs=False),
+)  # fmt: skip
+FAULTS = (*PROGRAMS, *REGISTRATIONS, *SWITCHES, *CONFIGURATIONS, *HOSTS, *OBJECTS)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=[] if fault.core else pytest.mark.wide) for fault in FAULTS],
+)
+@pytest.mark.timeout(900)
+def test_the_cause_of_a_fault_is_first_and_its_command_repairs_it(lab: Lab, fault: Fault) -> None:
+    faulty = Faulty(lab)
+    faulty.wait(lambda rows: rows == [], "the lab is not healthy before the fault")
+    seed(faulty, fault)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"featureGates": {"Egress": False}},
+        {"featureGates": {"AntreaProxy": False}},
+        {"featureGates": {"NodePortLocal": True}, "nodePortLocal": {"enable": True}},
+        {"featureGates": {"PacketCapture": True}},
+        {"featureGates": {"NodeLatencyMonitor": True}},
+        {"featureGates": {"ServiceExternalIP": True}},
+        {"featureGates": {"TrafficControl": True}},
+        {"featureGates": {"FlowExporter": True}},
+        {"featureGates": {"AntreaPolicy": False}},
+        {"defaultMTU": 1400},
+        {"tunnelType": "vxlan"},
+        {"tunnelPort": 6999},
+        {"clusterPort": 11351},
+        {"trafficEncapMode": "noEncap"},
+        {"noSNAT": False},
+        {"enablePrometheusMetrics": False},
+        {"policyFailOpen": True},
+        {"fqdnCacheMinTTL": 30},
+        {"egress": {"exceptCIDRs": ["192.0.2.0/24"]}},
+        {"networkPolicyStatsInterval": "20s"},
+    ],
+    ids=str,
+)
+def test_nothing_is_found_in_a_healthy_lab(lab: Lab, values: dict[str, Any]) -> None:
+    """A configuration in effect, after which a finding would be false: the lab works as before."""
+    faulty = Faulty(lab)
+    try:
+        faulty.configure(**values)
+        faulty.wait_effect(values)
+        assert faulty.findings() == []
+    finally:
+        faulty.restore()
+        faulty.wait_effect({})
