@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 MAX_TEXT: Final = 512
-"""Octets of a text that comes from elsewhere; the rest is cut off. Names in Kubernetes have 253 at most."""
+"""Bytes of a text that comes from elsewhere; the rest is cut off. Names in Kubernetes have 253 at most."""
 MAX_REQUEST_BYTES: Final = 4096
-"""Octets of the requests of one record, as JSON."""
+"""Bytes of the requests of one record, as JSON."""
 NANOS: Final = 1_000_000_000
 """Nanoseconds of a second."""
 

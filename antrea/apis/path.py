@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote
 
 _PART = re.compile(r"[^/\\%\x00-\x1f\x7f\ufffd]+")
-"""U+FFFD stands for what is no UTF-8."""
+"""U+FFFD stands for what is not UTF-8."""
 
 
 def is_part(part: str) -> bool:

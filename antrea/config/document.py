@@ -31,7 +31,7 @@ Both programs watch the ConfigMap: a change takes effect within seconds and with
 on. Keys marked *restart* wait for one, which an Event says (on the Node, or on the ConfigMap for the controller); `antctl
 get config` in an agent shows what is in effect. A change that cannot work (a wrong type or value, an unknown feature
 gate, something that is not built yet) is refused with an Event and the condition `ConfigRejected` of AntreaAgentInfo or
-AntreaControllerInfo, and the last good configuration goes on, also when the container restarts; the Event
+AntreaControllerInfo, and the last good configuration stays in effect, also when the container restarts; the Event
 `ConfigAccepted` says when a corrected one is in effect. A first start with what cannot work ends with one line.
 
 What was ignored, what has no effect, what was refused and what waits, on all Nodes, for as long as the cluster keeps Events (an hour):

@@ -73,7 +73,7 @@ class FlowCollector(Section, frozen=True):
     include_k8s_names: bool = msgspec.field(default=True, name="includeK8sNames")
     """With names of Pods, Nodes, Services, policies and Egresses."""
     include_k8s_uids: bool = msgspec.field(default=False, name="includeK8sUIDs")
-    """With their UIDs, of 16 octets each."""
+    """With their UIDs, of 16 bytes each."""
     tls: FlowCollectorTls = FlowCollectorTls()
     """How the collector and the aggregator know each other."""
 

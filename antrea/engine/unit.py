@@ -63,7 +63,7 @@ class Graph:
                 self.by[unit.over, unit.by].append(unit)
             else:
                 raise ValueError(
-                    f"unit {unit.name} is over {unit.by}, which is no index of {unit.over.__name__}"
+                    f"unit {unit.name} is over {unit.by}, which is not an index of {unit.over.__name__}"
                 )
             for kind in unit.yields:
                 self.makers[kind].append(unit)

@@ -58,7 +58,7 @@ def request_of(text: str, server_name: str) -> Request | None:
     if not method or (target[:1] != "/" and (parts.scheme != "http" or not parts.hostname)):
         raise Invalid(
             "--request",
-            f"{text[:80]!r} is no method and target such as 'GET /cart' or 'GET http://shop.example/cart'",
+            f"{text[:80]!r} is not a method and target such as 'GET /cart' or 'GET http://shop.example/cart'",
         )
     if target.startswith("/"):
         return Request(method, "", target)

@@ -218,7 +218,7 @@ def _is_reset(world: World, packet: Packet, rule: crd.Rule) -> bool:
 
 
 def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silent]:
-    """Rules for an end that is no Pod and no machine: those for Services judge NodePorts."""
+    """Rules for an end that is neither a Pod nor a machine: those for Services judge NodePorts."""
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:
         home, spec = policy.metadata.namespace, policy.spec
@@ -240,7 +240,7 @@ def _no_pod(world: World, home: str, applied: crd.AppliedTo, packet: Packet, dir
         if member.kind == "node" and member.name == end.host:
             return f"Node {member.name} has no effect: the feature gate NodeNetworkPolicy is off"
         if member.kind == "entity" and end.ip in member.ips:
-            return f"ExternalEntity {member.namespace}/{member.name} has no effect: it is no interface of an ExternalNode"
+            return f"ExternalEntity {member.namespace}/{member.name} has no effect: it is not an interface of an ExternalNode"
     return ""
 
 

@@ -320,7 +320,7 @@ def _exemption(packet: Packet, direction: str) -> str:
     end = source if direction == EGRESS else destination
     side = "source" if direction == EGRESS else "destination"
     if end.pod is None:
-        what = f"belongs to Node {end.host}" if end.host else "is no Pod of this cluster"
+        what = f"belongs to Node {end.host}" if end.host else "is not a Pod of this cluster"
         if end.service:
             what = f"is Service {end.service}"
         return f"The {side} {end.ip} {what}: no policy is for it."

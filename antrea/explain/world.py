@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.errors import Invalid
@@ -135,23 +135,11 @@ class World:
             for node in objects.nodes
         )
         self.members = self.whole_members = (*pods, *entities, *nodes)
-        self._machines = {
-            (entity.metadata.namespace, entity.metadata.name)
-            for entity in objects.entities
-            if entity.spec.external_node
-        }
-        self._pods = {
-            (member.namespace, member.name): member for member in self.members if member.kind == "pod"
-        }
-        self._groups = {
-            (group.metadata.namespace, group.metadata.name): group.spec for group in objects.groups
-        }
-        self._groups |= {
-            ("", cluster_group.metadata.name): cluster_group.spec for cluster_group in objects.cluster_groups
-        }
-        self.services = {
-            (service.metadata.namespace, service.metadata.name): service for service in objects.services
-        }
+        self._machines = {_name_of(entity) for entity in objects.entities if entity.spec.external_node}
+        self._pods = {(row.namespace, row.name): row for row in self.members if row.kind == "pod"}
+        self._groups = {_name_of(group): group.spec for group in objects.groups}
+        self._groups |= {("", group.metadata.name): group.spec for group in objects.cluster_groups}
+        self.services = {_name_of(service): service for service in objects.services}
         self._cluster_ips = {
             stored_ip(text): f"{space}/{name}"
             for (space, name), service in self.services.items()
@@ -162,9 +150,7 @@ class World:
         self._whole = self
         self._strangers: dict[tuple[str, str], bool] = {}
         self.enforces_all = False
-        self._audits = {
-            namespace.metadata.name: namespace.metadata.annotations for namespace in objects.namespaces
-        }
+        self._audits = {space.metadata.name: space.metadata.annotations for space in objects.namespaces}
 
     def all_enforced(self) -> World:
         """The same, if audited policies were enforced."""
@@ -228,9 +214,7 @@ class World:
         if end.pod is not None or end.host or end.service:
             return None
         machines = (member for member in self.members if member.kind == "entity" and end.ip in member.ips)
-        return next(
-            (machine for machine in machines if (machine.namespace, machine.name) in self._machines), None
-        )
+        return next((each for each in machines if (each.namespace, each.name) in self._machines), None)
 
     def owner(self, address: str) -> End:
         """The Pod or Node of an address, if it is one's."""
@@ -276,9 +260,7 @@ class World:
     ) -> tuple[Member, ...]:
         """Return the members that selectors of an object of Namespace `home` select, "" for one of the cluster, which must have one."""
         if nodes is not None:
-            return tuple(
-                member for member in self.members if member.kind == "node" and fits(nodes, member.labels)
-            )
+            return tuple(row for row in self.members if row.kind == "node" and fits(nodes, row.labels))
         kind, labels = ("pod", pods) if entities is None else ("entity", entities)
         if not home and labels is None and namespaces is None:
             return ()
@@ -381,12 +363,12 @@ class World:
             return False
         if packet.service == f"{space}/{wanted.name}":
             return True
-        has_port = any(
-            (port.protocol, port.port) == (packet.protocol, packet.port) for port in service.spec.ports
-        )
+        ports = {(port.protocol, port.port) for port in service.spec.ports}
         # rules on a Node know where its connections were opened to, whoever translates them
         chosen: set[str] = set() if packet.source.host else self.proxied(service)
-        return has_port and packet.destination.ip in service_ips(service) - chosen
+        return (packet.protocol, packet.port) in ports and packet.destination.ip in service_ips(
+            service
+        ) - chosen
 
     def proxied(self, service: Service) -> set[str]:
         """Addresses at which AntreaProxy serves it, unless an older Service has the same."""
@@ -487,6 +469,11 @@ def _entity_member(entity: ExternalEntity) -> Member:
     )
     ips = frozenset(readable_ips(end.ip for end in spec.endpoints))
     return Member("entity", meta.namespace, meta.name, meta.labels, ips, tuple(ports))
+
+
+def _name_of(row: Any) -> tuple[str, str]:
+    """Return the Namespace and name of an object."""
+    return row.metadata.namespace, row.metadata.name
 
 
 def _pod_member(pod: Pod) -> Member:

@@ -151,7 +151,7 @@ class PooledService(Fact, frozen=True):
     pools: tuple[str, ...] = ()
     """Its ExternalIPPools; none: it is none of ours (any more)."""
     wants: str = ""
-    """spec.loadBalancerIP, as `ipaddress` writes it; what is no address is left as it is."""
+    """spec.loadBalancerIP, as `ipaddress` writes it; what is not an address is left as it is."""
     addresses: tuple[str, ...] = ()
     """Addresses of its status, as `ipaddress` writes them."""
     count: int = 0

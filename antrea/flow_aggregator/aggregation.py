@@ -290,7 +290,7 @@ def is_counted(record: FlowRecord) -> bool:
 
 
 def united(first: str, other: str) -> str:
-    """The requests of both; only the first ones if they are too long together, and what is no JSON is left out."""
+    """The requests of both; only the first ones if they are too long together, and what is not JSON is left out."""
     try:
         requests = [decode_json(text, dict[str, msgspec.Raw], "requests") for text in (first, other) if text]
     except Invalid:

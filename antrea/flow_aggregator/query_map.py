@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_LINKS: Final = 2000
-"""Links of one answer, those with the most octets."""
+"""Links of one answer, those with the most bytes."""
 _SUFFIX: Final = "-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
 """Suffix that Deployments, DaemonSets, Jobs and StatefulSets add to their names for a Pod.
 
@@ -21,7 +21,7 @@ Source: https://github.com/kubernetes/apimachinery/blob/master/pkg/util/rand/ran
 
 
 def flow_map(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
-    """Nodes and links; `by` is namespace, workload, service or endpoint: workloads, and what is no Pod by its address.
+    """Nodes and links; `by` is namespace, workload, service or endpoint: workloads, and what is not a Pod by its address.
 
     Raises Invalid.
     """

@@ -47,7 +47,7 @@ def scope_of(
     """Parse the parameters of the query `name`, which has the parameters `known`; raises Invalid naming the parameter."""
     for key in parameters:
         if key not in known:
-            raise Invalid(key, f"is no parameter of {name}, which has {', '.join(known)}")
+            raise Invalid(key, f"is not a parameter of {name}, which has {', '.join(known)}")
     scope = Scope()
     _within(scope, parameters)
     _seen_by(scope, namespaces)

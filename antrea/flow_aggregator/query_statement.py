@@ -37,7 +37,7 @@ def connections_if(condition: str) -> str:
 
 
 def sums(denied: str = _DENIED) -> dict[str, str]:
-    """Octets of both directions, connections, and those that were denied: columns by names."""
+    """Bytes of both directions, connections, and those that were denied: columns by names."""
     return {
         "octets": "sum(octetDeltaCount + reverseOctetDeltaCount)",
         "connections": f"{_UNIQ.format('')}({_CONNECTION})",

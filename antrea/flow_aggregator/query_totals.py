@@ -82,7 +82,7 @@ def _denied(way: str) -> str:
 
 
 def top(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
-    """Sums by what `by` names, those with the most octets first. Raises Invalid."""
+    """Sums by what `by` names, those with the most bytes first. Raises Invalid."""
     scope = scope_of("top", parameters, namespaces, (*SCOPED, "by", "limit"))
     names, keys, condition = _KEYS[one_of(parameters, "by", tuple(_KEYS))]
     limit = whole(parameters, "limit", 10, MAX_ROWS)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
 
 Deltas = tuple[int, int, int, int]
-"""Packets and octets, of both directions."""
+"""Packets and bytes, of both directions."""
 
 
 def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]:

@@ -117,7 +117,7 @@ def _write_stats(record: FlowRecord, into: Any, way: str, side: str) -> None:
 
 
 def _packed(text: str) -> bytes:
-    """An address as octets; of something else none."""
+    """An address as bytes; of something else none."""
     if not text:
         return b""
     try:

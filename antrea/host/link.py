@@ -14,7 +14,7 @@ class Link(msgspec.Struct, frozen=True):
 
     name: str
     mtu: int
-    """Octets; 0 leaves it alone."""
+    """Bytes; 0 leaves it alone."""
     up: bool = True
     mac: str = ""
     """Empty: any."""

@@ -97,7 +97,7 @@ class NftRule(msgspec.Struct, frozen=True, kw_only=True):
 
     chain: str
     name: str
-    """Unique in the chain; shown as the rule's comment. At most 100 octets, no double quote."""
+    """Unique in the chain; shown as the rule's comment. At most 100 bytes, no double quote."""
     text: str
     """Matches and statements: `oifname != "antrea-gw0" masquerade`. No comment."""
     order: int = 100

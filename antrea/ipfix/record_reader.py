@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
 MAX_SHARED: Final = 96
-"""Octets of a text that is shared: what anybody sends fills no memory."""
+"""Bytes of a text that is shared: what anybody sends fills no memory."""
 SHARED_PARTS: Final = 4096
 """Parts of records whose values are kept."""
 MAX_PART: Final = 512
-"""Octets of such a part, for the same reason."""
+"""Bytes of such a part, for the same reason."""
 SHARED_PLANS: Final = 64
 """Parts of templates; sessions that have the same share their records' parts."""
 FEW: Final = 4
 """Fields of stated sizes that are read together."""
 _COUNTER: Final = 8
-"""Octets of a number that differs from record to record."""
+"""Bytes of a number that differs from record to record."""
 _NUMBERS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _number: Final = int.from_bytes
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
@@ -220,7 +220,7 @@ _shared: Final = lru_cache(SHARED)(_decoded)
 
 
 def _requests(octets: bytes) -> str:
-    """Longer ones are left out: a part of them is no JSON."""
+    """Longer ones are left out: a part of them is not JSON."""
     return octets.decode(errors="replace") if len(octets) <= MAX_REQUEST_BYTES else ""
 
 

@@ -37,13 +37,13 @@ _REQUESTS: Final = "httpVals"
 MAX_BYTES: Final = 0xFFFF - 4096
 """Bytes of a text, so that a record fits into a message."""
 SHARED: Final = 8192
-"""Texts and addresses whose octets are kept for the next record."""
+"""Texts and addresses whose bytes are kept for the next record."""
 MAX_SHARED: Final = 96
 """Characters of such a text."""
 SHARED_PARTS: Final = 4096
-"""Parts of records whose octets are kept, for each session and family."""
+"""Parts of records whose bytes are kept, for each session and family."""
 MAX_PART: Final = 512
-"""Octets of such a part."""
+"""Bytes of such a part."""
 
 
 def encoder(elements: Sequence[Element]) -> Write:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_DESCRIBED = 500
-"""Buckets of one group on the switch: one of an IPv6 Endpoint takes 112 octets of the 65,535 of its description."""
+"""Buckets of one group on the switch: one of an IPv6 Endpoint takes 112 bytes of the 65,535 of its description."""
 TARGET = 250
 """Buckets of one branch to begin with, so that a branch has room for more."""
 NUMBER_BITS = 20

@@ -73,7 +73,7 @@ class Packet(msgspec.Struct, frozen=True):
 
 
 def packet(frame: bytes) -> Packet:
-    """Raises Invalid for what is no IP packet, or ends within its headers."""
+    """Raises Invalid for what is not an IP packet, or ends within its headers."""
     kind = int.from_bytes(_piece(frame, 12, 2, "the Ethernet header"))
     if kind == IPV4:
         return _ipv4(frame)

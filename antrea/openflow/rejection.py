@@ -23,7 +23,7 @@ _NO_PORT, _NO_PORT_V6 = (3, 3), (1, 4)
 """Type and code: unreachable, since the port is not served."""
 _ICMP_QUERIES = (0, 8, 13, 14)
 _INFORMATION = 128
-"""Types of ICMPv6 from here on are no errors."""
+"""Types of ICMPv6 from here on are not errors."""
 
 
 def answer(

@@ -10,7 +10,7 @@ import ctypes
 from typing import Final
 
 LARGE: Final = 1 << 20
-"""Octets of a block that is mapped by itself."""
+"""Bytes of a block that is mapped by itself."""
 _M_MMAP_THRESHOLD: Final = -3
 
 

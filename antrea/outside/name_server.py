@@ -66,7 +66,7 @@ async def _by_tcp(question: bytes, server: tuple[str, int]) -> bytes:
     finally:
         writer.close()
     if not is_answer(question, answer):
-        raise ValueError("what it sends by TCP is no answer to the question")
+        raise ValueError("what it sends by TCP is not an answer to the question")
     return answer
 
 

@@ -44,7 +44,7 @@ def recorded(data: Mapping[str, str]) -> dict[str, Any]:
     found = {name: json.loads(data[name]) for name in ("affinity", "nodes", "values")}
     affinity, nodes, values = found.values()
     if not (affinity is None or isinstance(affinity, dict)) or not isinstance(nodes, list):
-        raise ValueError("affinity is no object, or nodes is no list")
+        raise ValueError("affinity is not an object, or nodes is not a list")
     if missing := [f"{file} {path}" for file, path in VALUES if f"{file} {path}" not in values]:
         raise ValueError(f"values has no {missing[0]}")
     return found

@@ -78,7 +78,7 @@ async def _of_agents(kube: Kube, path: str, warnings: list[str]) -> list[GateSta
     infos, _ = await kube.list(agent_infos.PATH, Info)
     for why, nodes in refusals(infos).items():
         warnings.append(
-            f"{AgentConfig.file}: refused by {_nodes(nodes, len(infos))}, where the last good one goes on: {why}"
+            f"{AgentConfig.file}: refused by {_nodes(nodes, len(infos))}, where the last good one stays in effect: {why}"
         )
     held = in_effect(infos)
     if held is not None:
@@ -97,7 +97,7 @@ async def _of_controller(kube: Kube) -> list[str]:
     info = await kube.get(controller_info.PATH, Info)
     rows = info.controller_conditions if info else ()
     return [
-        f"{ControllerConfig.file}: refused by the controller, where the last good one goes on: {row.message}"
+        f"{ControllerConfig.file}: refused by the controller, where the last good one stays in effect: {row.message}"
         for row in rows
         if (row.type, row.status) == (REJECTED, "True")
     ]

@@ -221,7 +221,7 @@ class StatsIntake:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ApiError(400, f"annotation {STATS_SERIAL} is no number")
+        raise ApiError(400, f"annotation {STATS_SERIAL} is not a number")
     return int(text)
 
 

@@ -23,7 +23,7 @@ RETRY_SECONDS = 5.0
 
 
 async def keep_identity(kube: Kube, namespace: str) -> None:
-    """Returns when the ConfigMap has one; tries until then. What stands there is never changed, not even if it is no UUID."""
+    """Returns when the ConfigMap has one; tries until then. What stands there is never changed, not even if it is not a UUID."""
     while True:
         try:
             await _ensure(kube, f"/api/v1/namespaces/{namespace}/configmaps")

@@ -22,7 +22,7 @@ FEW = 8
 
 
 BOOKKEEPING = ("category", "rank")
-"""Fields of entries by which the engine orders and sweeps them; they are no state of the outside."""
+"""Fields of entries by which the engine orders and sweeps them; they are not part of the state outside."""
 
 _bookkeeping: dict[type, tuple[str, ...]] = {}
 """Bookkeeping fields of each class that its values have."""

@@ -93,7 +93,7 @@ class Facts:
     def need(self, kind: type[F], key: str = "self") -> F:
         """Return the row of `kind` under `key`. While there is none, the unit that asks wants nothing, and runs again.
 
-        Raises Absent, for callers that are no units.
+        Raises Absent, for callers that are not units.
         """
         found = self.get(kind, key)
         if found is None:
@@ -179,7 +179,7 @@ class Facts:
         self._write(type(row), row.key, row, urgent)
 
     def drop(self, kind: type[Fact], key: str, *, urgent: bool = False) -> None:
-        """Delete one row; a row that does not exist is no error."""
+        """Delete one row; a row that does not exist is not an error."""
         self._write(kind, key, None, urgent)
 
     def replace(self, kind: type[Fact], rows: Iterable[Fact]) -> None:

@@ -33,7 +33,7 @@ LEVEL = "/loglevel"
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """`resource` is empty for paths that are no resources; then only `verb` (of HTTP) and `path` count.
+    """`resource` is empty for paths that are not resources; then only `verb` (of HTTP) and `path` count.
 
     It is all that a request asks for: judging, answering and forwarding use nothing else.
     """
@@ -127,7 +127,7 @@ def _fields(selector: str) -> tuple[tuple[str, str], ...]:
 def _one_name(named: str, selected: str) -> str:
     """The one name that path and selector allow, so that rules about single objects apply. Raises Answered."""
     if selected and not is_part(selected):
-        raise ApiError(400, f"metadata.name: {selected[:253]!r} is no name")
+        raise ApiError(400, f"metadata.name: {selected[:253]!r} is not a name")
     if named and selected and named != selected:
         raise ApiError(400, "fieldSelector metadata.name doesn't match the requested name")
     return named or selected

@@ -48,7 +48,7 @@ class Computes(Protocol):
 
 
 Stream = Callable[[web.Request, "Attributes"], Awaitable[web.StreamResponse]]
-"""Answers with what is no object."""
+"""Answers with what is not an object."""
 
 
 class Objects:

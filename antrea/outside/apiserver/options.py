@@ -43,7 +43,7 @@ def options(resource: Resource, attributes: Attributes, query: Mapping[str, str]
     _together(query, watch=watch, initial=initial)
     seconds = query.get("timeoutSeconds")
     if seconds is not None and (not seconds.isascii() or not seconds.isdigit() or int(seconds) > MAX_SECONDS):
-        raise ApiError(400, f'timeoutSeconds: "{seconds}" is no number of seconds')
+        raise ApiError(400, f'timeoutSeconds: "{seconds}" is not a number of seconds')
     try:
         labels = label_terms(query.get("labelSelector", ""))
         node, namespace = _fields(resource, attributes, query.get("fieldSelector", ""))

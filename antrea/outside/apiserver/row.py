@@ -91,7 +91,7 @@ class GroupRow(Row):
         self, resource: Resource, value: Any, span: frozenset[str], members: Iterable[Placed]
     ) -> None:
         if resource.members is None:
-            raise TypeError(f"{resource.plural} are no groups")
+            raise TypeError(f"{resource.plural} are not groups")
         super().__init__(resource, msgspec.structs.replace(value, group_members=()), span)
         self._rule: Members = resource.members
         self.by_node = self._rule.by_node

@@ -70,13 +70,13 @@ class Store:
         """Change the members of the group `key`, each with its Node ("" for none); the cost is that of the change."""
         row = self._rows[key]
         if not isinstance(row, GroupRow):
-            raise TypeError(f"{self.resource.plural} are no groups")
+            raise TypeError(f"{self.resource.plural} are not groups")
         self.version += 1
         before, change = row.changed(added, removed, row.span if span is None else span)
         self._publish(key, before, row, change)
 
     def drop(self, key: str) -> None:
-        """The object is gone; no such key is no change."""
+        """Remove the object; a missing key is not a change."""
         before = self._rows.pop(key, None)
         if before is not None:
             self.version += 1

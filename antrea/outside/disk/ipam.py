@@ -40,7 +40,7 @@ Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TICK = 100_000_000
 """Nanoseconds, well above the step in which a file system's clock goes."""
 _MAX_BYTES = 4096
-"""Octets of a file of ours or host-local's: a container id and a name."""
+"""Bytes of a file of ours or host-local's: a container id and a name."""
 _UNFINISHED = ".unfinished"  # not an address, so neither side takes it for a reservation
 
 

@@ -24,9 +24,9 @@ T = TypeVar("T")
 log = klog.logger(__name__)
 
 MAX_BYTES = 64 << 20
-"""Octets of a file; none of ours comes near."""
+"""Bytes of a file; none of ours comes near."""
 MAX_ASIDE = 1 << 20
-"""Octets that are kept of a damaged file, the first; the one kept before goes."""
+"""Bytes that are kept of a damaged file, the first; the one kept before goes."""
 DIGEST = 32
 _CHECKSUM = 8
 
@@ -44,7 +44,7 @@ class Lines(NamedTuple):
 
 
 def read_octets(path: Path, most: int = MAX_BYTES) -> bytes:
-    """All of a file. Raises OSError, and Damaged for one of more than `most` octets."""
+    """All of a file. Raises OSError, and Damaged for one of more than `most` bytes."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

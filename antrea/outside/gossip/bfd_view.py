@@ -1,6 +1,6 @@
 """Observations by BFD of other members' switches, combined with gossip.
 
-BFD notices within 0.5 s that a switch is silent, but alone it is no proof: at 5 % loss it errs, and a switch may be
+BFD notices within 0.5 s that a switch is silent, but alone it is not proof: at 5 % loss it errs, and a switch may be
 restarting. So a member counts by what most of its observers see, and by whether its agent still answers:
 
 | Switch, by most observers | Agent, by gossip | Verdict |
@@ -14,7 +14,7 @@ restarting. So a member counts by what most of its observers see, and by whether
 | without an observer | any | gossip alone decides |
 
 Who is unsure, because his session comes up again, is one of the observers: one who errs beside him is not most of them.
-If so many are down that they are no minority of those seen, it is BFD that fails: no member is set aside.
+If so many are down that they are not a minority of those seen, it is BFD that fails: no member is set aside.
 
 A member announces its restart by a view of itself that is unsure: for members of a version before,
 that is one more observer without a result yet. It is over when the switch was down and is up again (graceful restart, RFC 3623).

@@ -135,5 +135,5 @@ def size(item: Update | View) -> int:
 
 
 def decode_message(data: bytes) -> Message | Silence:
-    """Raises Invalid, for anything that is no message as described here."""
+    """Raises Invalid, for anything that is not a message as described here."""
     return guarded("gossip", _DECODER.decode, data)

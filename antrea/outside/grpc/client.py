@@ -125,7 +125,7 @@ class ClientStream:
             # such as an alert of TLS: it has refused our certificate
             why = f"it ended the connection: {words(error)}"
         except Invalid as error:
-            why = f"it is no HTTP/2: {error.why}"
+            why = f"it is not HTTP/2: {error.why}"
         self._end(why)
 
     def _take(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Messages on an HTTP/2 stream, each after five octets: whether it is compressed, and its length.
+"""Messages on an HTTP/2 stream, each after five bytes: whether it is compressed, and its length.
 
 Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
@@ -13,7 +13,7 @@ from antrea.errors import Invalid
 
 PREFIX: Final = Struct("!BI")
 MAX_BYTES: Final = 1 << 20
-"""Octets of a message that is taken."""
+"""Bytes of a message that is taken."""
 CONTENT_TYPE: Final = "application/grpc"
 OK, CANCELLED, INVALID_ARGUMENT, PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = (
     0, 1, 3, 7, 12, 14, 16,
@@ -27,7 +27,7 @@ def framed(message: bytes) -> bytes:
 
 
 class MessageSplitter:
-    """Finds the messages in what comes on a stream; what is not complete yet waits, at most `most` octets of it."""
+    """Finds the messages in what comes on a stream; what is not complete yet waits, at most `most` bytes of it."""
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most

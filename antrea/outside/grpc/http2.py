@@ -1,6 +1,6 @@
 """One side of an HTTP/2 connection: the only use of h2, whose errors are Invalid for what comes, and StreamGone for what is sent.
 
-h2 raises more than its ProtocolError: UnicodeDecodeError for header bytes that are no UTF-8, and errors of Python for what it does not
+h2 raises more than its ProtocolError: UnicodeDecodeError for header bytes that are not UTF-8, and errors of Python for what it does not
 expect of a peer.
 """
 

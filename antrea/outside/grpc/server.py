@@ -34,9 +34,9 @@ MAX_CALLS: Final = 8
 MAX_BEGUN: Final = 1000
 """Calls of one connection that were reset: who begins and resets without end is sent away."""
 MAX_HEADERS: Final = 16384
-"""Octets of the headers of a call."""
+"""Bytes of the headers of a call."""
 WINDOW: Final = 1 << 20
-"""Octets of a call that may be on their way."""
+"""Bytes of a call that may be on their way."""
 REST_SECONDS: Final = 1800.0
 """After which a connection without a call that is awaited ends."""
 WRITE_SECONDS: Final = 30.0

@@ -94,7 +94,7 @@ class EchoSocket:
                 self._received(reply)
 
     def _reply(self, message: bytes, ip: str, at: int) -> EchoReply | None:
-        """None for what is no reply to this socket."""
+        """None for what is not a reply to this socket."""
         if not self._ipv6:
             # the kernel gives the IPv4 header, too, and has checked it
             message = message[(message[0] & 15) * 4 :] if message else message

@@ -101,4 +101,4 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._collector._read(decoder, data, str(addr[0]).partition("%")[0])
         except Invalid as error:
             self._collector.refused += 1
-            log.v(2).info("Dropped a datagram that is no IPFIX message", peer=addr[0], err=str(error))
+            log.v(2).info("Dropped a datagram that is not an IPFIX message", peer=addr[0], err=str(error))

@@ -99,10 +99,10 @@ def api_server_url(override: str) -> str:
         host, port = parts.hostname, parts.port or 443
     except ValueError as error:
         raise Invalid(
-            "kubeAPIServerOverride", f"{override!r} is no host, host:port or URL: {error}"
+            "kubeAPIServerOverride", f"{override!r} is not a host, host:port or URL: {error}"
         ) from error
     if not host or parts.scheme not in ("https", "http") or " " in text:
-        raise Invalid("kubeAPIServerOverride", f"{override!r} is no host, host:port or URL")
+        raise Invalid("kubeAPIServerOverride", f"{override!r} is not a host, host:port or URL")
     return f"{parts.scheme}://{_bracketed(host)}:{port}{parts.path.rstrip('/')}"
 
 
@@ -113,12 +113,12 @@ def _bracketed(host: str) -> str:
 def in_cluster(
     environ: Mapping[str, str], *, override: str = "", directory: Path = SERVICE_ACCOUNT
 ) -> Access:
-    """The ServiceAccount mounted at `directory`. Raises Invalid if this is no Pod."""
+    """The ServiceAccount mounted at `directory`. Raises Invalid if this is not a Pod."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not override and not (host and port):
         raise Invalid(
             "KUBERNETES_SERVICE_HOST",
-            "is not set with KUBERNETES_SERVICE_PORT: this is no Pod; name a kubeconfig",
+            "is not set with KUBERNETES_SERVICE_PORT: this is not a Pod; name a kubeconfig",
         )
     token = directory / "token"
     if not token.exists():

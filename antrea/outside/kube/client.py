@@ -140,7 +140,7 @@ class Kube:
             # whatever a name in it was meant to be: it would lead to another object
             raise Refused(
                 [path],
-                f"{path[:300]!r} is no path of an object: a name in it is a dot or two, or has a separator",
+                f"{path[:300]!r} is not a path of an object: a name in it is a dot or two, or has a separator",
             )
         headers = self.access.authorization()
         headers.update({"Accept": "application/json", "User-Agent": "antrea"})

@@ -162,7 +162,7 @@ def _tree(file: Path) -> dict[str, Any]:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise Invalid(str(file), "is no kubeconfig: a mapping is expected")
+        raise Invalid(str(file), "is not a kubeconfig: a mapping is expected")
     return tree
 
 
@@ -200,7 +200,7 @@ def _server(override: str, server: str, where: str) -> str:
         raise Invalid(where, "is missing")
     parts = urlsplit(server)
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise Invalid(where, f"{server!r} is no URL")
+        raise Invalid(where, f"{server!r} is not a URL")
     return server.rstrip("/")
 
 

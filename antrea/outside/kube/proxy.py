@@ -39,10 +39,10 @@ def _supported(proxy: str, source: str) -> str:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise Invalid(source, f"is no URL: {error}") from error
+        raise Invalid(source, f"is not a URL: {error}") from error
     if parts.scheme != "http" or not host:
         raise Invalid(
-            source, f"is no URL of an HTTP proxy (http://host:port); {parts.scheme!r} is not supported"
+            source, f"is not a URL of an HTTP proxy (http://host:port); {parts.scheme!r} is not supported"
         )
     return text.rstrip("/")
 

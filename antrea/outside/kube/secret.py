@@ -41,6 +41,6 @@ async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tup
             values.append(decode_text(decode_base64(secret.data[key], key), key))
         except Invalid as error:
             raise Unavailable(
-                f'key "{key}" in authentication Secret {namespace}/{name} is no text'
+                f'key "{key}" in authentication Secret {namespace}/{name} is not text'
             ) from error
     return tuple(values)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @lru_cache(4096)
 def network(address: str) -> str:
-    """Return the IPv4 address, or the /64 of an IPv6 address; a text that is no address stays as it is."""
+    """Return the IPv4 address, or the /64 of an IPv6 address; a text that is not an address stays as it is."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

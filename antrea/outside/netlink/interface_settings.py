@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.message import Reply
 
 MAX_NAME = 15
-"""Octets of an interface's name: IFNAMSIZ less its end."""
+"""Bytes of an interface's name: IFNAMSIZ less its end."""
 _IFA_LABEL = 3
 _RTA_CACHEINFO = 12
 _IFA_F_NOPREFIXROUTE, _IFA_F_MANAGETEMPADDR = 0x200, 0x100

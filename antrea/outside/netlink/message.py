@@ -1,4 +1,4 @@
-"""Messages of rtnetlink as octets: requests, what the kernel answers, and the numbers that several kinds of them share.
+"""Messages of rtnetlink as bytes: requests, what the kernel answers, and the numbers that several kinds of them share.
 
 pyroute2 has all of this; importing it takes 9 MiB and 0.1 s, and an interface cost 6.4 ms of CPU with it and costs 1.2 with
 this. `rtnl_pod` has the messages on a Pod's interface, `rtnl_host` those on what a Node has. Numbers are in the machine's byte

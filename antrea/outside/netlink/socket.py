@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from antrea.outside.netlink.message import Reply, Request
 
 _ROOM = 1 << 16
-"""Octets of the largest datagram: the kernel cuts dumps to 32 KiB."""
+"""Bytes of the largest datagram: the kernel cuts dumps to 32 KiB."""
 _SOL_NETLINK, _CAP_ACK = 270, 10
 _TIMEOUT = 10.0
 """Seconds; the kernel answers before the system call of the request returns, so this only ends what cannot be."""

@@ -99,6 +99,6 @@ def _check(part: dict[str, Any]) -> None:
         raise Invalid(WHAT, f"a statement of a rule has {len(part)} keys; it must have one, its kind")
     ((kind, value),) = part.items()
     if (kind == "match" or kind in JUMPS) and not isinstance(value, dict):
-        raise Invalid(WHAT, f"a statement of kind {kind} is no object")
+        raise Invalid(WHAT, f"a statement of kind {kind} is not an object")
     if kind in JUMPS and not isinstance(value.get("target"), str):
         raise Invalid(WHAT, f"a statement of kind {kind} names no chain")

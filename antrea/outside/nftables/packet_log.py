@@ -61,7 +61,7 @@ class PacketLog:
                         await asyncio.sleep(0)
 
     def _request(self) -> bytes:
-        """Bind the group; each packet at once, its first octets alone."""
+        """Bind the group; each packet at once, its first bytes alone."""
         wanted = (
             attribute(_CMD, struct.pack("=B", _BIND)),
             attribute(_MODE, struct.pack(">IBB", self._octets, _COPY_PACKET, 0)),

@@ -35,11 +35,11 @@ SHORTEST: Final = 30
 READS: Final = 4
 """Reads that are due meanwhile: one that is late loses nothing."""
 ETHERNET: Final = 14
-"""Octets of its header, which a packet still has before it goes out."""
+"""Bytes of its header, which a packet still has before it goes out."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 _KEYS: Final = {"4": "ip saddr . ip daddr", "6": "ip6 saddr . ip6 daddr"}
 _SIZES: Final = {"4": 20, "6": 44}
-"""Octets of a key: all fields take four, but for addresses of IPv6."""
+"""Bytes of a key: all fields take four, but for addresses of IPv6."""
 _HOOKS: Final = {"up": "ingress", "down": "egress"}
 _REST: Final = struct.Struct("!B3xH2xH2x")
 """Protocol and ports."""
@@ -49,7 +49,7 @@ class Counters(Protocol):
     """Reader of the sets."""
 
     def read(self, name: str, size: int) -> dict[bytes, bytes]:
-        """Counters by keys, which have so many octets. Raises Unavailable."""
+        """Counters by keys, which have so many bytes. Raises Unavailable."""
 
 
 class _Total:
@@ -121,7 +121,7 @@ class PodCounters:
     ) -> list[TrackedConnection]:
         """Return the connections that have changed, by themselves or by their counts, with these; `local` are addresses of Pods of this Node.
 
-        What was counted at the last read and is no packet of a connection is forgotten.
+        What was counted at the last read and is not a packet of a connection is forgotten.
         """
         if local != self._local:
             self._local = local
@@ -224,7 +224,7 @@ _NOTHING: Final = (0, 0)
 
 
 def _counted(way: str, counter: bytes) -> tuple[int, int]:
-    """Packets, and octets of IP."""
+    """Packets, and bytes of IP."""
     packets, octets = counts_of(counter)
     return packets, octets - packets * (ETHERNET if way == "down" else 0)
 

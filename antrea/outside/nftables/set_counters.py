@@ -21,7 +21,7 @@ _COUNTER: Final = struct.Struct("!Q4xQ")
 
 
 def _begin(kind: int, size: int) -> bytes:
-    """How an attribute with so many octets begins."""
+    """How an attribute with so many bytes begins."""
     return re.escape(struct.pack("=HH", 4 + size, kind))
 
 
@@ -38,7 +38,7 @@ _ELEMENTS: Final = {size: _pattern(size) for size in (20, 44)}
 
 
 def counts_of(counter: bytes) -> tuple[int, int]:
-    """Packets and octets of a counter as it was read."""
+    """Packets and bytes of a counter as it was read."""
     octets, packets = _COUNTER.unpack(counter)
     return packets, octets
 
@@ -50,7 +50,7 @@ class SetCounters:
         self._table = attribute(_TABLE, table.encode() + b"\0")
 
     def read(self, name: str, size: int) -> dict[bytes, bytes]:
-        """Counters by keys, which have so many octets. Raises Unavailable."""
+        """Counters by keys, which have so many bytes. Raises Unavailable."""
         request = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
 
         def add(counters: dict[bytes, bytes], octets: bytes) -> None:

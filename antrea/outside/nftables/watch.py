@@ -24,7 +24,7 @@ log = klog.logger(__name__)
 _GROUP: Final = 1 << 6
 """NFNLGRP_NFTABLES"""
 _NFTABLES: Final = 10
-"""NFNL_SUBSYS_NFTABLES, the upper octet of a message's kind."""
+"""NFNL_SUBSYS_NFTABLES, the upper byte of a message's kind."""
 _HEADER: Final = struct.Struct("=IHHII")
 _BODY: Final = _HEADER.size + 4
 """Where attributes begin, behind struct nfgenmsg."""
@@ -34,7 +34,7 @@ _ROOM: Final = 1 << 18
 _RCVBUFFORCE: Final = 33
 """SO_RCVBUFFORCE of Linux, which Python does not name."""
 _BUFFER: Final = 8 << 20
-"""Octets of news that wait: kube-proxy may write thousands of elements of its own at once, and what is lost costs a resync."""
+"""Bytes of news that wait: kube-proxy may write thousands of elements of its own at once, and what is lost costs a resync."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 60.0
 """Others mostly make several changes, which are answered at once; who goes on has longer and longer pauses."""

@@ -262,7 +262,7 @@ def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> lis
     ]
     if now.rejected and (before is None or now.rejected != before.rejected):
         changed.append(
-            ConfigWarning("ConfigRejected", f"{now.rejected}; the last good configuration goes on")
+            ConfigWarning("ConfigRejected", f"{now.rejected}; the last good configuration stays in effect")
         )
     if now.pending and (before is None or now.pending != before.pending):
         keys = ", ".join(now.pending)

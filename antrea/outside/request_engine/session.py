@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONFIGURATION, WANTED, EVENTS = "suricata.yaml", "wanted", "events.sock"
 MAX_LINE: Final = 1 << 20
-"""Octets of an event: with a longer one the session ends, and the engine begins another one."""
+"""Bytes of an event: with a longer one the session ends, and the engine begins another one."""
 SLICE: Final = 100
 """Events that are taken before others have their turn."""
 PAUSE: Final = 1.0

@@ -80,7 +80,7 @@ class SupportBundles:
 
     @property
     def streams(self) -> dict[tuple[str, str], Stream]:
-        """The file, which is no object."""
+        """The file, which is not an object."""
         return {("supportbundles", DOWNLOAD): self._download}
 
     async def answer(self, question: Question) -> msgspec.Struct:
@@ -181,7 +181,7 @@ class SupportBundles:
 
 
 def first_line(since: str) -> float | None:
-    """Unix time of the oldest lines of logs that are wanted; None for all. Raises ValueError for what is no duration."""
+    """Unix time of the oldest lines of logs that are wanted; None for all. Raises ValueError for what is not a duration."""
     return time.time() - seconds(since) if since else None
 
 

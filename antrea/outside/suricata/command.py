@@ -22,7 +22,7 @@ TIMEOUT: Final = 30.0
 PING_PATIENCE: Final = 10.0
 """Seconds for the answer to an order that does nothing."""
 MAX_ANSWER: Final = 1 << 20
-"""Octets of one answer."""
+"""Bytes of one answer."""
 MAX_WHY: Final = 200
 """Characters of a reason."""
 

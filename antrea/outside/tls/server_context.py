@@ -89,7 +89,9 @@ def server_tls(
     names = [name.strip() for name in cipher_suites.split(",") if name.strip()]
     for name in names:
         if name not in _CIPHERS:
-            raise Invalid("tlsCipherSuites", f"{name!r} is no cipher suite that TLS 1.2 or 1.3 can use here")
+            raise Invalid(
+                "tlsCipherSuites", f"{name!r} is not a cipher suite that TLS 1.2 or 1.3 can use here"
+            )
     openssl = [_CIPHERS[name] for name in names if _CIPHERS[name]]
     if openssl:
         context.set_ciphers(":".join(openssl))

@@ -111,7 +111,7 @@ def _authorization(credentials: Credentials) -> dict[str, str]:
 
 
 def _line(secret: str) -> str:
-    """Raises Invalid for what is no line of a header."""
+    """Raises Invalid for what is not a line of a header."""
     text = secret.strip()
     if not text.isascii() or not text.isprintable():
         raise Invalid("authentication.authSecret", "a token or key is one line of printable ASCII")

@@ -112,7 +112,7 @@ class Conntrack:
             raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
     async def forget(self, connections: list[Tracked]) -> None:
-        """Their next packets are first ones. Raises Unavailable; one that is gone by itself is no failure."""
+        """Their next packets are first ones. Raises Unavailable; one that is gone by itself is not a failure."""
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 for connection in connections:
@@ -139,7 +139,7 @@ async def _forget(ovs: Session, connection: Tracked) -> None:
 
 
 def tracked(zone: int, line: str) -> Tracked | None:
-    """None for a line that is no connection with ports and no echo, or that cannot be parsed."""
+    """None for a line that is neither a connection with ports nor an echo, or that cannot be parsed."""
     match = _LINE.match(line)
     if match is None or match[1] not in _NUMBERS:
         return None

@@ -25,7 +25,7 @@ def message(kind: int, number: int, body: bytes = b"") -> bytes:
 
 
 async def next_message(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """(type, xid, body). Raises ConnectionError for what is no message, asyncio.IncompleteReadError."""
+    """(type, xid, body). Raises ConnectionError for what is not a message, asyncio.IncompleteReadError."""
     version, kind, length, number = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     if version != _VERSION or length < _HEADER.size:
         raise ConnectionError(f"a message of OpenFlow version {version} and {length} bytes")

@@ -92,6 +92,6 @@ class PortSink:
 
 
 def _set_up(index: int) -> None:
-    """A device that has gone meanwhile is no error: its port goes, too."""
+    """A device that has gone meanwhile is not an error: its port goes, too."""
     with Rtnl() as kernel, contextlib.suppress(OSError):
         kernel.ask(set_device(index, up=True))

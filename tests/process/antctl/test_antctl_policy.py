@@ -253,7 +253,7 @@ async def test_a_replay_is_of_the_namespace_and_fails_where_nothing_is_judged(tm
     [
         ("a: [", "has no objects of Kubernetes"),
         ("just text", "has no objects of Kubernetes"),
-        ("{apiVersion: v1, kind: Secret, metadata: {name: s}}", "v1/Secret: is no policy"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: s}}", "v1/Secret: is not a policy"),
         (
             "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}, spec: {podSelector: 5}}",
             "NetworkPolicy",

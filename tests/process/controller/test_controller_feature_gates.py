@@ -63,7 +63,7 @@ async def test_while_agents_refuse_their_configuration_the_gates_in_effect_are_t
         server.put(f"{INFOS}/n2", refusing(why))
         agents = statuses(EnabledGates("agent", frozenset(ON)))
         assert "Egress" not in ON
-        said = 'antrea-agent.conf: refused by the agents of {}, where the last good one goes on: featureGates.Nonsense: unrecognized feature gate; \\"Egress\\" is one'
+        said = 'antrea-agent.conf: refused by the agents of {}, where the last good one stays in effect: featureGates.Nonsense: unrecognized feature gate; \\"Egress\\" is one'
         one_sided = '299 - "featureGates.Egress: is on in antrea-controller.conf and off in antrea-agent.conf; the feature needs both"'
         assert await asked(kube) == ([*agents, *OWN], [f'299 - "{said.format("all 2 Nodes")}"', one_sided])
         server.put(f"{INFOS}/n2", {})
@@ -75,7 +75,7 @@ async def test_why_the_controller_refuses_its_own_configuration_is_told() -> Non
     row = {"type": "ConfigRejected", "status": "True", "message": "apiPort: is no port"}
     async with api_server({CONTROLLER: {"controllerConditions": [row]}, PATH: {"data": {}}}) as (_, kube):
         agents = statuses(resolve("agent", {}))
-        said = "antrea-controller.conf: refused by the controller, where the last good one goes on: apiPort: is no port"
+        said = "antrea-controller.conf: refused by the controller, where the last good one stays in effect: apiPort: is no port"
         assert await asked(kube) == ([*agents, *OWN], [f'299 - "{said}"'])
 
 

@@ -257,7 +257,7 @@ async def test_controller_what_only_the_user_can_change_is_told_so_by_the_front(
     file.write_text(f"apiPort: {port}\ntlsCipherSuites: NONE_SUCH\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
-    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'NONE_SUCH' is no cipher suite"):
+    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'NONE_SUCH' is not a cipher suite"):
         await ApiServerProcess(Facts()).start(frame)
 
 

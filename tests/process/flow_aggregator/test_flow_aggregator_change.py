@@ -145,7 +145,12 @@ CONFIG_MAP = "ConfigMap/flow-aggregator-configmap"
 async def test_what_cannot_work_is_refused_and_what_was_before_goes_on(tmp_path: Path) -> None:
     logger = {"enable": True, "path": str(tmp_path / "flows.log")}
     why = "s3Uploader.bucketName: names no bucket"
-    rejected = ("Warning", "ConfigRejected", f"{why}; the last good configuration goes on", CONFIG_MAP)
+    rejected = (
+        "Warning",
+        "ConfigRejected",
+        f"{why}; the last good configuration stays in effect",
+        CONFIG_MAP,
+    )
     accepted = "flow-aggregator.conf: accepted and in effect, after one that was refused"
     async with AsyncExitStack() as last:
         server, kube = await last.enter_async_context(api_server({}))

@@ -436,6 +436,6 @@ async def test_a_name_that_leads_to_another_object_is_never_asked_for(name: str)
             kube.get(path, dict), kube.patch(path, {}), kube.create(path, {}), kube.delete(path),
             kube.ask(path, {}, dict), kube.list(path, dict),
         ):  # fmt: skip
-            with pytest.raises(Refused, match="is no path of an object"):
+            with pytest.raises(Refused, match="is not a path of an object"):
                 await asked
     assert seen == []

@@ -68,7 +68,7 @@ def test_access_in_cluster_is_the_service_account_and_its_token_is_read_each_tim
 
 
 def test_access_outside_a_pod_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="this is no Pod"):
+    with pytest.raises(Invalid, match="this is not a Pod"):
         in_cluster({}, directory=tmp_path)
     with pytest.raises(Invalid, match="has no ServiceAccount token"):
         in_cluster({}, override="10.0.0.1", directory=tmp_path)
@@ -111,7 +111,7 @@ def test_access_a_kubeconfig_names_files_beside_it_or_holds_their_content(tmp_pa
     ("cluster", "user", "why"),
     [
         ({}, {}, "server: is missing"),
-        ({"server": "10.0.0.1"}, {}, "is no URL"),
+        ({"server": "10.0.0.1"}, {}, "is not a URL"),
         ({"server": "https://a"}, {"exec": {"command": "x"}}, "exec: is not supported"),
         ({"server": "https://a", "certificate-authority": "nowhere.pem"}, {}, "cannot be read: No such file"),
         ({"server": "https://a", "certificate-authority-data": "%%"}, {}, "is not base64"),

@@ -204,10 +204,10 @@ def test_proxy_of_a_request(url: str, configured: str, environ: dict[str, str], 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1080", "https://p", "p:1", "http://", "http://p:port"])
 def test_proxy_that_is_not_supported_is_refused_by_its_field(tmp_path: Path, proxy: str) -> None:
-    with pytest.raises(Invalid, match=r"clusters\[\]\.cluster\.proxy-url: is no URL"):
+    with pytest.raises(Invalid, match=r"clusters\[\]\.cluster\.proxy-url: is not a URL"):
         kubeconfig(written(tmp_path / "k", {**CLUSTER, "proxy-url": proxy}))
     if "://" in proxy:
-        with pytest.raises(Invalid, match=r"^HTTPS_PROXY: is no URL"):
+        with pytest.raises(Invalid, match=r"^HTTPS_PROXY: is not a URL"):
             proxy_for("https://a", "", {"HTTPS_PROXY": proxy})
 
 

@@ -204,7 +204,7 @@ def test_serving_tls_follows_the_configuration() -> None:
     names = [row["name"] for row in context.get_ciphers() if not row["name"].startswith("TLS_")]
     assert names == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
     assert server_tls(CERTIFICATE, min_version="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
-    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'TLS_NULL' is no cipher suite"):
+    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'TLS_NULL' is not a cipher suite"):
         server_tls(CERTIFICATE, cipher_suites="TLS_NULL")
 
 

@@ -253,7 +253,7 @@ def test_a_report_is_added_once_and_only_in_the_epoch_that_it_is_of() -> None:
     assert [sum_after("me", 1), sum_after("me", 1), sum_after("me", 2), sum_after("me", 1)] == [3, 3, 6, 6]
     # of a Node whose file was lost
     assert [sum_after("anew", 1), sum_after("anew", 1)] == [9, 9]
-    with pytest.raises(ApiError, match="is no number"):
+    with pytest.raises(ApiError, match="is not a number"):
         front.counts.take(
             msgspec.structs.replace(
                 noted(epoch, "me", 0),

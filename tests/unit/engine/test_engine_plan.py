@@ -409,7 +409,7 @@ def test_a_unit_over_what_rows_share_runs_when_the_first_comes_and_the_last_has_
 
 def test_a_unit_over_the_values_of_no_index_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"one_flow\(Pod by nothing\) is over nothing, which is no index of Pod"
+        ValueError, match=r"one_flow\(Pod by nothing\) is over nothing, which is not an index of Pod"
     ):
         engine_of(Unit(Pod, one_flow, by="nothing"))
 

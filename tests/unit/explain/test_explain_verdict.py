@@ -222,7 +222,7 @@ def test_rules_for_nodes_and_entities_are_said_to_hold_nowhere() -> None:
         [
             (
                 "entities",
-                "appliedTo ExternalEntity a/vm has no effect: it is no interface of an ExternalNode",
+                "appliedTo ExternalEntity a/vm has no effect: it is not an interface of an ExternalNode",
             )
         ],
         [],
@@ -256,7 +256,7 @@ def test_a_policy_for_a_group_with_strangers_holds_nowhere() -> None:
         ("b/host", "a/web", "Processes of Node n1 reach its own Pods whatever policies say."),
         ("a/web", "a/web", "A packet of a Pod to itself does not leave it."),
         ("203.0.113.1", "192.0.2.2", "The destination 192.0.2.2 belongs to Node n2: no policy is for it."),
-        ("203.0.113.1", "203.0.113.2", "The destination 203.0.113.2 is no Pod of this cluster: no policy is for it."),
+        ("203.0.113.1", "203.0.113.2", "The destination 203.0.113.2 is not a Pod of this cluster: no policy is for it."),
     ],
 )  # fmt: skip
 def test_some_packets_are_exempt(source: str, destination: str, sentence: str) -> None:

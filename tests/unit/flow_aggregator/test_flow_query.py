@@ -41,7 +41,7 @@ def test_text_of_the_asker_is_no_text_of_the_statement(name: str, key: str) -> N
 @pytest.mark.parametrize(
     ("asked", "key", "why"),
     [
-        ({"Since": "1h"}, "Since", "is no parameter of flows"),
+        ({"Since": "1h"}, "Since", "is not a parameter of flows"),
         ({"since": "yesterday"}, "since", "duration"),
         ({"since": "0"}, "since", "between 1s and 744h"),
         ({"since": "9" * 300 + "h"}, "since", "duration"),

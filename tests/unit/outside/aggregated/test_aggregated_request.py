@@ -125,8 +125,8 @@ def test_request_a_path_has_no_part_that_nobody_judges() -> None:
     [
         ("addressgroups", "metadata.name=mine,metadata.name=yours", "a field is there twice"),
         ("addressgroups", "nodeName=n1,nodeName=n2", "a field is there twice"),
-        ("addressgroups", "metadata.name=a/b", "is no name"),
-        ("addressgroups", "metadata.name=..", "is no name"),
+        ("addressgroups", "metadata.name=a/b", "is not a name"),
+        ("addressgroups", "metadata.name=..", "is not a name"),
         ("watch/addressgroups/mine", "metadata.name=yours", "doesn't match the requested name"),
         ("addressgroups", "nonsense", "can't understand 'nonsense'"),
     ],
@@ -225,8 +225,8 @@ def test_request_options_say_node_name_and_time() -> None:
     ("query", "code", "words"),
     [
         ({"fieldSelector": "spec.x=1"}, 400, "field label not supported: spec.x"),
-        ({"timeoutSeconds": "soon"}, 400, "no number of seconds"),
-        ({"timeoutSeconds": "99999999999999999999"}, 400, "no number of seconds"),
+        ({"timeoutSeconds": "soon"}, 400, "not a number of seconds"),
+        ({"timeoutSeconds": "99999999999999999999"}, 400, "not a number of seconds"),
         ({"watch": "true", "allowWatchBookmarks": "perhaps"}, 400, "neither true nor false"),
         ({"watch": "true", "resourceVersionMatch": "Exact"}, 422, "forbidden for watch unless"),
         ({"watch": "true", "sendInitialEvents": "true"}, 422, "requires setting resourceVersionMatch"),

@@ -317,5 +317,5 @@ def test_store_who_waits_for_the_first_pass_is_told_once() -> None:
 def test_store_members_of_what_is_no_group_are_refused() -> None:
     store = Store(resource("networkpolicies"))
     store.put("a", policy("a"))
-    with pytest.raises(TypeError, match="networkpolicies are no groups"):
+    with pytest.raises(TypeError, match="networkpolicies are not groups"):
         store.change("a", added=())

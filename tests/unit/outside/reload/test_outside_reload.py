@@ -123,7 +123,10 @@ async def test_what_other_files_contradict_is_told_once(api: Api) -> None:
 
 
 async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepted(api: Api) -> None:
-    refused = ("ConfigRejected Warning", f"transportInterface: {NONE}; the last good configuration goes on")
+    refused = (
+        "ConfigRejected Warning",
+        f"transportInterface: {NONE}; the last good configuration stays in effect",
+    )
     assert await api.told("transportInterface: ens9") == refused
     assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
     assert await api.told("transportInterface: ens8") == refused

@@ -245,4 +245,4 @@ async def test_a_configuration_is_taken_back_for_what_takes_long_unless_it_is_no
         else:
             await program.until(lambda: program.events)
             waits = "antrea-agent.conf: after 0.2 s the program still waits for rain"
-            assert program.events == [f"ConfigRejected: {waits}; the last good configuration goes on"]
+            assert program.events == [f"ConfigRejected: {waits}; the last good configuration stays in effect"]
