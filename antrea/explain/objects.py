@@ -135,6 +135,11 @@ AGENT_GATES = {"traffic_controls": "TrafficControl"}
 """The same of agents."""
 
 
+def name_of(row: Any) -> tuple[str, str]:
+    """Return the Namespace and name of an object."""
+    return row.metadata.namespace, row.metadata.name
+
+
 def objects(lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
     """Decode lists by field of `Objects`, from JSON or YAML. Raises Invalid, which names the object."""
     kinds = {kind.field: kind for kind in KINDS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.errors import Invalid
@@ -23,6 +23,7 @@ from antrea.explain.address import (
     stored_ip,
 )
 from antrea.explain.guard import DEFAULT_PORTS, Guard
+from antrea.explain.objects import name_of
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.selector import fits
 
@@ -135,11 +136,11 @@ class World:
             for node in objects.nodes
         )
         self.members = self.whole_members = (*pods, *entities, *nodes)
-        self._machines = {_name_of(entity) for entity in objects.entities if entity.spec.external_node}
+        self._machines = {name_of(entity) for entity in objects.entities if entity.spec.external_node}
         self._pods = {(row.namespace, row.name): row for row in self.members if row.kind == "pod"}
-        self._groups = {_name_of(group): group.spec for group in objects.groups}
+        self._groups = {name_of(group): group.spec for group in objects.groups}
         self._groups |= {("", group.metadata.name): group.spec for group in objects.cluster_groups}
-        self.services = {_name_of(service): service for service in objects.services}
+        self.services = {name_of(service): service for service in objects.services}
         self._cluster_ips = {
             stored_ip(text): f"{space}/{name}"
             for (space, name), service in self.services.items()
@@ -469,11 +470,6 @@ def _entity_member(entity: ExternalEntity) -> Member:
     )
     ips = frozenset(readable_ips(end.ip for end in spec.endpoints))
     return Member("entity", meta.namespace, meta.name, meta.labels, ips, tuple(ports))
-
-
-def _name_of(row: Any) -> tuple[str, str]:
-    """Return the Namespace and name of an object."""
-    return row.metadata.namespace, row.metadata.name
 
 
 def _pod_member(pod: Pod) -> Member:
