@@ -70,6 +70,10 @@ ORDER: Final = (
     Cause("controller-port", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
     Cause("ovsdb", ("switch", *PATHS)),
     Cause("switch", PATHS),
+    Cause(
+        "rights",
+        ("heartbeats", "controller-connection", "agent-health", "transport", "tunnels", "gossip-port"),
+    ),
     Cause("heartbeats", ("controller-connection", "agent-health")),
     Cause("agent", tuple(check for check in ON_NODE if check != "agent")),
     Cause("cni-configs", ("node-network",)),

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor import paths
-from antrea.antctl.doctor.control_plane.report import CONNECTIONS, repair_of
+from antrea.antctl.doctor.control_plane.report import CONNECTIONS, RECONCILE, repair_of
 from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
 
@@ -339,6 +339,12 @@ def connection(kind: str, check: str) -> Callable[[NodeState], Iterator[FindingT
     return judge
 
 
+def rights(node: NodeState) -> Iterator[FindingText]:
+    """Rights that the agent's ServiceAccount lacks now: open watches continue without them until they end."""
+    for why in sorted({why for why in node.unseen.values() if " is forbidden: " in why}):
+        yield FindingText("error", f"a right of the agent is missing: {why}", RECONCILE)
+
+
 def parts(node: NodeState) -> Iterator[FindingText]:
     """Parts of the agent that failed: what they do stands as it was, and does not follow changes."""
     if why := (node.conditions or {}).get(PART_FAILED):
@@ -353,6 +359,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
         for kind, check in CONNECTIONS.items()
         if check != "agent-health"
     },
+    "rights": (rights, ()),
     "config": (configuration, ("conditions", "unknown_keys")),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),

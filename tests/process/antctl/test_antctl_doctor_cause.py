@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 from antrea.antctl.doctor.cause import ORDER, RANKS, split
-from antrea.antctl.doctor.checks import CHECKS
+from antrea.antctl.doctor.checks import CHECKS, findings
 from antrea.antctl.doctor.command import OF_CLUSTER, as_row, limited
 from antrea.antctl.doctor.progress import Progress
-from antrea.antctl.doctor.state import Finding
+from antrea.antctl.doctor.state import CniFile, Finding, NodeState
 
 BESIDE = {"agent", "controller-port", "node-network", "agent-health", "controller-health"}
 """Findings that no check is named after."""
@@ -115,3 +115,14 @@ def test_the_page_on_troubleshooting_leaves_repairs_to_the_doctor() -> None:
     allowed = ("run the command in the finding", "correct what the message of the Event names")
     assert len(named) > 8
     assert [row for row in named if not row.split("|")[-2].strip().startswith(allowed)] == []
+
+
+def test_a_right_that_is_missing_is_named_before_the_checks_that_need_it() -> None:
+    why = 'request to server failed: nodes is forbidden: User "antrea-agent" cannot list resource "nodes"'
+    unseen = {"peers": why, "pod_peers": why}
+    node = NodeState(
+        "n1", cni_files=(CniFile("10-antrea.conflist"),), peers=None, pod_peers=None, unseen=unseen
+    )
+    (row,) = split(findings(node))[0]
+    assert (row.check, row.finding) == ("rights", f"a right of the agent is missing: {why}")
+    assert row.repair.startswith("kubectl auth reconcile -f antrea.yml")
