@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from antrea.agent.api.trace_request import Entered, packet, request_of
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.vswitch.appctl import Tracer, counter
-from antrea.outside.vswitch.conntrack import Conntrack, Usage
+from antrea.outside.vswitch.conntrack import Conntrack, Tracked, Usage
 from antrea.outside.vswitch.packet_channel import OVERFLOW_COUNTER
 
 if TYPE_CHECKING:
@@ -119,3 +119,20 @@ async def test_ovs_control_counts_the_connections_that_are_tracked(ovs: OvsBridg
         while (found := await conntrack.usage()) != Usage(2, 4096):
             assert found.tracked <= 2
             await asyncio.sleep(0.05)
+
+
+async def test_ovs_control_survives_that_connections_of_every_protocol_are_forgotten(ovs: OvsBridge) -> None:
+    """ovs-vswitchd 3.1 aborts when a connection of ICMPv6 is to be removed from its own table."""
+    ends = {"icmp": ("10.10.0.7", "10.10.0.8", 8), "icmpv6": ("fd74::12", "fd74::11", 128)}
+    conntrack = Conntrack(ovs.process.directory)
+    echoes = [
+        Tracked(65510, protocol, source, destination, 0, 0, (10203, kind, 0))
+        for protocol, (source, destination, kind) in ends.items()
+    ]
+    ports = [
+        Tracked(65510, protocol, source, destination, 40000, 80, (0, 0, 0))
+        for source, destination, _ in ends.values()
+        for protocol in ("tcp", "udp", "sctp")
+    ]
+    await conntrack.forget([*echoes, *ports])
+    assert await conntrack.connections(65510) == []

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 30.0
 """Seconds for one list of all connections."""
+MIN_ICMPV6_VERSION: Final = (3, 5)
+"""Version of ovs-vswitchd from which on a connection of ICMPv6 can be removed: 3.1 aborts where it tracks connections itself."""
 KERNEL: Final = Path("/proc/sys/net/netfilter")
 _LINE = re.compile(r"(\w+),orig=\(([^)]*)\)(?:,reply=\(([^)]*)\))?")
+_VERSION = re.compile(r"\b(\d+)\.(\d+)\.\d+")
 _MARK, _LABEL = re.compile(r",mark=(\d+)"), re.compile(r",labels=(0x[0-9a-f]+)")
 _NUMBERS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 
@@ -112,11 +115,17 @@ class Conntrack:
             raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
     async def forget(self, connections: list[Tracked]) -> None:
-        """Their next packets are first ones. Raises Unavailable; one that is gone by itself is not a failure."""
+        """Remove connections, so that their next packets are first ones. Raises Unavailable; one that has ended is not a failure.
+
+        Those of ICMPv6 stay with a version of ovs-vswitchd before MIN_ICMPV6_VERSION, and end 30 s after their last packet.
+        """
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
+                has_icmpv6 = any(connection.protocol == "icmpv6" for connection in connections)
+                removes_icmpv6 = not has_icmpv6 or await _version(ovs) >= MIN_ICMPV6_VERSION
                 for connection in connections:
-                    await _forget(ovs, connection)
+                    if removes_icmpv6 or connection.protocol != "icmpv6":
+                        await _forget(ovs, connection)
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
@@ -128,6 +137,12 @@ def kernel_usage(directory: Path = KERNEL) -> Usage:
     except (OSError, ValueError) as error:
         raise Unavailable(f"size of the kernel's connection table: {error}") from error
     return Usage(count, most)
+
+
+async def _version(ovs: Session) -> tuple[int, ...]:
+    """Major and minor number; empty for a text without them."""
+    numbers = _VERSION.search(str(await ovs.call("version")))
+    return tuple(map(int, numbers.groups())) if numbers else ()
 
 
 async def _forget(ovs: Session, connection: Tracked) -> None:
