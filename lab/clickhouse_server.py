@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
                 status, answer = 403, b"Code: 516. DB::Exception: Authentication failed"
             else:
                 status, answer = 200, self._carried_out(asked, data)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the answer has the error)
             status, answer = 500, str(error).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))

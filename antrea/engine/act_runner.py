@@ -40,7 +40,7 @@ class ActRunner:
                 self.busy = True
                 try:
                     await self._do(act)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 (one act fails and the others are done)
                     self._errors.once(f"act {type(act).__name__}", error)
                 self.busy = False
             await self.awake.wait()

@@ -161,7 +161,7 @@ class SinkWorker:
             await self.sink.apply(batch.put, batch.drop)
         except Refused as error:
             await self._refused(batch, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the outcome is unknown, so the keys are applied again)
             await self._unknown(batch, error)
         except BaseException:
             self._back(batch)
@@ -178,7 +178,7 @@ class SinkWorker:
         except Refused as error:
             self.lost = True
             await self._refused(batch, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the outcome is unknown, so the keys are applied again)
             self.lost = True
             await self._unknown(batch, error)
             self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
@@ -193,7 +193,7 @@ class SinkWorker:
         self.sweeping = True
         try:
             await self.sink.sweep(category)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the outcome is unknown, so the keys are applied again)
             self._failures += 1
             self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
             self._errors.note(self._name, self, error)

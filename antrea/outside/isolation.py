@@ -80,7 +80,7 @@ class Isolation:
             self._failures[name] = before._replace(running_since=began)
         try:
             await work()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the purpose of the class: one task fails alone)
             if self._now() - began >= STEADY_SECONDS:
                 self._failures.pop(name, None)
             self._note(name, error)
@@ -91,7 +91,7 @@ class Isolation:
         """Run `work`, which cannot be started again: a failure is logged and counted."""
         try:
             await work
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the purpose of the class: one task fails alone)
             log.error("A task failed", error=error, task=name)
             self._counts["task"] += 1
 

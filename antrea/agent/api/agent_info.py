@@ -149,7 +149,7 @@ def _trouble(test: Check) -> str:
     """What a check of a part finds; one that fails itself is a trouble, too."""
     try:
         return test()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (one condition that cannot be checked leaves the others)
         return f"it cannot be checked: {words(error)}"[:MAX_MESSAGE]
 
 

@@ -137,7 +137,7 @@ def _part_metrics(view: AgentView, part: Part) -> str:
     """Metrics of a part; none where it fails, so that those of others are shown."""
     try:
         return part.metrics()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the metrics of one part leave those of the others)
         _note_unread(view, type(part).__name__, error)
         return ""
 

@@ -229,7 +229,7 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
         shown = _failure(400, "BadRequest", error.why)
     except (Unavailable, Refused) as error:
         shown = _failure(503, "ServiceUnavailable", str(error))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (one query fails and the process continues)
         log.error("Failed to answer a query", error=error, resource=ask.resource, verb=ask.verb)
         shown = _failure(500, "InternalError", "Internal error occurred")
     if shown is None:

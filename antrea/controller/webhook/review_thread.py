@@ -85,7 +85,7 @@ class _FactsOnLoop:
         def answer() -> None:
             try:
                 answered.set_result(ask())
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (passed on to the thread that waits)
                 answered.set_exception(error)
 
         self._loop.call_soon_threadsafe(answer)

@@ -289,7 +289,7 @@ class Facts:
         changed = self._changed
         try:
             write(place, row, changed)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (a row that cannot be written is rejected alone)
             changed.clear()
             discard_if_empty(place)
             self.rejected.append((table.kind, key, error))

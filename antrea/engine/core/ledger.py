@@ -147,7 +147,7 @@ class Ledger:
         try:
             shared = cell.shared
             target = cell.wanted if shared is None else shared.get(cell)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (a merge that fails leaves the applied value of its key)
             self._clash(cell, error)
             target, agreed = cell.value, False
         else:

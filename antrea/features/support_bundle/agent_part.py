@@ -147,7 +147,7 @@ class CollectionPart(Part):
             return f"spec.sinceTime: {error}"
         except OSError as error:
             return f"failed to generate support bundle: {error}"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the collection ends with a status)
             log.error("Unexpected error while collecting a support bundle", name=task.name, error=error)
             return "an internal error, which the log of the agent has"
         finally:

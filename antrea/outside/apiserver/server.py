@@ -204,7 +204,7 @@ class Server:
             return error
         except (asyncio.CancelledError, ConnectionError, TimeoutError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (one request fails and the connection is served on)
             log.error("A request failed", error=error, method=request.method, path=request.path)
             response = _failure(500, "Internal error occurred")
         if request.can_read_body and not request.content.is_eof():

@@ -180,7 +180,7 @@ class WatchFeed:
     def _change(self, facts: Facts, event: _Line) -> None:
         try:
             watch_event = self._kind.read(event.object)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (one object that cannot be read leaves the others)
             if event.type == "DELETED":
                 self._forget(facts, odd_object(event.object, str(error)))
             else:

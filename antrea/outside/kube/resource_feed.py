@@ -229,13 +229,13 @@ class ResourceFeed(Generic[T]):
         odd: Odd | None = None
         try:
             self._received(decoded)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (one object that cannot be read leaves the others)
             self._keep(self._odd(decoded, error))
             return []
         for row_set in self._sets:
             try:
                 made.append((row_set, each(row_set.row(decoded) or ())))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (one object that cannot be read leaves the others)
                 odd = self._odd(decoded, error)
                 row_set.keep(odd.full_name)
         if odd:

@@ -213,7 +213,7 @@ class Ovsdb:
                     delay = _BACKOFF[0]
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, _BACKOFF[1])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (every reader ends with it)
             cause = error
         finally:
             for reader in self._readers:

@@ -198,7 +198,7 @@ async def make_bundle(
             await contents(), target=str(target), since=since, known=secrets_known
         )
         return await _collected(order)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the answer names the failure)
         log.error("Unexpected error while collecting a support bundle", error=error)
         return Made(why="an internal error, which the log of the program has")
 

@@ -199,7 +199,7 @@ class Packets:
         packet = line.waiting.popleft()
         try:
             line.handler(packet)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (one packet that fails leaves the others)
             log.error("Failed to handle a packet-in", error=error, userdata=packet.userdata.hex())
 
     def _write(self, writer: asyncio.StreamWriter, kind: int, body: bytes, number: int | None = None) -> None:

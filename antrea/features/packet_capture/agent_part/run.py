@@ -83,7 +83,7 @@ class CaptureRun:
             self._part.running += 1
             try:
                 await self._capture()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (the capture ends with a status)
                 log.error("Unexpected error while capturing packets", name=self._entry.name, error=error)
                 self._note(phase="Complete", failure="an internal error, which the log of the agent has")
             finally:
