@@ -151,7 +151,7 @@ def cost_without_sockets(count: int, seconds: int = 10) -> list[float]:
     queue: deque[Packet] = deque()
     for machine in machines.values():
         machine.keys((bytes(32),))
-        machine.peers(at, names)
+        machine.peers(names)
     found = []
     for tick in range(20 * (SETTLED_SECONDS + TIMES * seconds)):
         at = 0.05 * tick

@@ -76,7 +76,7 @@ class ExternalMachine:
         """As `Role.prepare`."""
         return await prepare_machine(self._config, self.name, db)
 
-    def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
+    def feeds(self, _prepared: Prepared, _news: NodeListener) -> Mapping[str, Feed]:
         """As `Role.feeds`."""
         return {"what only Nodes have": NothingFeed((AgentNode, ThisNode, LocalPod))}
 

@@ -195,7 +195,7 @@ def _answer(row: DataCommand, options: dict[str, str]) -> Any:
 def _not_built(row: NotBuilt) -> click.Command:
     name = " ".join(part for part in ("antctl", row.group, row.name) if part)
 
-    def callback(rest: tuple[str, ...]) -> None:
+    def callback(**_: object) -> None:
         raise Failure(f"{name} is not built yet")
 
     return click.Command(

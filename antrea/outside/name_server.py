@@ -77,7 +77,7 @@ class _Answer(asyncio.DatagramProtocol):
         self._question = question
         self.found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+    def datagram_received(self, data: bytes, _addr: tuple[str | Any, int]) -> None:
         if not self.found.done() and is_answer(self._question, data):
             self.found.set_result(data)
 

@@ -69,7 +69,7 @@ class World:
             name, random=Random(self.random.random()), token=self.random.randbytes, now=self.now
         )
         machine.keys((self.key,))
-        machine.peers(self.now, self.names)
+        machine.peers(self.names)
         self.machines[name] = machine
         self.paused.discard(name)
         self.bare.discard(name)

@@ -200,7 +200,7 @@ class Off(Store):
         super().__init__(resource)
         self._gate = gate
 
-    def get(self, key: str) -> tuple[Any, bytes] | None:
+    def get(self, _key: str) -> tuple[Any, bytes] | None:
         """Raises Answered, always."""
         raise ApiError(400, f"feature {self._gate} disabled")
 

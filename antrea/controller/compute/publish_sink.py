@@ -157,7 +157,7 @@ class PublishSink:
         self._policies.clear()
         await self.apply(entries, ())
 
-    async def sweep(self, category: int) -> None:
+    async def sweep(self, _category: int) -> None:
         """Everything is published: watches may begin."""
         for plural in sorted(self._plurals):
             self._publisher.synced(GROUP, plural)

@@ -349,7 +349,7 @@ class UnitedParts(SharedValue):
         """Whether `value`, of one of the owners, is part of what `get` returned."""
         return not self.odd or value is None or self._fits(value)
 
-    def get(self, cell: Cell) -> Any:
+    def get(self, _cell: Cell) -> Any:
         """Return the united value."""
         if self.agreed is None:
             self.agreed = self.parts.united()

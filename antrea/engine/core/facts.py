@@ -59,7 +59,7 @@ class Facts:
         """
         event = asyncio.Event()
 
-        def woken(kind: type[Fact], key: str) -> None:
+        def woken(_kind: type[Fact], _key: str) -> None:
             event.set()
 
         for kind in kinds:

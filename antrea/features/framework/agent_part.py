@@ -133,7 +133,7 @@ class Part:
         """Handlers of packets that its flows send to the agent, by category."""
         return {}
 
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+    def feeds(self, _connected: Connected) -> Mapping[str, Feed]:
         """Feeds by what they supply. Objects of the API need none: see `watched`."""
         return {}
 
@@ -144,7 +144,7 @@ class Part:
     async def run(self) -> None:
         """Run whatever else there is until cancelled; called when the engine starts, and again after it failed."""
 
-    def owns(self, interface: str) -> bool:
+    def owns(self, _interface: str) -> bool:
         """Whether the feature creates this interface: addresses and routes are restored when the interface comes back."""
         return False
 

@@ -56,7 +56,7 @@ def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | S
             yield Sysctl(f"net/ipv4/conf/{config.host_gateway}/arp_announce", "1")
 
 
-def transport_entries(facts: Facts, link: Transport) -> Iterator[Link | Address | Route | NftShield]:
+def transport_entries(_facts: Facts, link: Transport) -> Iterator[Link | Address | Route | NftShield]:
     """While OVS owns the card, br-phy has its addresses and routes, and the kernel leaves the card's frames alone."""
     if link.device == link.interface:
         return
@@ -77,7 +77,7 @@ def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
         yield NftShield(pod.name, pod.port_uuid)
 
 
-def mark_rules(facts: Facts, node: ThisNode) -> Iterator[NftTag]:
+def mark_rules(facts: Facts, _node: ThisNode) -> Iterator[NftTag]:
     """OVS is to know what processes of the Node send."""
     config = facts.get(AgentConfig)
     if config is not None and facts.get(OvsPort, config.host_gateway) is not None:

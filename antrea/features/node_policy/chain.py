@@ -57,7 +57,7 @@ NAME_LENGTH = 100
 """Octets of a rule's name in nftables."""
 
 
-def base_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftRule]:
+def base_entries(facts: Facts, _node: ThisNode) -> Iterator[NftChain | NftRule]:
     """What a Node has while the gate is on, whatever policies there are.
 
     Policies are matched once the Node has the address of an API server, from which they do not cut it off then.

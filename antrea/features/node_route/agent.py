@@ -168,7 +168,7 @@ def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
         yield TunnelNeighbour(link.device, hop)
 
 
-def transport_annotation(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
+def transport_annotation(_facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
     """Publishes to the other Nodes where tunnels end, when that is not at the Node's own address.
 
     parity: pkg/agent/agent.go setNodeTransportAddresses

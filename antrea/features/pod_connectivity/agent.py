@@ -96,7 +96,7 @@ HIGH, NORMAL_PRIORITY, LOW, MISS = Priority.HIGH, Priority.NORMAL, Priority.LOW,
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+def tables(_config: AgentConfig, families: Families) -> tuple[Table, ...]:
     """The tables of this feature; those of ARP only with IPv4, that of neighbour discovery only with IPv6."""
     always = (CLASSIFIER, SPOOF_GUARD, CONNTRACK_ZONE, CONNTRACK_STATE, L3_FORWARDING, L3_DEC_TTL)
     arp_tables = (ARP_SPOOF_GUARD, ARP_RESPONDER) if families.ipv4 else ()
@@ -125,7 +125,7 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     yield l2_forwarding(gateway.mac, gateway.ofport)
     for cidr in node.pod_cidrs:
         yield from gateway_flows(gateway, cidr)
-        yield from family_flows(gateway, cidr)
+        yield from family_flows(cidr)
     if False in node.families:
         yield flow(ARP_RESPONDER, LOW, arp, then=[NORMAL])
     if True in node.families:
@@ -133,7 +133,7 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     yield from tunnel_flows(facts)
 
 
-def default_flows(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
+def default_flows(_facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
     """What every table does with packets that no feature matches."""
     yield from realized.pipeline.default_flows()
 
@@ -187,7 +187,7 @@ def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
     )
 
 
-def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
+def family_flows(cidr: str) -> Iterator[Flow]:
     """Connection tracking, local delivery and TTL, in one family."""
     ip_family, zone = family(cidr), Zone.CT_ZONE_V6 if is_ipv6(cidr) else Zone.CT_ZONE
     yield flow(CONNTRACK_ZONE, NORMAL_PRIORITY, ip_family, then=[ct(zone, table=CONNTRACK_STATE, nat=NAT)])

@@ -77,7 +77,7 @@ GATE = "AntreaProxy"
 flow = flows_of(Category.SERVICE)
 
 
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:
     """Those that choose an Endpoint and translate to it, and those that translate sources."""
     chosen = (PRE_ROUTING_CLASSIFIER, SESSION_AFFINITY, SERVICE_LB, ENDPOINT_DNAT)
     node_ports = (NODE_PORT_MARK,) if config.antrea_proxy.proxy_all else ()

@@ -147,7 +147,7 @@ def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable
     )
 
 
-def untracked_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+def untracked_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """What connection tracking cannot follow here is looked up, and dropped if no choice was learned; the rest is not translated."""
     for cidr in node.pod_cidrs:
         ip, invalid = family(cidr), ct_state("+inv+trk")
@@ -169,7 +169,7 @@ def still_there(match: tuple[Match, ...]) -> Flow:
     return flow(DSR_SERVICE_MARK, Priority.HIGH, *match, REMEMBERED_REMOTE_REG_MARK.match, then=then)
 
 
-def choice_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+def choice_flows(facts: Facts, _node: ThisNode) -> Iterator[Flow]:
     """A choice that does not hold any more is made anew.
 
     A client's earlier choice, of an Endpoint elsewhere, is none for what another Node has passed on: it would go in circles.

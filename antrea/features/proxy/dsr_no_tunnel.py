@@ -85,7 +85,7 @@ def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
         yield NodeAnnotation(node.name, LINK, text)
 
 
-def unknown_node(facts: Facts, node: ThisNode) -> Iterator[NftRule]:
+def unknown_node(facts: Facts, _node: ThisNode) -> Iterator[NftRule]:
     """What the switch hands back for no Node of the hops goes nowhere; a job of its own: it stands also if nft refuses the hops."""
     config = without_tunnel(facts)
     if config is None or facts.get(Transport) is None or facts.get(OvsPort, config.host_gateway) is None:
@@ -94,7 +94,7 @@ def unknown_node(facts: Facts, node: ThisNode) -> Iterator[NftRule]:
     yield NftRule(chain="prerouting-raw", name="no Node that is not known", text=text, order=1)
 
 
-def refused_path(facts: Facts, node: ThisNode) -> Iterator[PathRefused]:
+def refused_path(facts: Facts, _node: ThisNode) -> Iterator[PathRefused]:
     """While nft refuses rules of a family."""
     if message := refusal_text(facts):
         families = tuple(ipv6 for ipv6 in (False, True) if refused(facts, ipv6=ipv6))

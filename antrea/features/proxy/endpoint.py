@@ -248,7 +248,7 @@ def chosen_match(endpoint: ServiceEndpoint) -> tuple[Match, ...]:
     return PROTOCOLS[endpoint.protocol][is_ipv6(endpoint.ip)], address, port
 
 
-def hairpin_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+def hairpin_flows(_facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """A Pod that a Service sends to itself: its own address as a source would be answered past the switch."""
     for ip in pod.ips:
         commit = ct(

@@ -179,7 +179,7 @@ def _why_not(facts: Facts, service: PooledService, pool: PoolRow) -> str:
     others = [owner for owner in holders(facts, pool.name, wants) if owner != service.owner]
     others += [row.owner for row in facts.by(NamedAddress, "address", wants) if row.owner != service.owner]
     who = _shown(others[0]) if others else "another owner"
-    return f"spec.loadBalancerIP {wants} is that of {who}" + _unshared(facts, service, others)
+    return f"spec.loadBalancerIP {wants} is that of {who}" + _unshared(service, others)
 
 
 def _shown(owner: str) -> str:
@@ -187,7 +187,7 @@ def _shown(owner: str) -> str:
     return owner.partition(" ")[0].replace("/", " ", 1)
 
 
-def _unshared(facts: Facts, service: PooledService, others: list[str]) -> str:
+def _unshared(service: PooledService, others: list[str]) -> str:
     if not others or not others[0].startswith("Service/"):
         return ""
     if not service.shares:

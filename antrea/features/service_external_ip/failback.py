@@ -105,7 +105,7 @@ def claim_annotation(facts: Facts, claims: OwnClaims) -> Iterator[NodeAnnotation
         yield NodeAnnotation(this.name, KEPT_EXTERNAL_IPS, text)
 
 
-def failback_waits(facts: Facts, owner: ExternalIPOwner, service: Service) -> Iterator[RecordFailbackWaits]:
+def failback_waits(_facts: Facts, owner: ExternalIPOwner, service: Service) -> Iterator[RecordFailbackWaits]:
     """Each time that it begins, on the Node that answers."""
     if owner.home:
         yield RecordFailbackWaits(

@@ -65,7 +65,7 @@ class Json:
         self._resource = resource
         self._head = envelope(resource.kind, resource.api_version)
 
-    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
+    def event(self, kind: str, _value: msgspec.Struct, rest: bytes) -> Pieces:
         head = self._head if kind == self._resource.kind else envelope(kind, self._resource.api_version)
         return (_joined(head, rest), rest)
 
@@ -91,7 +91,7 @@ class Table:
         self._told = False
         self.key = f"table/{version}/{include}/{id(self)}"
 
-    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
+    def event(self, _kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
         columns = None if self._told else definitions(self._resource.columns)
         self._told = True
         return (self._table([(value, rest)], "", columns),)
@@ -136,7 +136,7 @@ class Metadata:
 
     key = "metadata"
 
-    def event(self, kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
+    def event(self, _kind: str, value: msgspec.Struct, _rest: bytes) -> Pieces:
         return (msgspec.json.encode(partial(value, META)),)
 
     def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:

@@ -31,7 +31,7 @@ class BundleReportSink:
     def __init__(self, connection: ReportClient) -> None:
         self._connection = connection
 
-    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+    async def apply(self, put: Sequence[Any], _drop: Sequence[Any]) -> None:
         """Raises Refused with the controller's words, Unavailable."""
         for entry in put:
             controller = self._connection.controller

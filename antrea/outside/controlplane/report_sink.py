@@ -31,7 +31,7 @@ class PolicyReportSink:
     def __init__(self, connection: ReportClient) -> None:
         self._connection = connection
 
-    async def apply(self, put: Sequence[PolicyReport], drop: Sequence[PolicyReport]) -> None:
+    async def apply(self, put: Sequence[PolicyReport], _drop: Sequence[PolicyReport]) -> None:
         """Raises Refused with the controller's words, Unavailable."""
         for entry in put:
             controller = self._connection.controller

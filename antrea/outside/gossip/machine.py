@@ -47,10 +47,10 @@ class Machine:
         """Shared keys, the first one for sealing. Without any, this agent is silent and deaf."""
         self.channels.keys(keys)
 
-    def peers(self, now: float, names: Collection[str]) -> None:
+    def peers(self, names: Collection[str]) -> None:
         """Every other agent that may be."""
         self.channels.peers([name for name in names if name != self.swim.me])
-        self.swim.peers(now, names)
+        self.swim.peers(names)
         self.silence.keep_only(self.swim.rows)
 
     def packet(self, now: float, data: bytes, origin: Origin | None = None) -> bool:

@@ -111,7 +111,7 @@ class Swim:
         self._sync_at = now + timing.sync * random.random()
         self._syncs: list[float] = []
 
-    def peers(self, now: float, names: Iterable[str]) -> None:
+    def peers(self, names: Iterable[str]) -> None:
         """Set the other members, dead or alive; all else is forgotten."""
         wanted = set(names) - {self.me}
         for name in self.rows.keys() - wanted:

@@ -62,7 +62,7 @@ class Gossip:
     def peers(self, addresses: Mapping[str, str]) -> None:
         """Every other Node and its address, of our own family."""
         self._addresses = dict(addresses)
-        self.machine.peers(now(), self._addresses.keys())
+        self.machine.peers(self._addresses.keys())
 
     def keys(self, keys: Sequence[bytes]) -> None:
         """Shared keys, the first one for sealing."""

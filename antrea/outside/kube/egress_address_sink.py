@@ -37,7 +37,7 @@ class EgressAddressSink:
         self._facts = facts
         self._promises = AddressPromises(kube, facts)
 
-    async def apply(self, put: Sequence[EgressAddress], drop: Sequence[EgressAddress]) -> None:
+    async def apply(self, put: Sequence[EgressAddress], _drop: Sequence[EgressAddress]) -> None:
         """Raises Refused naming all that were, with the words about the first; Unavailable."""
         await write_promised(self._promises, put, self._promises.promise, self._write)
 

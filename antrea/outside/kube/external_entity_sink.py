@@ -57,7 +57,7 @@ class ExternalEntitySink:
         self._wanted.clear()
         await self.apply(entries, ())
 
-    async def sweep(self, category: int) -> None:
+    async def sweep(self, _category: int) -> None:
         """Delete those whose ExternalNode, or its interface, went while no controller ran. Raises Refused, Unavailable."""
         entities, _ = await self._kube.list(f"/apis/{API}/{ENTITIES}", ExternalEntity)
         for entity in entities:

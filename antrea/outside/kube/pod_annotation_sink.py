@@ -26,7 +26,7 @@ class PodAnnotationSink:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
-    async def apply(self, put: Sequence[PodAnnotation], drop: Sequence[PodAnnotation]) -> None:
+    async def apply(self, put: Sequence[PodAnnotation], _drop: Sequence[PodAnnotation]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
         room = asyncio.Semaphore(MAX_CONCURRENT)
 

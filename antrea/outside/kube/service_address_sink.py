@@ -37,7 +37,7 @@ class ServiceAddressSink:
         self._facts = facts
         self._promises = AddressPromises(kube, facts)
 
-    async def apply(self, put: Sequence[ServiceAddress], drop: Sequence[ServiceAddress]) -> None:
+    async def apply(self, put: Sequence[ServiceAddress], _drop: Sequence[ServiceAddress]) -> None:
         """Raises Refused naming all that were, with the words about the first; Unavailable."""
         await write_promised(self._promises, put, self._promise, self._write)
 

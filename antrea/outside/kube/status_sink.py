@@ -56,7 +56,7 @@ class StatusSink:
         self._older: set[str] = set()
         """Kinds whose schema in this cluster lacks what we would keep."""
 
-    async def apply(self, put: Sequence[Status], drop: Sequence[Status]) -> None:
+    async def apply(self, put: Sequence[Status], _drop: Sequence[Status]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
         room = asyncio.Semaphore(MAX_CONCURRENT)
 

@@ -82,7 +82,7 @@ class Listener:
         tls: ssl.SSLContext | None,
         protocol: Callable[[], asyncio.Protocol],
         limits: Limits,
-        rejected: Callable[[str, str], None] = lambda address, why: None,
+        rejected: Callable[[str, str], None] = lambda _address, _why: None,
     ) -> None:
         """`rejected` is given the address of a client and why its connection ended before a request."""
         self._limits = limits

@@ -71,7 +71,7 @@ class RecordAssigned(Act, frozen=True):
     """There is such an Event from before this agent started."""
 
 
-def node_device(facts: Facts, node: ThisNode) -> Iterator[Dummy]:
+def node_device(facts: Facts, _node: ThisNode) -> Iterator[Dummy]:
     """The kernel's is there from the beginning, and down as upstream's: its addresses are reached all the same."""
     config = facts.get(AgentConfig)
     if config is not None:

@@ -33,7 +33,7 @@ def resets(annotations: Mapping[str, str]) -> bool:
     return annotations.get(LOST_CONNECTIONS, "").strip() == RESET
 
 
-def lost_rule(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
+def lost_rule(facts: Facts, _node: ThisNode) -> Iterator[NftSet | NftRule]:
     """A packet from the middle of a connection that is new to this host is answered for the other end."""
     config = facts.get(AgentConfig)
     if config is None:

@@ -39,7 +39,7 @@ class ExternalIPPoolPart(Part):
             ReportSilence: self._report_silence,
         }
 
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+    def feeds(self, _connected: Connected) -> Mapping[str, Feed]:
         return {"neighbours of pool addresses": self._prober, "idle pool addresses": self._idle}
 
     async def _report_silence(self, _: ReportSilence) -> None:

@@ -50,7 +50,7 @@ class L7Part(Part):
     def sinks(self) -> Mapping[type, Sink]:
         return {Tenant: self._control}
 
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+    def feeds(self, _connected: Connected) -> Mapping[str, Feed]:
         return {"tenants of the L7 engine": self._control}
 
     async def run(self) -> None:

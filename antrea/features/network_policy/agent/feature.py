@@ -114,7 +114,7 @@ MAX_LENGTH = 63
 local = flows_of(Category.POD_CONNECTIVITY)
 
 
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:
     """Those of Kubernetes policies, which are always on, and those of Antrea's own by their gate."""
     antrea = (ANTREA_POLICY_EGRESS_RULE, ANTREA_POLICY_INGRESS_RULE)
     return (
@@ -124,7 +124,7 @@ def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
     )
 
 
-def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+def classifier_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """Rules on what Pods receive are for Pods: what leaves the Node or comes back to its sender goes by."""
     if node.is_machine:
         return

@@ -73,7 +73,7 @@ def rules_on(facts: Facts, service: Service) -> Iterator[PolicyRule]:
 # units
 
 
-def classified_flows(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
+def classified_flows(_facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
     """Connections to NodePorts go to rules also where their Endpoint is on another Node, or is no Pod.
 
     What goes there as it came, for the Endpoint to answer the client, is not translated yet: that Node judges it.

@@ -50,7 +50,7 @@ class NodePortLocalPart(Part):
         first, _, last = self._config.port_range.partition("-")
         self._ports = PortAllocator(agent.facts, range(int(first), int(last) + 1), _hold)
 
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+    def feeds(self, _connected: Connected) -> Mapping[str, Feed]:
         if not self._config.enable:
             return {"NodePortLocal": NothingFeed()}
         return {}

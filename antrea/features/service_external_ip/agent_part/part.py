@@ -104,7 +104,7 @@ class ServiceExternalIPPart(Part):
 
     essential_feeds = frozenset({"claims of external IPs"})
 
-    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+    def feeds(self, _connected: Connected) -> Mapping[str, Feed]:
         if GATE not in self._agent.gates:
             return {}
         return {

@@ -306,7 +306,7 @@ def test_gossip_a_node_that_kubernetes_lists_no_longer_is_forgotten() -> None:
     world = whole(5)
     rest = FIVE[:4]
     for name in rest:
-        world.machines[name].peers(world.now, rest)
+        world.machines[name].peers(rest)
     world.run(20)
     assert world.agree(*rest)
     for name in rest:
@@ -314,7 +314,7 @@ def test_gossip_a_node_that_kubernetes_lists_no_longer_is_forgotten() -> None:
         assert "node-5" not in machine.swim.rows
         assert "node-5" not in str(vars(machine.channels))
     for name in rest:
-        world.machines[name].peers(world.now, FIVE)
+        world.machines[name].peers(FIVE)
     world.until(lambda: world.agree(*FIVE), within=TOGETHER)
 
 

@@ -154,7 +154,7 @@ def test_gossip_a_name_that_kubernetes_does_not_list_is_not_heard_even_with_the_
     world = World(THREE)
     world.run(5)
     for name in THREE[:2]:
-        world.machines[name].peers(world.now, THREE[:2])
+        world.machines[name].peers(THREE[:2])
     world.run(5)
     world.tapped.clear()
     world.run(5)

@@ -78,7 +78,7 @@ def test_who_is_no_member_any_more_is_forgotten() -> None:
     world = whole(3)
     say(world, "node-2", NETWORK)
     world.until(lambda: all_have(world, "node-2", NETWORK), within=1)
-    world.machines["node-1"].peers(world.now, ["node-1", "node-3"])
+    world.machines["node-1"].peers(["node-1", "node-3"])
     assert world.machines["node-1"].silence.reports == {}
 
 
