@@ -11,11 +11,11 @@ HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 CACHES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 
-# Tests of the lab that are named at the end of a half.
+# Tests of the lab that are named at the end.
 SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -72,17 +72,11 @@ covered:
 host: ## real kernel, nftables and packets in fresh network namespaces (root)
 	$(PYTEST) tests/host -n 4 --dist loadfile -m "not wide"
 
-lab-test: ## real Kubernetes nodes with our image and manifest (root)
-	$(HALVES) lab-second lab-first
+lab-test: | lab-prepared ## real Kubernetes nodes with our image and manifest (root)
+	$(PYTEST) tests/lab -n 2 --dist loadgroup -m "not wide" --timeout 600 $(SLOW)
 
 lab-prepared:
 	antrea-lab prepare
-
-lab-first: | lab-prepared
-	$(PYTEST) $$(scripts/half lab first) -m "not wide" --timeout 600 $(SLOW)
-
-lab-second: | lab-prepared
-	$(PYTEST) $$(scripts/half lab second) -m "not wide" --timeout 600 $(SLOW)
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
 	$(PYTEST) tests/vm -m "not wide" --timeout 2300

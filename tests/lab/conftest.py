@@ -6,6 +6,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,9 @@ SHARED = Shared("empty_plane", "control_plane", "developed", "three_nodes", "con
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without root, containerd or Open vSwitch a lab cannot run; with CI=true that is a failure, not a skip."""
     SHARED.sort(items)
+    groups = SHARED.groups(items)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(Path(groups[item.nodeid.partition("::")[0]]).stem))
     missing = [p for p in ("containerd", "runc", "nft", "unshare", "ovs-vswitchd") if not shutil.which(p)]
     if os.geteuid() != 0:
         missing.append("root")

@@ -32,6 +32,16 @@ class Shared:
 
         items.sort(key=place)
 
+    def groups(self, items: Iterable[pytest.Item]) -> dict[str, str]:
+        """Return a group for each module: those that share a lab, also through a third one, are in one, for one process to run."""
+        group = dict[str, str]()
+        for item in items:
+            joined = {_module(item), *self._used(item)}
+            known = {group[name] for name in joined & group.keys()}
+            joined |= {name for name, its in group.items() if its in known}
+            group |= dict.fromkeys(joined, min(joined))
+        return group
+
     def expect(self, items: Iterable[pytest.Item]) -> None:
         """These are the tests that will run, in this order."""
         for item in items:
@@ -56,8 +66,15 @@ class Shared:
             self._standing.pop(name)[0].close()
 
     def _used(self, item: pytest.Item) -> set[str]:
-        return set(self._names) & set(getattr(item, "fixturenames", ()))
+        """Return the shared labs of a test; a fixture of its module hides the shared one of that name."""
+        definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 (of functions alone, and of no public interface)
+        return {name for name in self._names if name in definitions and not _module_of(definitions[name][-1])}
 
 
 def _module(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+def _module_of(definition: pytest.FixtureDef[Any]) -> str:
+    """Return the module that defines a fixture, "" if a conftest.py does."""
+    return definition.baseid if definition.baseid.endswith(".py") else ""
