@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from antrea.apis.networking import IPBlock as KubeBlock
 
 TRANSPORT = "node.antrea.io/transport-addresses"
+INTERNAL = tuple(
+    map(
+        ip_network,
+        (
+            *("169.254.0.0/24", "169.254.224.0/20", "fc01::aabb:ccdd:eef0/124"),
+            *("169.254.169.252/30", "169.254.170.0/24"),
+        ),
+    )
+)
+"""Networks between the Node and its switch, and those of metadata services of clouds."""
 
 
 def ip(text: str) -> str:
@@ -65,10 +75,11 @@ def readable_ips(texts: Iterable[str]) -> Iterator[str]:
 
 
 def is_reachable(text: str) -> bool:
-    """Whether hosts outside can reach an external address of a Service: not what is loopback, link-local, multicast or broadcast."""
+    """Whether hosts outside can reach an external address of a Service: not what is loopback, multicast, broadcast or internal."""
     parsed = ip_address(text)
-    special = parsed.is_loopback or parsed.is_multicast or parsed.is_link_local or parsed.is_unspecified
-    internal = parsed.version == 6 and parsed in ip_network("fc01::aabb:ccdd:eef0/124")
+    special = parsed.is_loopback or parsed.is_multicast or parsed.is_unspecified
+    special |= parsed.version == 6 and parsed.is_link_local
+    internal = any(parsed in network for network in INTERNAL)
     return not (special or internal or text == "255.255.255.255" or text.startswith("0."))
 
 

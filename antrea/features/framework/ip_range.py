@@ -34,7 +34,10 @@ NOBODYS: Final = tuple(
     for kind, cidr in (
         ("unspecified", "0.0.0.0/8"),
         ("loopback", "127.0.0.0/8"),
-        ("link-local", "169.254.0.0/16"),
+        ("the host's and switch's own", "169.254.0.0/24"),
+        ("cloud metadata", "169.254.169.252/30"),
+        ("cloud metadata", "169.254.170.0/24"),
+        ("the host's and switch's own", "169.254.224.0/20"),
         ("multicast", "224.0.0.0/4"),
         ("broadcast", "255.255.255.255/32"),
         ("unspecified", "::/128"),
@@ -45,7 +48,10 @@ NOBODYS: Final = tuple(
         ("multicast", "ff00::/8"),
     )
 )
-"""Addresses with which no Node can send to outside, and at which none can be reached from there."""
+"""Addresses with which no Node can send to outside, and at which none can be reached from there.
+
+Other link-local addresses of IPv4 are in use as Egress IPs and addresses of Services on one segment, also by upstream's end-to-end tests.
+"""
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ def test_an_external_ip_that_is_the_nodes_own_leads_to_an_endpoint_there(
 
 @pytest.mark.parametrize(
     ("ip", "through"),
-    [("127.0.0.1", False), ("169.254.169.254", False), ("224.0.0.5", False), ("0.0.0.0", False), ("198.51.100.60", True)],
+    [("127.0.0.1", False), ("169.254.169.254", False), ("169.254.0.252", False), ("169.254.169.1", True), ("224.0.0.5", False), ("0.0.0.0", False), ("198.51.100.60", True)],
 )  # fmt: skip
 def test_an_external_ip_that_no_host_can_have_leads_to_no_endpoint(ip: str, through: bool) -> None:
     ports = [{"name": "http", "port": 80, "protocol": "TCP"}]

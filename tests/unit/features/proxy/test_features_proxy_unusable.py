@@ -22,8 +22,10 @@ ODD = [
     ("127.0.0.1", "loopback addresses (127.0.0.0/8)"),
     ("255.255.255.255", "broadcast addresses (255.255.255.255/32)"),
     ("224.0.0.5", "multicast addresses (224.0.0.0/4)"),
-    ("169.254.169.254", "link-local addresses (169.254.0.0/16)"),
-    ("169.254.0.252", "link-local addresses (169.254.0.0/16)"),
+    ("169.254.169.254", "cloud metadata addresses (169.254.169.252/30)"),
+    ("169.254.170.2", "cloud metadata addresses (169.254.170.0/24)"),
+    ("169.254.0.252", "the host's and switch's own addresses (169.254.0.0/24)"),
+    ("169.254.230.1", "the host's and switch's own addresses (169.254.224.0/20)"),
     ("::", "unspecified addresses (::/128)"),
     ("::1", "loopback addresses (::1/128)"),
     ("::ffff:127.0.0.1", "loopback addresses (127.0.0.0/8)"),
@@ -31,7 +33,10 @@ ODD = [
     ("fe80::1", "link-local addresses (fe80::/10)"),
     ("fc01::aabb:ccdd:eeff", "the host's and switch's own addresses (fc01::aabb:ccdd:eef0/124)"),
 ]
-USED = ("198.51.100.60", "2001:db8::60", "10.0.0.1", "240.0.0.1", "fc01::1")
+USED = (
+    *("198.51.100.60", "2001:db8::60", "10.0.0.1", "240.0.0.1", "fc01::1"),
+    *("169.254.100.1", "169.254.169.1", "169.254.169.2"),  # upstream's test/e2e has these
+)
 
 
 def service(ingress: list[str], external: list[str], ranges: list[str]) -> core.Service:
