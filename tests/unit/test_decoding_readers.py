@@ -14,8 +14,8 @@ from antrea.decoding import guarded
 from antrea.engine import Facts
 from antrea.errors import Invalid
 from antrea.features.external_node.agent_part import journal
+from antrea.features.flow_export.l7_event import parsed
 from antrea.features.framework.conversion_annotation import ANNOTATION, carried
-from antrea.features.l7_flow_export.event import parsed
 from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 from antrea.features.network_policy.agent_part.confirmation import Deadlines
 from antrea.features.proxy.agent_part import kept_affinity

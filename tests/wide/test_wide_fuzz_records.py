@@ -23,7 +23,7 @@ from antrea.antctl.doctor.state import Chain, NodeState
 from antrea.antctl.kube_proxy.ruleset import commands, is_complete, leftover
 from antrea.apis.flow import FlowRecord
 from antrea.errors import AntreaError, Invalid
-from antrea.features.l7_flow_export.event import parsed
+from antrea.features.flow_export.l7_event import parsed
 from antrea.features.network_policy.agent.dns_answer import dns_answer
 from antrea.features.network_policy.agent.dns_stream import MAX_BYTES, MAX_STREAMS, DnsStreams
 from antrea.flow_protobuf.record import read, write

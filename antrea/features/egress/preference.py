@@ -11,25 +11,17 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
 from antrea.apis.core import Node
 from antrea.features.framework.admission import Find, Warn
+from antrea.features.framework.preference import IMMEDIATE, NEVER, WHEN_IDLE, preferred_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from antrea.features.framework.admission import Steps
 
-IMMEDIATE: Final = "immediate"
-NEVER: Final = "never"
-WHEN_IDLE: Final = "when-idle"
 CONTINUE: Final = "continue"
 RESET: Final = "reset"
 MAX_LOOKED_UP: Final = 16
 """Preferred Nodes that admission looks for: each costs a request."""
-
-
-def preferred_nodes(annotations: Mapping[str, str], key: str = PREFERRED_NODES) -> tuple[str, ...]:
-    """In the user's order, each once."""
-    names = (name.strip() for name in annotations.get(key, "").split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def doubts(annotations: Mapping[str, str], pool: str) -> Steps:

@@ -20,7 +20,7 @@ from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, sp
 from antrea.features.framework.admission import FindAll, Warn, Webhook
 from antrea.features.framework.ip_range import TakenRanges, alone, check_inside, check_kept, nobodys, subnet
 from antrea.features.framework.selector_warning import selector_doubts
-from antrea.features.service_external_ip.service import pools_of
+from antrea.features.framework.service_pool import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

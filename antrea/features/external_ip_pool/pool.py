@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from antrea.apis.crd.pool import IPRange
 
+IDLE_SECONDS: Final = 10
+"""How long no connection must have used an address of a pool that waits to go to a better Node."""
 GATES = ("Egress", "ServiceExternalIP")
 """Features that take addresses of pools."""
 RANGES_VALID: Final = "RangesValid"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from antrea.apis.flow import NANOS, FlowEndReason, FlowRecord
-from antrea.features.l7_flow_export.event import Ends
-from antrea.features.l7_flow_export.requests import NONE, Requests, spliced
+from antrea.features.flow_export.l7_event import Ends
+from antrea.features.flow_export.l7_requests import NONE, Requests, spliced
 from antrea.openflow.tracked_connection import start_time
 
 if TYPE_CHECKING:

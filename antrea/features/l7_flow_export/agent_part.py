@@ -9,11 +9,11 @@ from antrea.apis import core
 from antrea.apis.annotation import L7_EXPORT
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.flow_export.agent_part.part import FlowExportPart
+from antrea.features.flow_export.l7_event import parsed
+from antrea.features.flow_export.l7_requests import RequestStore
 from antrea.features.framework.agent_part import Part
 from antrea.features.l7_flow_export.agent import GATE, TAP, RecordWrongDirection, RequestEngine
 from antrea.features.l7_flow_export.configuration import engine_file
-from antrea.features.l7_flow_export.event import parsed
-from antrea.features.l7_flow_export.requests import RequestStore
 from antrea.outside.kube.engine_container import EngineContainer
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.request_engine.session import EVENTS, EngineSession

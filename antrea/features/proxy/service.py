@@ -25,11 +25,11 @@ from antrea.facts.service import (
 from antrea.features.framework.address import stored
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.ip_range import unusable, unusable_network
+from antrea.features.framework.service_pool import TRUE, failback_of, pools_of, preferred_of
 from antrea.features.proxy.direct_path import is_possible
 from antrea.features.proxy.dsr import DSR
 from antrea.features.proxy.external_address import whose
 from antrea.features.proxy.own_address import local_address_of, served_ports
-from antrea.features.service_external_ip.service import TRUE, failback_of, pools_of, preferred_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -33,4 +33,5 @@ WEBHOOKS = tuple(
         failure="Ignore",
     )
     for resource in _RESOURCES
+    if resource in _DEFINITIONS
 )

@@ -16,7 +16,7 @@ from antrea.facts.external_ip import ExternalIPOwner, OwnClaims
 from antrea.facts.member import HIGHEST_NUMBER, MAX_KEPT, AgentNode, KeptAddress
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
-from antrea.features.egress.agent.failback import IDLE_SECONDS
+from antrea.features.external_ip_pool.pool import IDLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -21,7 +21,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.agent.hash_ring import choose
 from antrea.features.egress.agent.owner import NO_MAJORITY
-from antrea.features.egress.preference import WHEN_IDLE
+from antrea.features.framework.preference import WHEN_IDLE
 from antrea.features.service_external_ip.failback import keeper_of
 from antrea.features.service_external_ip.service import shown
 

@@ -1,79 +1,32 @@
-"""Which Services are to have an address of an ExternalIPPool, as agents and the controller read them.
-
-Upstream looks at no class. A Service with another class than ours is another load balancer's, as Kubernetes asks.
-parity: pkg/controller/serviceexternalip/controller.go getServiceExternalIPPool, isServiceExternalIPSharable
-"""
+"""Which Services are to have an address of an ExternalIPPool, as agents and the controller read them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis import core
-from antrea.apis.annotation import (
-    ALLOW_SHARED_IP,
-    EXTERNAL_IP_POOL,
-    FAILBACK_FOR_SERVICE,
-    PREFERRED_FOR_SERVICE,
-)
+from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL
 from antrea.apis.service_address import ALLOCATED, SERVICES
 from antrea.apis.shown import one_line
 from antrea.facts.external_ip import PooledService
-from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
+from antrea.features.framework.service_pool import MAX_POOLS, TRUE, named_pools, pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOAD_BALANCER: Final = "LoadBalancer"
-CLASS: Final = "service.antrea.io/external-ip"
-"""Our spec.loadBalancerClass, for who wants to keep other load balancers away; without a class a Service is ours, too."""
 FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
-TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-"""As Go's strconv.ParseBool reads it."""
 MAX_LENGTH: Final = 253
 """Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
 
 MAX_READ: Final = 16
 """Addresses that are read of a status: more than one of each family is another's work."""
-MAX_POOLS: Final = 4
-"""Pools that are read of an annotation: one for each family, and others that are of use once the first ones are gone."""
-MAX_PREFERRED: Final = 16
-"""Nodes that are read of an annotation."""
-
-
-def pools_of(found: core.Service) -> tuple[str, ...]:
-    """Its ExternalIPPools, at most MAX_POOLS; none: it is to have no address of one."""
-    spec = found.spec
-    if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
-        return ()
-    return _named_pools(found)[:MAX_POOLS]
-
-
-def _named_pools(found: core.Service) -> tuple[str, ...]:
-    """Of the annotation; a comma, which no name has, is between them."""
-    names = found.metadata.annotations.get(EXTERNAL_IP_POOL, "").split(",")
-    return tuple(dict.fromkeys(filter(None, (name.strip() for name in names))))
-
-
-def preferred_of(found: core.Service) -> tuple[str, ...]:
-    """Nodes that are to answer for its external IP before others; at most MAX_PREFERRED."""
-    return (
-        preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MAX_PREFERRED]
-        if pools_of(found)
-        else ()
-    )
-
-
-def failback_of(found: core.Service) -> str:
-    """never or when-idle; empty: its external IP goes to a better Node at once, as it does with a value that is not known."""
-    value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, "").strip()
-    return value if value in (NEVER, WHEN_IDLE) and pools_of(found) else ""
 
 
 def _doubt(found: core.Service) -> str:
     """Pools without effect, in a sentence; empty: there are none. Values that are not understood have an Event of idle requests."""
-    if (names := len(_named_pools(found))) > MAX_POOLS:
+    if (names := len(named_pools(found))) > MAX_POOLS:
         return f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MAX_POOLS} count"
     return ""
 

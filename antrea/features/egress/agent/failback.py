@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
 from antrea.facts.egress import EgressOwner, UnusedAddress
+from antrea.features.external_ip_pool.pool import IDLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,8 +22,6 @@ WAITS: Final = "FailbackWaits"
 """Type of a condition of ours."""
 IN_USE, IDLE = "waits", "idle"
 """Of one of several addresses, which have no condition of their own."""
-IDLE_SECONDS: Final = 10
-"""How long no connection must have used an address."""
 
 
 def stays_at(egress: Egress) -> str:

@@ -60,13 +60,13 @@ from antrea.features.egress.agent.snat_mark import (
 from antrea.features.egress.agent.statistics import COUNTED
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
-from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.egress.spec import unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.framework.controlplane_watch import GroupKind
 from antrea.features.framework.ip_range import prefix, usable
+from antrea.features.framework.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.host.carrier import HOLDER_TYPE
 from antrea.host.ovs_port import BFD
 from antrea.openflow.cookie import Category

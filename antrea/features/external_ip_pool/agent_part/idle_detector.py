@@ -10,7 +10,7 @@ from antrea.errors import Unavailable
 from antrea.facts.egress import Egress, EgressOwner, UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.family import is_ipv6
-from antrea.features.egress.agent.failback import IDLE_SECONDS
+from antrea.features.external_ip_pool.pool import IDLE_SECONDS
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.log import klog

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from antrea.apis.flow import FlowRecord
+    from antrea.features.flow_export.l7_event import Ends
+    from antrea.features.flow_export.l7_requests import Requests
     from antrea.features.flow_export.settings import ExportSettings
     from antrea.features.framework.agent_part import AgentContext
-    from antrea.features.l7_flow_export.event import Ends
-    from antrea.features.l7_flow_export.requests import Requests
     from antrea.openflow.tracked_connection import TrackedConnection
 
 LOOK_SECONDS: Final = 1.0

@@ -18,11 +18,11 @@ from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.direction import TCP, Directions
 from antrea.features.flow_export.host_original import HostOriginals
 from antrea.features.flow_export.idle_metrics_part import CONNECTED, DENIED, TRACKED
+from antrea.features.flow_export.l7_event import Ends
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
 from antrea.features.flow_export.translated_source import TranslatedSources
 from antrea.features.framework.agent_part import Part
-from antrea.features.l7_flow_export.event import Ends
 from antrea.features.network_policy.agent_part.part import PolicyPart
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import TrackedDump
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
     from antrea.engine import Sink
     from antrea.facts.flow_destination import FlowDestination
+    from antrea.features.flow_export.l7_requests import RequestStore
     from antrea.features.framework.agent_part import AgentContext
-    from antrea.features.l7_flow_export.requests import RequestStore
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
     from antrea.openflow.tracked_connection import TrackedConnection

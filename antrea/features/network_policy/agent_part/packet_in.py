@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from antrea.errors import Invalid
 from antrea.features.network_policy.agent.audit import lines
 from antrea.features.network_policy.agent.packet_in import LOG, REJECT, STORE
-from antrea.features.network_policy.agent.reject import rejection
+from antrea.features.pod_connectivity.rejection import rejection
 from antrea.openflow.packet import packet
 from antrea.outside.log import klog
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
-from antrea.features.network_policy.agent.reject import rejection
+from antrea.features.pod_connectivity.rejection import rejection
 from antrea.openflow.packet import packet
 from antrea.outside.log import klog
 

@@ -15,13 +15,13 @@ from antrea.apis.flow import FlowRecord
 from antrea.engine import Engine, Facts
 from antrea.errors import Invalid
 from antrea.facts.ovs import OvsPort
+from antrea.features.flow_export import l7_requests as requests
 from antrea.features.flow_export.connection import ConnectionStore
+from antrea.features.flow_export.l7_event import Ends, HttpRequest, Seen, parsed, text_of
+from antrea.features.flow_export.l7_requests import NONE, Requests, RequestStore, json_text, spliced
 from antrea.features.framework.agent_feature import Families, RealizedPipeline
-from antrea.features.l7_flow_export import requests
 from antrea.features.l7_flow_export.agent import FEATURES, PORT_TYPE, TAP, RequestEngine
 from antrea.features.l7_flow_export.configuration import HEADER, engine_file
-from antrea.features.l7_flow_export.event import Ends, HttpRequest, Seen, parsed, text_of
-from antrea.features.l7_flow_export.requests import NONE, Requests, RequestStore, json_text, spliced
 from antrea.features.l7_flow_export.row import (
     RequestedNamespace,
     RequestedPod,

@@ -11,7 +11,7 @@ from policy_world import CONFIG, NODE, PIPELINE, interface
 from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import RealizedPipeline
-from antrea.features.network_policy.agent.reject import rejection
+from antrea.features.pod_connectivity.rejection import rejection
 from antrea.openflow.fields import EP_SELECTED_REG_MARK, SVC_NO_EP_REG_MARK
 from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENERATED
 from antrea.openflow.match import LOCAL_PORT

@@ -9,7 +9,7 @@ from antrea.apis.flow import MAX_REQUEST_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from antrea.features.l7_flow_export.event import Ends, Seen
+    from antrea.features.flow_export.l7_event import Ends, Seen
 
 MAX_CONNECTIONS: Final = 4096
 """Connections whose requests wait at a time."""

@@ -1,0 +1,67 @@
+"""Features and their homes: which may import which, and how many files elsewhere name one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from feature_home import HOMES, PRODUCT, edges, required
+
+from antrea.features import FEATURES
+
+pytestmark = pytest.mark.untraced
+
+UPWARD = {("network_policy", "node_policy")}
+"""Pairs of features of which the first imports the second, although it is listed before; the set only shrinks."""
+NAMES = {
+    "node_policy": "node_?(network_?)?policy",
+    "admin_policy": "(admin_?(network_?)?|(?<!antrea)cluster_?network_?)policy",
+    "flow_export": "(?<!l7_)(?<!l7)flow_?export",
+    "ip_pool": "(?<!external_)(?<!external)ip_?pool",
+}
+"""Patterns of features whose names differ from their folders', or are part of another feature's name."""
+SHARED = ("apis", "openflow", "explain", "config/gate_name.py")
+"""Files that name features because the wire, the switch and the evaluator share what they define."""
+FOREIGN_FILES = {
+    "admin_policy": 21,
+    "external_ip_pool": 47,
+    "external_node": 29,
+    "flow_export": 15,
+    "ip_pool": 5,
+    "l7_flow_export": 4,
+    "l7_network_policy": 7,
+    "node_config": 5,
+    "node_latency": 8,
+    "node_policy": 5,
+    "node_port_local": 11,
+    "packet_capture": 10,
+    "service_external_ip": 10,
+    "support_bundle": 24,
+    "traceflow": 9,
+    "traffic_control": 15,
+}
+"""Modules outside a feature's folder that name it, at most; a number only falls, and the aim is 4."""
+REQUIRED = {
+    "egress", "external_ip_pool", "flow_export", "grouping", "l7_flow_export", "membership", "network_policy", "node_network",
+    "node_policy", "node_port_local", "node_route", "pod_connectivity", "proxy",
+}  # fmt: skip
+"""Features that programs, or required features, import by name: they cannot be removed; the set only shrinks."""
+
+
+def test_a_feature_imports_only_features_that_are_listed_before_it() -> None:
+    place = {name: number for number, name in enumerate(FEATURES)}
+    assert {(name, other) for name, other in edges() if place[other] > place[name]} == UPWARD
+
+
+@pytest.mark.parametrize("name", FOREIGN_FILES)
+def test_few_files_elsewhere_name_a_feature(name: str) -> None:
+    pattern = re.compile(NAMES.get(name, name.replace("_", "_?")), re.IGNORECASE)
+    files = [path for path in PRODUCT.rglob("*.py") if not path.is_relative_to(HOMES / name)]
+    paths = (str(path.relative_to(PRODUCT)) for path in files if pattern.search(path.read_text()))
+    found = sorted(path for path in paths if not path.startswith(SHARED))
+    print(f"{name}: {len(found)}: {', '.join(found)}")
+    assert len(found) <= FOREIGN_FILES[name], found
+
+
+def test_no_more_features_are_required() -> None:
+    assert required() <= REQUIRED
