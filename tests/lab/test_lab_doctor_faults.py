@@ -90,9 +90,6 @@ PROGRAMS = (
           refuse_agents,
           system("delete", "quota", "none"), node="node-2", repairs=False),
     Fault("agent-rights", "rights", "is forbidden", without_rights("antrea-agent"), restore, node="node-1"),
-    Fault("controller-rights", "controller-health", "the right to read",
-          without_rights("antrea-controller"),
-          restore, node="*"),
 )  # fmt: skip
 REGISTRATIONS = (
     Fault("api-service-deleted", "api-services", "v1beta2.controlplane.antrea.io is missing",
