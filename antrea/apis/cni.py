@@ -51,6 +51,8 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Dns(msgspec.Struct, frozen=True, omit_defaults=True):
+    """DNS settings of a result."""
+
     nameservers: tuple[str, ...] = ()
     domain: str = ""
     search: tuple[str, ...] = ()
@@ -58,6 +60,8 @@ class Dns(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Interface(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An interface that a plugin created or that its Pod has."""
+
     name: str
     mac: str = ""
     sandbox: str = ""
@@ -65,6 +69,8 @@ class Interface(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ip(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An address of a result, and the index of its interface."""
+
     address: str
     """With prefix length."""
     version: str = ""
@@ -75,6 +81,8 @@ class Ip(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A route of a result."""
+
     dst: str
     gw: str = ""
 
@@ -90,6 +98,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error of a plugin, as the runtime reads it from its standard output."""
+
     cni_version: str = msgspec.field(name="cniVersion")
     code: Code
     msg: str
@@ -104,6 +114,8 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class IpamConfig(msgspec.Struct, frozen=True):
+    """The section `ipam` of a network configuration."""
+
     type: str = ""
 
 

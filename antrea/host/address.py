@@ -10,6 +10,8 @@ from antrea.rank import Rank
 
 
 class Address(msgspec.Struct, frozen=True):
+    """An address of the device `dev`, which the agent assigns."""
+
     dev: str
     cidr: str
     """With prefix length: "10.244.1.1/24", "fd00:10:244:1::1/64"."""

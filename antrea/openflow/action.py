@@ -65,6 +65,7 @@ def output(port: int | Field) -> Action:
 
 
 def group(group_id: int) -> Action:
+    """Process the packet by a group."""
     return Action(f"group:{group_id}")
 
 
@@ -115,22 +116,27 @@ def set_in_port(port: int) -> Action:
 
 
 def set_eth_src(mac: str) -> Action:
+    """Set the source MAC address."""
     return Action(f"set_field:{mac.lower()}->eth_src")
 
 
 def set_eth_dst(mac: str) -> Action:
+    """Set the destination MAC address."""
     return Action(f"set_field:{mac.lower()}->eth_dst")
 
 
 def set_arp_op(operation: int) -> Action:
+    """Set the ARP operation: 1 request, 2 reply."""
     return Action(f"set_field:{operation}->arp_op")
 
 
 def set_arp_sha(mac: str) -> Action:
+    """Set the sender's MAC address of an ARP packet."""
     return Action(f"set_field:{mac.lower()}->arp_sha")
 
 
 def set_arp_spa(address: str) -> Action:
+    """Set the sender's IPv4 address of an ARP packet."""
     return Action(f"set_field:{address}->arp_spa")
 
 
@@ -145,6 +151,7 @@ def set_tun_dst(address: str) -> Action:
 
 
 def set_tun_id(vni: int) -> Action:
+    """Set the VNI of the tunnel."""
     return Action(f"set_field:{vni:#x}->tun_id")
 
 
@@ -159,4 +166,5 @@ def set_vlan_priority(priority: int) -> Action:
 
 
 def set_dscp(value: int) -> Action:
+    """Set the DSCP, the upper six bits of the IP header's traffic class."""
     return Action(f"set_field:{value}->ip_dscp")

@@ -41,8 +41,10 @@ def cookie(cookie_round: int, category: int, object_id: int = 0) -> int:
 
 
 def round_of(value: int) -> int:
+    """Return the round of a cookie: the start of the agent that wrote the flow."""
     return value >> 48 & 0xFFFF
 
 
 def category_of(value: int) -> int:
+    """Return the category of a cookie: the purpose of the flow."""
     return value >> 40 & 0xFF

@@ -74,6 +74,8 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
 
 class FlowMaker(Protocol):
+    """A function that creates flows of one category, as `flows_of` returns it."""
+
     def __call__(
         self,
         table: Table,

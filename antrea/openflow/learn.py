@@ -34,10 +34,12 @@ def learn(
 
 
 def idle_timeout(seconds: int) -> str:
+    """Remove the learned flow when no packet has matched it for `seconds`."""
     return f"idle_timeout={seconds}"
 
 
 def hard_timeout(seconds: int) -> str:
+    """Remove the learned flow `seconds` after it was learned."""
     return f"hard_timeout={seconds}"
 
 
@@ -52,18 +54,22 @@ def same_protocol(protocol: str, *, v6: bool = False) -> tuple[str, str]:
 
 
 def same_src_port(protocol: str) -> str:
+    """Match the source port of the packet that is learned from."""
     return f"OXM_OF_{protocol.upper()}_SRC[]"
 
 
 def same_dst_port(protocol: str) -> str:
+    """Match the destination port of the packet that is learned from."""
     return f"OXM_OF_{protocol.upper()}_DST[]"
 
 
 def same_src(*, v6: bool = False) -> str:
+    """Match the source address of the packet that is learned from."""
     return "NXM_NX_IPV6_SRC[]" if v6 else "NXM_OF_IP_SRC[]"
 
 
 def same_dst(*, v6: bool = False) -> str:
+    """Match the destination address of the packet that is learned from."""
     return "NXM_NX_IPV6_DST[]" if v6 else "NXM_OF_IP_DST[]"
 
 

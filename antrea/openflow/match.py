@@ -40,6 +40,7 @@ def port_text(port: int) -> str:
 
 
 def in_port(port: int) -> Match:
+    """Match the OpenFlow port by which the packet arrived."""
     return Match(f"in_port={port_text(port)}")
 
 
@@ -52,6 +53,7 @@ def dl_src(mac: str, mask: str = "") -> Match:
 
 
 def dl_dst(mac: str) -> Match:
+    """Match the destination MAC address."""
     return Match(f"dl_dst={mac.lower()}")
 
 
@@ -96,14 +98,17 @@ def nw_src(net: str) -> Match:
 
 
 def nw_dst(net: str) -> Match:
+    """Match the IPv4 destination, an address or a network."""
     return Match(_address("nw_dst", net, 4))
 
 
 def ipv6_src(net: str) -> Match:
+    """Match the IPv6 source, an address or a network."""
     return Match(_address("ipv6_src", net, 6))
 
 
 def ipv6_dst(net: str) -> Match:
+    """Match the IPv6 destination, an address or a network."""
     return Match(_address("ipv6_dst", net, 6))
 
 
@@ -134,22 +139,27 @@ def tun_dst(address: str) -> Match:
 
 
 def tun_id(vni: int) -> Match:
+    """Match the VNI of the tunnel."""
     return Match(f"tun_id={vni:#x}")
 
 
 def arp_spa(address: str) -> Match:
+    """Match the sender's IPv4 address of an ARP packet."""
     return Match(f"arp_spa={address}")
 
 
 def arp_tpa(address: str) -> Match:
+    """Match the target's IPv4 address of an ARP packet."""
     return Match(f"arp_tpa={address}")
 
 
 def arp_sha(mac: str) -> Match:
+    """Match the sender's MAC address of an ARP packet."""
     return Match(f"arp_sha={mac.lower()}")
 
 
 def arp_op(operation: int) -> Match:
+    """Match the ARP operation: 1 request, 2 reply."""
     return Match(f"arp_op={operation}")
 
 
@@ -165,6 +175,7 @@ def tp_src(port: int, mask: int = 0xFFFF) -> Match:
 
 
 def tp_dst(port: int, mask: int = 0xFFFF) -> Match:
+    """Match the destination port, or those that agree with it in the bits of `mask`."""
     return _port("tp_dst", port, mask)
 
 
@@ -192,6 +203,7 @@ def icmp_type(value: int) -> Match:
 
 
 def icmp_code(value: int) -> Match:
+    """Match the code of an ICMP packet."""
     return Match(f"icmp_code={value}")
 
 
@@ -206,6 +218,7 @@ def dscp(value: int) -> Match:
 
 
 def conj_id(conjunction: int) -> Match:
+    """Match packets that satisfy all dimensions of a conjunction."""
     return Match(f"conj_id={conjunction}")
 
 

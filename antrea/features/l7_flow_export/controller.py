@@ -48,26 +48,38 @@ class AnnotatedWorkload(Fact, frozen=True):
 
 
 class AnnotatedDeployment(AnnotatedWorkload, frozen=True):
+    """A Deployment with the annotation."""
+
     kind, plural = "Deployment", "deployments"
 
 
 class AnnotatedReplicaSet(AnnotatedWorkload, frozen=True):
+    """A ReplicaSet with the annotation."""
+
     kind, plural = "ReplicaSet", "replicasets"
 
 
 class AnnotatedStatefulSet(AnnotatedWorkload, frozen=True):
+    """A StatefulSet with the annotation."""
+
     kind, plural = "StatefulSet", "statefulsets"
 
 
 class AnnotatedDaemonSet(AnnotatedWorkload, frozen=True):
+    """A DaemonSet with the annotation."""
+
     kind, plural = "DaemonSet", "daemonsets"
 
 
 class AnnotatedJob(AnnotatedWorkload, frozen=True):
+    """A Job with the annotation."""
+
     kind, plural, api_version = "Job", "jobs", "batch/v1"
 
 
 class AnnotatedCronJob(AnnotatedWorkload, frozen=True):
+    """A CronJob with the annotation."""
+
     kind, plural, api_version = "CronJob", "cronjobs", "batch/v1"
     template = "spec.jobTemplate.spec.template"
 

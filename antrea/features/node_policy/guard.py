@@ -99,6 +99,7 @@ def _texts(one: Kept, peer: str) -> Iterator[str]:
 
 
 def set_name(name: str, *, ipv6: bool) -> str:
+    """Return the name of the set for one IP family."""
     return f"{name}-{6 if ipv6 else 4}"
 
 

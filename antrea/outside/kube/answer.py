@@ -186,6 +186,7 @@ def odd_object(
 
 
 def decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
+    """Decode the body of a response; raises Unavailable, with the path, if it is not of this kind."""
     try:
         return decode_json(answer, kind, path)
     except Invalid as error:
@@ -193,6 +194,7 @@ def decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
 
 
 def raise_for(status: int, answer: bytes, path: str) -> None:
+    """Raise the error of a response's status, with the server's message; return for status 2xx."""
     if 200 <= status < 300:
         return
     message = message_of(answer) or f"{path}: answer {status}"
@@ -208,6 +210,7 @@ def raise_for(status: int, answer: bytes, path: str) -> None:
 
 
 def message_of(answer: bytes) -> str:
+    """Return the message of a Status object, or the beginning of any other body."""
     try:
         return decode_json(answer, Status, "status").message
     except Invalid:

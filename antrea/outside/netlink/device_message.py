@@ -46,18 +46,22 @@ def new_vlan(name: str, card: int, vlan: int, mac: str) -> Request:
 
 
 def delete_device(name: str) -> Request:
+    """Request to delete a device."""
     return Request(wire.DEL_LINK, wire.ASK, wire.link_head() + string(wire.IFLA_IFNAME, name))
 
 
 def put_proxy(index: int, proxy: ProxyNeighbour) -> Request:
+    """Request to answer for an address on the device `index`."""
     return Request(NEW_NEIGHBOUR, wire.PUT, _proxy(index, proxy))
 
 
 def drop_proxy(index: int, proxy: ProxyNeighbour) -> Request:
+    """Request to answer for an address no longer."""
     return Request(DEL_NEIGHBOUR, wire.ASK, _proxy(index, proxy))
 
 
 def get_proxies() -> Request:
+    """Request for all addresses that devices answer for."""
     return Request(GET_NEIGHBOUR, wire.ASK_ALL, NEIGHBOUR.pack(0, 0, 0, _NTF_PROXY, 0))
 
 

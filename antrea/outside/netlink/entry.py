@@ -40,6 +40,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def put_link(kernel: Rtnl, link: Link) -> None:
+    """Set the MTU, MAC address and state of a device where they differ."""
     now = message.device_of(kernel.ask(get_link(link.name))[0])
     mtu = link.mtu if now.mtu != link.mtu else 0
     mac = link.mac if now.mac != link.mac.lower() else ""
@@ -51,20 +52,24 @@ def put_link(kernel: Rtnl, link: Link) -> None:
 
 
 def put_dummy(kernel: Rtnl, dummy: Dummy) -> None:
+    """Create a dummy device if it does not exist."""
     with contextlib.suppress(FileExistsError):
         kernel.ask(device_message.new_dummy(dummy.name))
 
 
 def put_vlan(kernel: Rtnl, vlan: Vlan) -> None:
+    """Create a VLAN device on its card if it does not exist."""
     with contextlib.suppress(FileExistsError):
         kernel.ask(device_message.new_vlan(vlan.name, message.index_of(vlan.card), vlan.vlan, vlan.mac))
 
 
 def drop_device(kernel: Rtnl, device: Dummy | Vlan) -> None:
+    """Delete a device."""
     kernel.ask(device_message.delete_device(device.name))
 
 
 def put_sysctl(_: Rtnl, sysctl: Sysctl) -> None:
+    """Write a kernel parameter if it has another value."""
     path = Path("/proc/sys") / sysctl.path
     if path.read_text("ascii").strip() != sysctl.value:
         path.write_text(sysctl.value, "ascii")
@@ -75,18 +80,22 @@ def stays(_: Rtnl, _entry: Any) -> None:
 
 
 def nothing(_: Rtnl) -> Iterator[Any]:
+    """Return no entries, for kinds that the kernel does not mark as the agent's."""
     return iter(())
 
 
 def put_address(kernel: Rtnl, address: Address) -> None:
+    """Assign an address to its device."""
     kernel.ask(message.put_address(message.index_of(address.dev), address))
 
 
 def drop_address(kernel: Rtnl, address: Address) -> None:
+    """Remove an address from its device."""
     kernel.ask(message.drop_address(message.index_of(address.dev), address))
 
 
 def addresses(kernel: Rtnl) -> Iterator[Address]:
+    """Find the addresses that the agent assigned."""
     for device_address in map(message.address_of, kernel.ask(get_addresses())):
         if device_address.protocol in _OURS:
             with _gone_is_fine():
@@ -98,14 +107,17 @@ def addresses(kernel: Rtnl) -> Iterator[Address]:
 
 
 def put_route(kernel: Rtnl, route: Route) -> None:
+    """Add or replace a route."""
     kernel.ask(message.put_route(message.index_of(route.dev) if route.dev else 0, route))
 
 
 def drop_route(kernel: Rtnl, route: Route) -> None:
+    """Remove a route."""
     kernel.ask(message.drop_route(route))
 
 
 def routes(kernel: Rtnl) -> Iterator[Route]:
+    """Find the routes that the agent added."""
     for family in message.get_routes():
         for reply in kernel.ask(family):
             if message.protocol_of(reply) in _OURS:
@@ -137,14 +149,17 @@ def _leads_to_pods(route: message.KernelRoute) -> bool:
 
 
 def put_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:
+    """Add or replace a permanent neighbour entry."""
     kernel.ask(message.put_neighbour(message.index_of(neighbour.dev), neighbour))
 
 
 def drop_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:
+    """Remove a neighbour entry."""
     kernel.ask(message.drop_neighbour(message.index_of(neighbour.dev), neighbour))
 
 
 def neighbours(kernel: Rtnl) -> Iterator[Neighbour]:
+    """Find the neighbour entries that the agent added."""
     for reply in kernel.ask(message.get_neighbours()):
         with _gone_is_fine():
             if neighbour := message.neighbour_of(reply):
@@ -152,14 +167,17 @@ def neighbours(kernel: Rtnl) -> Iterator[Neighbour]:
 
 
 def put_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    """Make a device answer for an address of another."""
     kernel.ask(device_message.put_proxy(message.index_of(proxy.dev), proxy))
 
 
 def drop_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    """Make a device answer for an address no longer."""
     kernel.ask(device_message.drop_proxy(message.index_of(proxy.dev), proxy))
 
 
 def proxies(kernel: Rtnl) -> Iterator[ProxyNeighbour]:
+    """Find the addresses that devices answer for."""
     for reply in kernel.ask(device_message.get_proxies()):
         with _gone_is_fine():
             if proxy := device_message.proxy_of(reply):
@@ -175,10 +193,12 @@ def put_rule(kernel: Rtnl, rule: RoutingRule) -> None:
 
 
 def drop_rule(kernel: Rtnl, rule: RoutingRule) -> None:
+    """Remove a routing rule."""
     kernel.ask(message.drop_rule(rule))
 
 
 def rules(kernel: Rtnl) -> Iterator[RoutingRule]:
+    """Find the routing rules that the agent added."""
     return filter(None, map(message.rule_of, kernel.ask(message.get_rules())))
 
 

@@ -84,6 +84,7 @@ class KnownNeighbour(msgspec.Struct, frozen=True):
 
 
 def get_devices() -> Request:
+    """Request for all devices."""
     return Request(wire.GET_LINK, wire.ASK_ALL, wire.link_head())
 
 
@@ -111,6 +112,7 @@ def put_address(index: int, address: Address) -> Request:
 
 
 def drop_address(index: int, address: Address) -> Request:
+    """Request to remove an address from the device `index`."""
     return Request(wire.DEL_ADDRESS, wire.ASK, _address(index, address))
 
 
@@ -188,15 +190,18 @@ def host_route(route: KernelRoute) -> Route:
 
 
 def put_neighbour(index: int, neighbour: Neighbour) -> Request:
+    """Request to add or replace a neighbour entry of the device `index`."""
     mac = wire.mac(_NDA_LLADDR, neighbour.mac)
     return Request(NEW_NEIGHBOUR, wire.PUT, _neighbour(index, neighbour) + mac)
 
 
 def drop_neighbour(index: int, neighbour: Neighbour) -> Request:
+    """Request to remove a neighbour entry of the device `index`."""
     return Request(DEL_NEIGHBOUR, wire.ASK, _neighbour(index, neighbour))
 
 
 def get_neighbours() -> Request:
+    """Request for all neighbour entries."""
     return Request(GET_NEIGHBOUR, wire.ASK_ALL, NEIGHBOUR.pack(0, 0, 0, 0, 0))
 
 
@@ -243,6 +248,7 @@ def drop_rule(rule: RoutingRule) -> Request:
 
 
 def get_rules() -> Request:
+    """Request for all routing rules."""
     return Request(_GET_RULE, wire.ASK_ALL, _RULE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
 
 

@@ -84,6 +84,7 @@ def replies(octets: bytes) -> Iterator[Reply]:
 
 
 def get_link(name: str) -> Request:
+    """Request for one device, by its name."""
     return Request(GET_LINK, ASK, link_head() + string(IFLA_IFNAME, name))
 
 
@@ -130,6 +131,7 @@ def number(kind: int, value: int) -> bytes:
 
 
 def string(kind: int, value: str) -> bytes:
+    """Encode an attribute with a string, which ends with a zero byte."""
     return attribute(kind, value.encode() + b"\0")
 
 

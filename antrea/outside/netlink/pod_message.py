@@ -56,10 +56,12 @@ def new_veth(name: str, peer: str, *, mtu: int, peer_mac: str, netns: int) -> Re
 
 
 def set_up(index: int) -> Request:
+    """Request to set a link up."""
     return Request(wire.NEW_LINK, wire.ASK, wire.link_head(index, IFF_UP))
 
 
 def delete_link(name: str) -> Request:
+    """Request to delete a link, which deletes its peer."""
     return Request(wire.DEL_LINK, wire.ASK, wire.link_head() + string(wire.IFLA_IFNAME, name))
 
 

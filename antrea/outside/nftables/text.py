@@ -124,6 +124,7 @@ def _own_chain(entry: NftRelay | NftHops | NftSilence | NftArpSource) -> str:
 
 
 def flush(chain: str) -> str:
+    """Return the command that removes all rules of a chain."""
     return f"flush chain {TABLE} {chain}"
 
 

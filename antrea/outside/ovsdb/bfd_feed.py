@@ -19,6 +19,8 @@ WORDS = {True: "up", False: "down", None: "coming up again"}
 
 
 class ReportSession(Protocol):
+    """A function that takes the state of the BFD session with a Node."""
+
     def __call__(self, node: str, up: bool | None, /, *, unsure: bool = False) -> None:
         """Whether this Node's switch is up; None: unknown (`unsure`), or it is watched no longer."""
 

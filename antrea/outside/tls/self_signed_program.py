@@ -58,6 +58,7 @@ def pem(names: list[str], addresses: list[str], days: int) -> tuple[str, str]:
 
 
 def main(names: str, addresses: str, days: str) -> None:
+    """Print the certificate and its key as PEM; the arguments are those of the command line, lists with commas."""
     sys.stdout.write("".join(pem(names.split(","), addresses.split(",") if addresses else [], int(days))))
 
 

@@ -73,5 +73,6 @@ def cluster_servers(facts: Facts, config: AgentConfig) -> list[tuple[str, int]]:
 
 
 def families(facts: Facts) -> list[bool]:
+    """Return the IP families of this Node, True for IPv6; IPv4 alone while they are unknown."""
     node = facts.get(ThisNode)
     return sorted(node.families) if node else [False]

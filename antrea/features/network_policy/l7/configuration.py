@@ -73,10 +73,12 @@ def tenant_file(directory: str, tenant: int) -> str:
 
 
 def tenant_path(directory: str, tenant: int) -> str:
+    """Return the path of a tenant's configuration file."""
     return f"{directory}/tenant-{tenant}.yaml"
 
 
 def rule_path(directory: str, tenant: int) -> str:
+    """Return the path of a tenant's rule file."""
     return f"{directory}/tenant-{tenant}.rules"
 
 

@@ -56,6 +56,7 @@ class Measurement(msgspec.Struct):
 
 
 def milliseconds(nanoseconds: int) -> str:
+    """Format a duration for a log line."""
     return f"{nanoseconds / 10**6:.3f} ms"
 
 
