@@ -53,10 +53,7 @@ spec:
 @pytest.fixture
 def aggregator(lab: Lab) -> Iterator[None]:
     """Our chart's Deployment, and agents that export to it."""
-    values = (
-        "flowAggregator.enable=true,flowAggregator.resources.requests.cpu=10m,"
-        "flowAggregator.config.apiServer.authorizeUsers=true"
-    )
+    values = "flowAggregator.enable=true,flowAggregator.config.apiServer.authorizeUsers=true"
     command = [
         str(artifacts.helm(print)),
         "template",
