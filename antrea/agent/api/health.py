@@ -123,9 +123,8 @@ class Health:
         return "" if up else "disconnected from ovs-vswitchd"
 
     def _silence(self, name: str) -> str:
-        """Why a program of Open vSwitch that is connected does not respond."""
-        why = self._probes[name].trouble if name in self._probes else ""
-        return f"no {why}" if why else ""
+        """Return why a program of Open vSwitch that is connected does not respond, empty if it responds."""
+        return self._probes[name].trouble if name in self._probes else ""
 
     def _flows(self) -> str:
         replaying = self._start.is_set() and self._switch is not None and not self._switch.works.is_set()

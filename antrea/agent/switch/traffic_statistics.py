@@ -152,7 +152,7 @@ class TrafficStatistics:
         """Report every increase to the controller, or everything after a change of its epoch. Raises Refused, Unavailable."""
         controller = self._controller()
         if controller is None and self.account.owed:
-            raise Unavailable("connection to antrea-controller")
+            raise Unavailable("no connection to antrea-controller")
         while controller is not None:
             rows = self.account.begin(MAX_SHARES)
             if not rows and controller is self._told:

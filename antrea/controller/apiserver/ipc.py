@@ -231,7 +231,7 @@ class Channel:
         try:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             if size > MAX_BYTES:
-                raise Unavailable(f"the other process: a frame of {size} bytes")
+                raise Unavailable(f"the other process sent a frame of {size} bytes, which is too long")
             frame = await self._reader.readexactly(size)
         except (EOFError, OSError) as error:
             raise Unavailable("the other process has ended") from error

@@ -142,7 +142,7 @@ class LeaderProxy:
                 return await self._ask(request, attributes_of_request, address, body)
             except _NotLeading as error:
                 if asyncio.get_running_loop().time() > end:
-                    raise Unavailable(f"the leading replica of the controller: {error}") from error
+                    raise Unavailable(f"the leading replica of the controller is unknown: {error}") from error
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def report_number(self, connected: ConnectedAgents) -> None:
@@ -181,7 +181,9 @@ class LeaderProxy:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NotLeading(str(error) or type(error).__name__) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"the leading replica of the controller at {address}: {error}") from error
+            raise Unavailable(
+                f"the leading replica of the controller at {address} does not answer: {error}"
+            ) from error
 
     def _request(
         self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes = b"", *,

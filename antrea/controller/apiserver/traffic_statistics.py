@@ -131,7 +131,7 @@ class TrafficCounts:
         Reports without epoch, as upstream's agents have them, are added as they come. Raises Answered, Unavailable.
         """
         if not all(source.synced for source in self._sources):
-            raise Unavailable("policies and Egresses are not known yet")
+            raise Unavailable("policies and Egresses are not known yet, try again")
         node, notes = summary.metadata.name, summary.metadata.annotations
         if STATS_EPOCH not in notes:
             self.add(summary)

@@ -102,7 +102,7 @@ class Computation:
         """`ours` has an API server, and `isolation` runs what fails alone. Raises Unavailable without an API server."""
         kube = ours.kube
         if kube is None:
-            raise Unavailable("an API server")
+            raise Unavailable("no API server is configured")
         self._kube, self._lead, self._parts = kube, ours.lead, parts
         self._watched = watched = [watched_kind for feature in features for watched_kind in feature.watched]
         self._sink = sink = PublishSink(publisher, self._left, published(features))

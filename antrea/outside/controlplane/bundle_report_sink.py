@@ -36,7 +36,7 @@ class BundleReportSink:
         for entry in put:
             controller = self._connection.controller
             if controller is None:
-                raise Unavailable("connection to antrea-controller")
+                raise Unavailable("no connection to antrea-controller")
             body = {
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": "SupportBundleCollectionStatus",

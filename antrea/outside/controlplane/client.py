@@ -61,10 +61,12 @@ async def controller_access(kube: Kube, namespace: str, chance: Callable[[int], 
         for address in endpoint.addresses
     ]
     if not places:
-        raise Unavailable(f"ready endpoint of Service {namespace}/{SERVICE}: is antrea-controller running?")
+        raise Unavailable(
+            f"Service {namespace}/{SERVICE} has no ready endpoint: is antrea-controller running?"
+        )
     trusted = await kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{CA}", ConfigMap)
     if trusted is None or not trusted.data.get("ca.crt"):
-        raise Unavailable(f"CA of antrea-controller, which it writes into ConfigMap {namespace}/{CA}")
+        raise Unavailable(f"ConfigMap {namespace}/{CA} has no CA yet: antrea-controller writes it")
     address, port = places[chance(len(places))]
     host = f"[{address}]" if is_ipv6(address) else address
     return Access(

@@ -36,7 +36,7 @@ class PolicyReportSink:
         for entry in put:
             controller = self._connection.controller
             if controller is None:
-                raise Unavailable("connection to antrea-controller")
+                raise Unavailable("no connection to antrea-controller")
             path = f"/apis/{GROUP}/{VERSION}/networkpolicies/{entry.policy}/status"
             node = {
                 "nodeName": entry.node,

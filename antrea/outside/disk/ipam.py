@@ -174,7 +174,7 @@ class Ipam:
 
     def _held_too_long(self) -> Unavailable:
         return Unavailable(
-            f"the lock {self._directory / 'lock'} of the address reservations, which another process has held for {self._patience:g} s"
+            f"another process has held the lock {self._directory / 'lock'} of the address reservations for {self._patience:g} s"
         )
 
     def _step(self, step: Callable[[], R]) -> R:

@@ -104,7 +104,9 @@ class Gossip:
         except OSError as error:
             self._socket.close()
             listening.close()
-            raise Unavailable(f"gossip at {self.address} port {self.port}: {error.strerror}") from error
+            raise Unavailable(
+                f"gossip cannot listen at {self.address} port {self.port}: {error.strerror}"
+            ) from error
         return listening
 
     def _readable(self) -> None:

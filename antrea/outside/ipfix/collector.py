@@ -66,7 +66,7 @@ class Collector(SessionServer):
         try:
             bound = bound_socket(host, port, socket.SOCK_DGRAM)
         except OSError as error:
-            raise Unavailable(f"port {port} for flow records: {error}") from error
+            raise Unavailable(f"port {port} for flow records cannot be opened: {error}") from error
         bound.setblocking(False)
         transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), sock=bound)
         try:

@@ -15,7 +15,7 @@ def listen(port: int, address: str = "") -> socket.socket:
         made = bound_socket(address, port, socket.SOCK_STREAM)
     except OSError as error:
         at = f" of {address}" if address else ""
-        raise Unavailable(f"port {port}{at}: {error.strerror}") from error
+        raise Unavailable(f"port {port}{at} cannot be opened: {error.strerror}") from error
     return made
 
 

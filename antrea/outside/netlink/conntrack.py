@@ -114,12 +114,12 @@ def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
         while True:
             for reply in replies(kernel.recv(_BUFFER)):
                 if reply.errno not in (0, errno.ENOENT):
-                    raise Unavailable(f"connections of the kernel: error {reply.errno}")
+                    raise Unavailable(f"connections of the kernel cannot be listed: error {reply.errno}")
                 if reply.ends:
                     return
                 yield reply.body
     except OSError as error:
-        raise Unavailable(f"connections of the kernel: {error}") from error
+        raise Unavailable(f"connections of the kernel cannot be listed: {error}") from error
 
 
 def _destinations(

@@ -84,7 +84,7 @@ def give_settings(name: str, settings: InterfaceSettings) -> None:
     with Rtnl() as kernel:
         device = _device(kernel, name)
         if device is None:
-            raise Refused([name], f"interface {name} is gone")
+            raise Refused([name], f"interface {name} does not exist")
         try:
             kernel.ask(set_device(device.index, up=True, mtu=settings.mtu))
             for body in settings.addresses:
@@ -92,7 +92,9 @@ def give_settings(name: str, settings: InterfaceSettings) -> None:
             for body in settings.routes:
                 _put_route(kernel, body + wire.number(wire.RTA_OIF, device.index))
         except OSError as error:
-            raise Refused([name], f"addresses and routes of {name}: {error.strerror}") from error
+            raise Refused(
+                [name], f"addresses and routes of {name} cannot be set: {error.strerror}"
+            ) from error
 
 
 def clear_settings(name: str) -> None:
@@ -101,13 +103,13 @@ def clear_settings(name: str) -> None:
     with Rtnl() as kernel:
         device = _device(kernel, name)
         if device is None:
-            raise Refused([name], f"interface {name} is gone")
+            raise Refused([name], f"interface {name} does not exist")
         try:
             for body in _addresses(kernel, device.index):
                 _gone(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, device.index)))
             kernel.ask(set_device(device.index, up=True))
         except OSError as error:
-            raise Refused([name], f"addresses of {name}: {error.strerror}") from error
+            raise Refused([name], f"addresses of {name} cannot be removed: {error.strerror}") from error
 
 
 def rename(name: str, new: str) -> None:
@@ -115,7 +117,7 @@ def rename(name: str, new: str) -> None:
     with Rtnl() as kernel:
         device = _device(kernel, name)
         if device is None:
-            raise Refused([name], f"interface {name} is gone")
+            raise Refused([name], f"interface {name} does not exist")
         try:
             kernel.ask(set_device(device.index, up=False))
             head = wire.link_head(device.index, 0, 0)

@@ -35,7 +35,7 @@ def listening_ports(net: Path = NET, local_range: Path = RANGE) -> Iterator[tupl
                         yield protocol, ip, port
         yield from (("SCTP", "", port) for port in _endpoints(net / "sctp" / "eps"))
     except (OSError, ValueError) as error:
-        raise Unavailable(f"the table of listening sockets: {error}") from error
+        raise Unavailable(f"the table of listening sockets cannot be read: {error}") from error
 
 
 def _sockets(table: Path, state: str) -> Iterator[tuple[str, int]]:

@@ -107,7 +107,7 @@ def _opened(netns_path: str) -> Iterator[int]:
     try:
         namespace = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise Unavailable(f"network namespace {netns_path}: {error.strerror}") from error
+        raise Unavailable(f"network namespace {netns_path} cannot be entered: {error.strerror}") from error
     try:
         yield namespace
     finally:

@@ -69,7 +69,7 @@ def choose(cards: Sequence[Card], *, interface: str, cidrs: Sequence[str], node_
     for card in cards:
         if wanted.intersection(address.split("/")[0] for address in card.addresses):
             return card
-    raise Unavailable(f"an interface with the Node's address {', '.join(sorted(wanted))}")
+    raise Unavailable(f"no interface has the Node's address {', '.join(sorted(wanted))}")
 
 
 def _cards() -> tuple[Card, ...]:

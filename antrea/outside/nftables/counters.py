@@ -28,5 +28,5 @@ class NftCounters:
         try:
             text = await asyncio.to_thread(self._nft.run, f"list counters table {TABLE}\n")
         except NftError as error:
-            raise Unavailable(f"counters of nftables: {error}") from error
+            raise Unavailable(f"counters of nftables cannot be read: {error}") from error
         return [FlowCount(name, int(packets), int(size)) for name, packets, size in _COUNTER.findall(text)]

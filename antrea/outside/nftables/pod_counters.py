@@ -209,7 +209,7 @@ class PodCounters:
             with self._lock:
                 self._nft.run(commands)
         except NftError as error:
-            raise Unavailable(f"counters of Pods: {error}") from error
+            raise Unavailable(f"counters of Pods cannot be read: {error}") from error
 
     def _try(self, commands: str) -> str:
         """Why they failed; empty: they have not."""

@@ -121,7 +121,7 @@ class Ovsdb:
                 await anext(listed)
         except TimeoutError:
             await db.close()
-            raise Unavailable(f"OVSDB at {path}") from None
+            raise Unavailable(f"no answer of OVSDB at {path}: ovsdb-server does not run") from None
         except BaseException:
             await db.close()
             raise
@@ -148,9 +148,9 @@ class Ovsdb:
             async with asyncio.timeout(within):
                 await self._session.call("echo")
         except TimeoutError:
-            raise Unavailable(f"answer of ovsdb-server to an echo within {within:g} s") from None
+            raise Unavailable(f"no answer of ovsdb-server to an echo within {within:g} s") from None
         except RpcError as error:
-            raise Unavailable(f"answer of ovsdb-server to an echo: {error}") from error
+            raise Unavailable(f"no answer of ovsdb-server to an echo: {error}") from error
 
     def rows(self, table: str) -> Mapping[str, Row]:
         """uuid -> row, as of now"""
@@ -165,7 +165,7 @@ class Ovsdb:
         """The only row of table Open_vSwitch. Raises Unavailable if the database is not initialised yet."""
         for row in self.rows("Open_vSwitch").values():
             return row
-        raise Unavailable("row of table Open_vSwitch in OVSDB")
+        raise Unavailable("OVSDB has no row of table Open_vSwitch: it is not initialized")
 
     def changes(self) -> Changes:
         """Return the changes from now on; read the replica first, and nothing is missed."""
@@ -191,12 +191,12 @@ class Ovsdb:
         of them), Unavailable if there is no connection or no answer `within` that many seconds: the outcome is unknown.
         """
         if self._session is None:
-            raise Unavailable(f"connection to OVSDB at {self._path}")
+            raise Unavailable(f"no connection to OVSDB at {self._path}")
         try:
             async with asyncio.timeout(within):
                 results = await self._session.call("transact", DATABASE, *operations)
         except TimeoutError:
-            raise Unavailable(f"answer from OVSDB within {within:g} s") from None
+            raise Unavailable(f"no answer of OVSDB within {within:g} s") from None
         except RpcError as error:
             raise Refused(operations, str(error)) from error
         for operation, result in zip([*operations, None], results, strict=False):
@@ -205,7 +205,7 @@ class Ovsdb:
         return list(results)
 
     async def _follow(self) -> None:
-        cause: BaseException = Unavailable("OVSDB client, which was closed")
+        cause: BaseException = Unavailable("the OVSDB client is closed")
         delay = _BACKOFF[0]
         try:
             while True:

@@ -123,7 +123,7 @@ class Session:
         `then` sees the result before any later message is looked at; the caller itself runs only afterwards.
         """
         if self._ended:
-            raise Unavailable("connection to OVSDB")
+            raise Unavailable("no connection to OVSDB")
         self._ids += 1
         number = self._ids
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -154,7 +154,7 @@ class Session:
         self._writer.close()
         for answer, _then in self._pending.values():
             if not answer.done():
-                answer.set_exception(Unavailable("connection to OVSDB, lost before its answer"))
+                answer.set_exception(Unavailable("the connection to OVSDB ended before its answer"))
 
     def _send(self, message: dict[str, Any]) -> None:
         self._writer.write(msgspec.json.encode(message))

@@ -124,7 +124,9 @@ async def realized(db: Ovsdb, *, within: float = 10.0) -> None:
     await db.transact(operation)
     requested = db.root["next_cfg"]
     await db.until(
-        lambda: db.root["cur_cfg"] >= requested or None, "ovs-vswitchd, to act on OVSDB", within=within
+        lambda: db.root["cur_cfg"] >= requested or None,
+        "ovs-vswitchd has not applied the configuration in OVSDB",
+        within=within,
     )
 
 
@@ -133,7 +135,9 @@ async def ofport(db: Ovsdb, name: str, *, within: float = 10.0) -> int:
 
     Raises Refused with the words of OVS if it could not open the device, Unavailable after a timeout.
     """
-    await db.until(lambda: _row_with_ofport(db, name), f"OpenFlow number of port {name}", within=within)
+    await db.until(
+        lambda: _row_with_ofport(db, name), f"port {name} has no OpenFlow number yet", within=within
+    )
     row = _found(db, "Interface", name)
     if row["ofport"] < 0:
         raise Refused([name], row["error"] or f"could not open network device {name}")
@@ -178,7 +182,7 @@ def _new_port(home: Row, port: Port) -> list[Operation]:
 
 def _aligned_port(db: Ovsdb, home: Row, row: Row, port: Port) -> list[Operation]:
     if row.uuid not in home["ports"]:
-        raise Refused([port], f"port {port.name} stands on another bridge than {home['name']}")
+        raise Refused([port], f"port {port.name} is on another bridge than {home['name']}")
     columns = {"tag": port.tag, "trunks": frozenset(port.trunks)}
     wanted = {"type": port.type, "options": dict(port.options), **_if_given(port)}
     return [
@@ -200,7 +204,7 @@ def _row_with_ofport(db: Ovsdb, name: str) -> Row | None:
 def _found(db: Ovsdb, table: str, name: str) -> Row:
     if row := db.row(table, name):
         return row
-    raise Unavailable(f"{table} {name} in OVSDB")
+    raise Unavailable(f"{table} {name} does not exist in OVSDB")
 
 
 async def _settle(db: Ovsdb, build: Callable[[], list[Operation]]) -> None:

@@ -62,7 +62,7 @@ class EngineSession:
             self._server = await asyncio.start_unix_server(self._serve, self._folder / EVENTS, limit=MAX_LINE)
             (self._folder / EVENTS).chmod(0o600)
         except OSError as error:
-            raise Unavailable(f"the L7 flow engine cannot be asked for: {error}") from error
+            raise Unavailable(f"the L7 flow engine cannot be asked for connections: {error}") from error
         self._asking = asyncio.create_task(self._ask(), name="L7 flow engine")
 
     async def end(self) -> None:

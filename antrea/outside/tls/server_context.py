@@ -64,14 +64,14 @@ class SelfSigning:
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
         except OSError as error:
-            raise Unavailable(f"a serving certificate: {error}") from error
+            raise Unavailable(f"a serving certificate cannot be made: {error}") from error
 
     def result(self) -> Certificate:
         """Wait for it. Raises Unavailable if none can be made."""
         out, err = self._process.communicate()
         certificate, mark, rest = out.partition(_CERTIFICATE_ENDS)
         if self._process.returncode or not mark:
-            raise Unavailable(f"a serving certificate: {err.strip()[-200:]}")
+            raise Unavailable(f"a serving certificate cannot be made: {err.strip()[-200:]}")
         return Certificate(certificate + mark, rest)
 
 

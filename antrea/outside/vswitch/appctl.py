@@ -39,7 +39,7 @@ class Tracer:
         except RpcError as error:
             raise Refused([flow], str(error).strip()) from error
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
+            raise Unavailable(f"no answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
         return text.removesuffix("\n") + "\n"  # OVS 3.5 leaves it to ovs-appctl to end the last line
 
 
@@ -49,9 +49,9 @@ async def counter(directory: Path, name: str) -> int:
         async with asyncio.timeout(TIMEOUT), control(directory) as ovs:
             return int(await ovs.call("coverage/read-counter", name))
     except (RpcError, ValueError) as error:
-        raise Unavailable(f"counter {name} of ovs-vswitchd: {error}") from error
+        raise Unavailable(f"counter {name} of ovs-vswitchd cannot be read: {error}") from error
     except TimeoutError:
-        raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
+        raise Unavailable(f"no answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +62,7 @@ async def control(directory: Path) -> AsyncIterator[Session]:
             session = await Session.open(str(path))
             break
     else:
-        raise Unavailable(f"control socket of ovs-vswitchd in {directory}")
+        raise Unavailable(f"no control socket of ovs-vswitchd in {directory}: ovs-vswitchd does not run")
     reading = asyncio.create_task(session.run(), name="control socket of ovs-vswitchd")
     try:
         yield session

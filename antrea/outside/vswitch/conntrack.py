@@ -84,9 +84,9 @@ class Conntrack:
                 await ovs.call("revalidator/wait")
                 text = str(await ovs.call("dpctl/dump-conntrack", f"zone={zone}"))
         except RpcError as error:
-            raise Unavailable(f"connections of zone {zone}: {error}") from error
+            raise Unavailable(f"connections of zone {zone} cannot be listed: {error}") from error
         except TimeoutError:
-            raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
+            raise Unavailable(f"connections of zone {zone} were not listed within {TIMEOUT:.0f} s") from None
         return [connection for line in text.splitlines() if (connection := tracked(zone, line))]
 
     async def dump(self, zone: int, *, counters: bool = True) -> str:
@@ -96,9 +96,9 @@ class Conntrack:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 return str(await ovs.call("dpctl/dump-conntrack", *options))
         except RpcError as error:
-            raise Unavailable(f"connections of zone {zone}: {error}") from error
+            raise Unavailable(f"connections of zone {zone} cannot be listed: {error}") from error
         except TimeoutError:
-            raise Unavailable(f"connections of zone {zone} within {TIMEOUT:.0f} s") from None
+            raise Unavailable(f"connections of zone {zone} were not listed within {TIMEOUT:.0f} s") from None
 
     async def usage(self) -> Usage:
         """Return the usage of the datapath's own table, or of the kernel's for the datapath that has none. Raises Unavailable."""
@@ -110,9 +110,11 @@ class Conntrack:
         except RpcError:
             return kernel_usage()
         except ValueError as error:
-            raise Unavailable(f"size of the connection table of ovs-vswitchd: {error}") from error
+            raise Unavailable(
+                f"size of the connection table of ovs-vswitchd cannot be read: {error}"
+            ) from error
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
+            raise Unavailable(f"no answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
     async def forget(self, connections: list[Tracked]) -> None:
         """Remove connections, so that their next packets are first ones. Raises Unavailable; one that has ended is not a failure.
@@ -127,7 +129,7 @@ class Conntrack:
                     if removes_icmpv6 or connection.protocol != "icmpv6":
                         await _forget(ovs, connection)
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
+            raise Unavailable(f"no answer of ovs-vswitchd within {TIMEOUT:.0f} s") from None
 
 
 def kernel_usage(directory: Path = KERNEL) -> Usage:
@@ -135,7 +137,7 @@ def kernel_usage(directory: Path = KERNEL) -> Usage:
     try:
         count, most = (int((directory / f"nf_conntrack_{name}").read_text()) for name in ("count", "max"))
     except (OSError, ValueError) as error:
-        raise Unavailable(f"size of the kernel's connection table: {error}") from error
+        raise Unavailable(f"size of the kernel's connection table cannot be read: {error}") from error
     return Usage(count, most)
 
 
@@ -150,7 +152,7 @@ async def _forget(ovs: Session, connection: Tracked) -> None:
         await ovs.call("dpctl/flush-conntrack", f"zone={connection.zone}", connection.text)
     except RpcError as error:
         if "No such file" not in str(error):
-            raise Unavailable(f"end of connection {connection.text}: {error}") from error
+            raise Unavailable(f"connection {connection.text} cannot be removed: {error}") from error
 
 
 def tracked(zone: int, line: str) -> Tracked | None:

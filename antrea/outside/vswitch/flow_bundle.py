@@ -38,7 +38,7 @@ async def commit(socket: Path, flow_mods: Sequence[bytes]) -> None:
         async with asyncio.timeout(WITHIN):
             await _committed(socket, flow_mods)
     except (OSError, asyncio.IncompleteReadError) as error:
-        raise Unavailable(f"outcome of a bundle: {error}") from error
+        raise Unavailable(f"outcome of a bundle is unknown: {error}") from error
 
 
 async def _committed(socket: Path, flow_mods: Sequence[bytes]) -> None:
@@ -50,7 +50,7 @@ async def _committed(socket: Path, flow_mods: Sequence[bytes]) -> None:
             if kind == ECHO_REQUEST:
                 writer.write(message(ECHO_REPLY, number, body))
             elif kind == _ERROR:
-                raise Unavailable(f"a bundle, which the switch refused: {body[:4].hex()}")
+                raise Unavailable(f"the switch refused a bundle: error {body[:4].hex()}")
             elif kind == _PASSED and len(flow_mods) == 1:
                 return
             elif kind == _PASSED:

@@ -100,7 +100,7 @@ class FlowSink:
 
     async def _swept(self, category: int, lines: list[str]) -> None:
         if lines and (no := await self._ofctl.bundle(lines)):
-            raise Unavailable(f"sweep of category {category}: {no.why}")
+            raise Unavailable(f"sweep of category {category} failed: {no.why}")
 
     async def dump_flows(self, *tables: str) -> list[str]:
         """The flows that stand, for people: table and port names, counters; all tables if none is named.

@@ -56,4 +56,4 @@ class MeterSink:
         """With it would go every flow that names it, but those are gone. One that is not there is no error."""
         self._wanted.discard(number)
         if no := await self._ofctl.order("del-meter", f"meter={number}"):
-            raise Unavailable(f"deletion of meter {number}: {no}")
+            raise Unavailable(f"meter {number} cannot be deleted: {no}")

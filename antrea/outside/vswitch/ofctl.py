@@ -147,7 +147,7 @@ class Ofctl:
             if await _within_grace(process.wait()):
                 raise Unavailable(_last_line(complaint))
         except TimeoutError:
-            raise Unavailable(f"answer to ovs-ofctl {command}") from None
+            raise Unavailable(f"no answer to ovs-ofctl {command}") from None
         finally:
             await _end(process)
 
@@ -163,7 +163,7 @@ class Ofctl:
                 )
                 return await process.wait(), complaint
         except TimeoutError:
-            raise Unavailable(f"end of ovs-ofctl {command} within {within:.0f} s") from None
+            raise Unavailable(f"ovs-ofctl {command} did not end within {within:.0f} s") from None
         finally:
             await _end(process)
 

@@ -68,7 +68,7 @@ class Revalidation:
                 failed = await self._awoken(done)
         except TimeoutError:
             raise Unavailable(
-                f"{PASSES} passes of ovs-vswitchd over its cache within {self._patience} s"
+                f"ovs-vswitchd did not revalidate its cache {PASSES} times within {self._patience} s"
             ) from None
         finally:
             del self._waiting[done]
@@ -92,7 +92,8 @@ class Revalidation:
                     await self._count(ovs)
             except (Unavailable, RpcError) as error:
                 self._finish(
-                    *self._waiting, failed=Unavailable(f"passes of ovs-vswitchd over its cache: {error}")
+                    *self._waiting,
+                    failed=Unavailable(f"revalidations of ovs-vswitchd cannot be counted: {error}"),
                 )
                 await asyncio.sleep(RETRY)
 

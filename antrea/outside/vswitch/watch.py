@@ -42,7 +42,7 @@ class SwitchWatch:
             async with asyncio.timeout(within):
                 await self._replied.wait()
         except TimeoutError:
-            raise Unavailable(f"answer of ovs-vswitchd to an echo request within {within:g} s") from None
+            raise Unavailable(f"no answer of ovs-vswitchd to an echo request within {within:g} s") from None
 
     async def run(self, on_restart: Callable[[], None]) -> None:
         """Forever; calls `on_restart` each time the bridge is back after its connection was lost."""

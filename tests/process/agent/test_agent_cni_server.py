@@ -130,7 +130,7 @@ async def test_status_is_ready_or_says_what_is_missing(bench: Bench) -> None:
     bench.ready.set()
     assert await bench.ask("STATUS") == (
         51,
-        f"Not available now: connection to OVSDB at {bench.path.parent.parent / 'no.sock'}",
+        f"Not available now: no connection to OVSDB at {bench.path.parent.parent / 'no.sock'}",
     )
     bench.node = None
     assert await bench.ask("STATUS") == not_ready

@@ -139,7 +139,7 @@ async def test_a_port_that_another_program_has_is_told_once_and_no_other_service
         assert (await world.get(port)).status == 200
         world.facts.put(HealthCheck("a", "third", third := free_port()))
         assert (await world.get(third)).status == 503
-    message = f"Health checks of Service a/bad cannot be answered: port {number}: Address already in use"
+    message = f"Health checks of Service a/bad cannot be answered: port {number} cannot be opened: Address already in use"
     ((said, whose),) = world.said
     assert (said.startswith(message), whose) == (True, "a/bad")
 

@@ -200,7 +200,7 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path,
         token = (tmp_path / "token").read_text()
         status, _ = await asyncio.to_thread(get, port, "/version", token)
         assert status == 200
-        with pytest.raises(Unavailable, match=f"^port {port}: Address already in use"):
+        with pytest.raises(Unavailable, match=f"^port {port} cannot be opened: Address already in use"):
             await ApiServerProcess(Facts()).start(start_frame(config, gates, places(tmp_path / "other")))
         signal.raise_signal(signal.SIGTERM)
         await running

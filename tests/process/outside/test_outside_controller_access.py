@@ -48,5 +48,5 @@ async def test_a_slice_of_a_family_without_pods_does_not_hide_those_of_the_other
 
 
 async def test_without_pods_the_sentence_says_so() -> None:
-    with pytest.raises(Unavailable, match="ready endpoint of Service kube-system/antrea"):
+    with pytest.raises(Unavailable, match="Service kube-system/antrea has no ready endpoint"):
         await access(NOBODY)

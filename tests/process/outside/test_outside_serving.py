@@ -171,7 +171,7 @@ async def test_serving_loglevel_shows_and_sets_v() -> None:
 
 async def test_serving_a_taken_port_is_one_clear_line() -> None:
     async with served() as (_, _, port):
-        with pytest.raises(Unavailable, match=rf"^port {port}: Address already in use"):
+        with pytest.raises(Unavailable, match=rf"^port {port} cannot be opened: Address already in use"):
             listen(port)
 
 

@@ -71,7 +71,7 @@ class SilentSwitch:
     works = asyncio.Event()
 
     async def probe(self) -> None:
-        raise Unavailable("answer within 5 s")
+        raise Unavailable("no answer within 5 s")
 
 
 async def test_a_switch_that_hangs_is_in_readiness_and_conditions_and_ends_no_agent() -> None:

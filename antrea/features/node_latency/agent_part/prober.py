@@ -199,7 +199,7 @@ class LatencyProber:
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "NodeLatencyStats", **whole}
         try:
             if (controller := self._controller()) is None:
-                raise Unavailable("connection to antrea-controller")
+                raise Unavailable("no connection to antrea-controller")
             self._reported = True
             await controller.create(PATH, body)
         except (Refused, Unavailable) as error:

@@ -137,8 +137,10 @@ class KeptAffinity:
                 found = path.stat()
                 return f"{path.name} {found.st_ino} {found.st_mtime_ns}"
         except OSError as error:
-            raise Unavailable(f"control socket of ovs-vswitchd: {error}") from error
-        raise Unavailable(f"control socket of ovs-vswitchd in {self._directory}")
+            raise Unavailable(f"the control socket of ovs-vswitchd cannot be used: {error}") from error
+        raise Unavailable(
+            f"no control socket of ovs-vswitchd in {self._directory}: ovs-vswitchd does not run"
+        )
 
     def _read(self) -> Kept:
         try:

@@ -50,5 +50,5 @@ def test_what_cannot_be_chosen_is_said_with_the_key_that_has_to_change() -> None
     assert str(no.value) == (
         "transportInterfaceCIDRs: no interface of this Node has an address in 198.51.100.0/24"
     )
-    with pytest.raises(Unavailable, match=r"an interface with the Node's address 198\.51\.100\.7"):
+    with pytest.raises(Unavailable, match=r"no interface has the Node's address 198\.51\.100\.7"):
         choose(CARDS, interface="", cidrs=(), node_ips=("198.51.100.7",))

@@ -134,7 +134,7 @@ async def test_an_interface_that_cannot_be_counted_at_is_named_and_others_are_co
 
     counters = PodCounters(5, Refusing(), Sets())
     await counters.follow(["bad", "good"])
-    assert counters.trouble == "interface bad: counters of Pods: Operation not supported"
+    assert counters.trouble == "interface bad: counters of Pods cannot be read: Operation not supported"
     await counters.follow(["good"])
     assert counters.trouble == ""
 
