@@ -259,13 +259,20 @@ def at(moment: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
+def pass_second() -> None:
+    """Wait until records that are written have another second of timeInserted, which is a step."""
+    before = int(time.time())
+    while int(time.time()) == before:
+        time.sleep(0.01)
+
+
 def test_a_connection_counts_once_for_a_policy_however_many_steps_it_has_records_in(tmp_path: Path) -> None:
     """As in the answer of `top`; a record has a time of its own, which is that of another step."""
     folder, now = tmp_path / "store", int(time.time())
     later = at(now, sourceTransportPort=2, flowStartSeconds=now - 100)
     for records in ([at(now), later], [at(now), at(now)], [later]):
         written(folder, records)
-        time.sleep(1.1)  # another second of timeInserted, which is a step
+        pass_second()
     asked = [
         ("policies", {"step": step, "since": since}, None) for step, since in (("1s", "15m"), ("1m", "3h"))
     ]
@@ -284,7 +291,7 @@ def test_the_newest_records_are_those_with_the_latest_packet(tmp_path: Path) -> 
     """One that comes late, after those of later packets, stands where its time is, and is the first that is cut off."""
     folder, now = tmp_path / "store", int(time.time())
     written(folder, [at(now - 10, sourceTransportPort=1), at(now - 30, sourceTransportPort=2)])
-    time.sleep(1.1)
+    pass_second()
     written(folder, [at(now - 40, sourceTransportPort=3), at(now - 20, sourceTransportPort=4)])
     whole, three, none = ask(
         folder, ("flows", {}, None), ("flows", {"limit": "3"}, None), ("flows", {"namespace": "other"}, None)
