@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 DIALECT = "http://json-schema.org/draft-07/schema#"
-KUBERNETES = frozenset(
-    {"affinity", "extraEnv", "nodeSelector", "podAnnotations", "podLabels", "resources", "updateStrategy"}
-)
+KUBERNETES = frozenset({"affinity", "extraEnv", "nodeSelector", "resources", "updateStrategy"})
 """Names of values with objects of the Kubernetes API or free keys, which kube-apiserver checks."""
 IMAGES = frozenset({"image", "agentImage", "controllerImage"})
 IMAGE: Schema = {
@@ -33,6 +31,36 @@ IMAGE: Schema = {
         "tag": {"type": ["string", "number"]},
     },
 }
+TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+LABELS: Schema = {**TEXTS, "properties": {name: {"not": {}} for name in ("app", "component", "served-by")}}
+"""Labels besides those by which the chart's own objects find each other."""
+PODS: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+%$"}]}
+OWN: Mapping[str, Schema] = {
+    "annotations": TEXTS,
+    "commonLabels": LABELS,
+    "imagePullSecrets": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["name"],
+            "properties": {"name": {"type": "string", "minLength": 1}},
+        },
+    },
+    "labels": LABELS,
+    "podAnnotations": TEXTS,
+    "podDisruptionBudget": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "enable": {"type": ["boolean", "null"]},
+            "maxUnavailable": PODS,
+            "minAvailable": {"anyOf": [*PODS["anyOf"], {"type": "null"}]},
+        },
+    },
+    "podLabels": LABELS,
+}
+"""Schemas of values by their last name whose default does not tell one."""
 UPSTREAM = ("agent.antreaSysctlInit", "agent.antreaIPsec", "testing")
 """Sections of upstream's chart without a counterpart here: what they may ask for is refused by templates/_helpers.tpl."""
 TYPES: Mapping[type, str] = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
@@ -72,6 +100,8 @@ def _value(name: str, value: Any, keys: Mapping[str, Any], path: str) -> Schema:
         return schema_of_type(keys[path])
     if name in IMAGES:
         return IMAGE
+    if name in OWN:
+        return OWN[name]
     if name in KUBERNETES:
         return {"type": "object"}
     if isinstance(value, dict):

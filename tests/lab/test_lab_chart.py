@@ -286,6 +286,7 @@ def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, empty_plane: L
     assert installed.returncode == 0, installed.stderr
     try:
         assert "daemonset/antrea-agent" in installed.stdout
+        assert "antctl status --wait" in installed.stdout
         objects = empty_plane.api.kubectl(
             "-n", "helm-test", "get", "cm,ds,deploy,svc", "-l", "app=antrea", "-o", "name"
         )

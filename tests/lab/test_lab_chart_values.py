@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rendered_chart import CHART, template
 
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
@@ -18,10 +18,8 @@ from antrea.config.load import parse
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent, accept_controller
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES
-from lab import artifacts
 
 ROOT = Path(__file__).parents[2]
-CHART = ROOT / "build/charts/antrea"
 UPSTREAM = (ROOT / "tests/golden/chart_values.txt").read_text().split()
 """Names of the values of upstream's chart, without those of their parts that are objects of Kubernetes."""
 WITHOUT_EFFECT = ("agent.antreaIPsec", "agent.antreaSysctlInit", "ipsec.psk")
@@ -50,19 +48,6 @@ SAMPLES: dict[str, Any] = {
     "transportInterfaceCIDRs": ["10.0.0.0/8"],
 }
 """Another value than the default, where the type of the default does not tell one."""
-
-
-def template(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Render the chart with `values`."""
-    command = [str(helm()), "template", "antrea", str(CHART), "--namespace", "kube-system", "--values", "-"]
-    return subprocess.run(
-        command, input=json.dumps(values), capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-@cache
-def helm() -> Path:
-    return artifacts.helm(print)
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:

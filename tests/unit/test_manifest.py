@@ -40,8 +40,9 @@ CONTAINERS: list[dict[str, Any]] = [
 
 
 def roles_of(template: str) -> dict[str, dict[str, Any]]:
-    """ClusterRoles of a template of the chart by their names; they have no values."""
-    parts = (ROOT / "build/charts/antrea/templates" / template).read_text().split("---\n")
+    """ClusterRoles of a template of the chart by their names; they have no values but common labels."""
+    text = (ROOT / "build/charts/antrea/templates" / template).read_text()
+    parts = text.replace(f"{CHART.COMMON_LABELS}\n", "").split("---\n")
     found = [yaml.safe_load(part) for part in parts if "kind: ClusterRole\nmetadata" in part]
     return {one["metadata"]["name"]: one for one in found}
 

@@ -119,6 +119,15 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{- end -}}
 {{- end -}}
 
+{{/* How many Pods an eviction may take at once: minAvailable where it is set, else maxUnavailable. */}}
+{{- define "antrea.disruption" -}}
+{{- if eq (toString .minAvailable) "<nil>" -}}
+maxUnavailable: {{ .maxUnavailable }}
+{{- else -}}
+minAvailable: {{ .minAvailable }}
+{{- end -}}
+{{- end -}}
+
 {{/* What the values ask for and cannot be had stops the installation, not the Pods. */}}
 {{- define "antrea.refuse" -}}
 {{- include "antrea.flowVisibility" . -}}
