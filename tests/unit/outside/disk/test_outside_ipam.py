@@ -155,9 +155,7 @@ async def test_a_lock_that_another_process_keeps_is_waited_for_and_not_for_ever(
     lock = os.open(tmp_path / "lock", os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = (
-            f"the lock {tmp_path}/lock of the address reservations, which another process has held for 0.2 s"
-        )
+        wanted = f"another process has held the lock {tmp_path}/lock of the address reservations for 0.2 s"
         got = await asyncio.gather(
             ipam.allocate("c2", "eth0"), ipam.release("c1", "eth0"), ipam.held("c1", "eth0"),
             ipam.containers(), ipam.gc({"c1"}), return_exceptions=True,
