@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.doctor.state import Finding, edit
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ErrorResponse, Server, ask
-from antrea.apis.crd.packet_capture import NO_NODE, STARTED
 from antrea.apis.shown import one_line
+from antrea.features import FEATURES
+from antrea.features.framework.doctor import GatedKind
+from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 CHECK = "agent-gates"
 MAX_OBJECTS = 20
@@ -24,18 +27,6 @@ MAX_CONCURRENT = 8
 """Agents that are asked at the same time."""
 ASKED = ("antctl", "get", "featuregates")
 CONTAINER = "antrea-agent"
-CRD = "/apis/crd.antrea.io"
-
-
-class GatedKind(NamedTuple):
-    """A kind whose gate agents alone read; `ended` is whether an agent has acted on an object already."""
-
-    path: str
-    name: str
-    gate: str
-    ended: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    waits: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """Whether the controller alone has written its status: where the gate is off in all agents, the object waits for that."""
 
 
 class WaitingObjects(NamedTuple):
@@ -61,22 +52,8 @@ class GatedObjects(NamedTuple):
         return frozenset(kind for kind, _ in self.named)
 
 
-def has_no_node(capture: Mapping[str, Any]) -> bool:
-    """Return True if the controller has found that no Node can make this capture, so that no agent has read it."""
-    conditions = capture.get("status", {}).get("conditions", ())
-    return any((one.get("type"), one.get("reason")) == (STARTED, NO_NODE) for one in conditions)
-
-
-KINDS = (
-    GatedKind(
-        f"{CRD}/v1alpha1/packetcaptures",
-        *("PacketCapture", "PacketCapture"),
-        lambda item: bool(item.get("status", {}).get("conditions")),
-        has_no_node,
-    ),
-    GatedKind(f"{CRD}/v1alpha2/trafficcontrols", "TrafficControl", "TrafficControl"),
-    GatedKind(f"{CRD}/v1alpha1/nodelatencymonitors", "NodeLatencyMonitor", "NodeLatencyMonitor"),
-    GatedKind(f"{CRD}/v1alpha1/flowexporterdestinations", "FlowExporterDestination", "FlowExporter"),
+KINDS: tuple[GatedKind, ...] = tuple(
+    chain.from_iterable(declared(FEATURES, "doctor", GatedKind, "GATED_KINDS").values())
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from antrea.antctl.doctor import paths
 from antrea.antctl.doctor.control_plane.report import CONNECTIONS, RECONCILE, repair_of
 from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
+from antrea.features import FEATURES
+from antrea.features.framework.doctor import ConditionCheck
+from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,10 +35,6 @@ PROXY_CHAINS = (
 """kube-proxy's; kubelet makes chains with other names."""
 PROXY_TABLE = "kube-proxy"
 PROXY_DEVICE = "kube-ipvs0"
-STRICT_ARP = (
-    "kubectl -n kube-system get configmap kube-proxy -o yaml | sed 's/strictARP: false/strictARP: true/' | kubectl apply -f - && "
-    "kubectl -n kube-system rollout restart daemonset kube-proxy"
-)
 OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 38}
 """Bytes that a tunnel adds over IPv4. parity: pkg/agent/config/node_config.go"""
 CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
@@ -258,63 +258,25 @@ def _tool(chain: Chain) -> str:
     return chain.tool or {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family, "")
 
 
-def configured(kind: str, severity: str) -> Callable[[NodeState], Iterator[FindingText]]:
-    """A check for a condition of the agent that ends with another configuration."""
+def conditions(rows: Sequence[ConditionCheck]) -> Callable[[NodeState], Iterator[FindingText]]:
+    """Return a check that has a finding for each of these conditions that the agent reports."""
 
     def check(node: NodeState) -> Iterator[FindingText]:
-        if message := (node.conditions or {}).get(kind):
-            yield FindingText(severity, message, edit(node.pod.partition("/")[0]))
+        for row in rows:
+            if message := (node.conditions or {}).get(row.condition):
+                yield FindingText(row.severity, message, row.command(message, node.pod))
 
     return check
 
 
-def traffic_control(node: NodeState) -> Iterator[FindingText]:
-    """Ports without which TrafficControls mirror nothing, and drop what they redirect; Pods that do not follow them."""
-    if message := (node.conditions or {}).get("TrafficControlPortsMissing"):
-        yield FindingText("error", message, "ip link show")
-    for condition in ("TrafficControlBypassed", "TrafficControlOverlapped"):
-        if message := (node.conditions or {}).get(condition):
-            yield FindingText("warning", message, "kubectl get trafficcontrols,acnp,annp -A")
-
-
-def strict_arp(node: NodeState) -> Iterator[FindingText]:
-    """External IPs of Services that every Node answers for: packets go to whichever answers last."""
-    if message := (node.conditions or {}).get("StrictARPMissing"):
-        yield FindingText("error", message, STRICT_ARP)
-
-
-def external_ips(node: NodeState) -> Iterator[FindingText]:
-    """Networks in which neighbours do not receive what the Node answers for external IPs of Services."""
-    if message := (node.conditions or {}).get("ExternalIPsUnheard"):
-        yield FindingText("error", message, "ip neigh; ip -s link")
-
-
-def load_balancer_mode(node: NodeState) -> Iterator[FindingText]:
-    """Rules without which direct server return between Nodes without tunnels is none."""
-    if message := (node.conditions or {}).get("LoadBalancerModeUnavailable"):
-        yield FindingText("warning", message, "modprobe -a nft_dup_ipv4 nft_dup_ipv6")
-
-
-def fqdn_cache(node: NodeState) -> Iterator[FindingText]:
-    """Domain names of which more would be forgotten."""
-    if message := (node.conditions or {}).get("FqdnCacheNearlyFull"):
-        space, _, pod = node.pod.partition("/")
-        command = f"kubectl -n {space} exec {pod} -c antrea-agent -- antctl get fqdncache"
-        yield FindingText("warning", message, command)
-
-
-def l7_engine(node: NodeState) -> Iterator[FindingText]:
-    """Engines that judge requests, or read them for flow records."""
-    for condition, container, severity in (
-        ("L7EngineDown", "antrea-l7-engine", "error"),
-        ("L7FlowEngineMissing", "antrea-l7-flow-engine", "warning"),
+def of_features() -> dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str, ...]]]:
+    """Return the checks that features declare, by name."""
+    rows: dict[str, list[ConditionCheck]] = {}
+    for row in itertools.chain.from_iterable(
+        declared(FEATURES, "doctor", ConditionCheck, "CONDITIONS").values()
     ):
-        if message := (node.conditions or {}).get(condition):
-            space, _, pod = node.pod.partition("/")
-            repair = f"kubectl -n {space} logs {pod} -c {container}"
-            if f"has no container {container}" in message:
-                repair = f"kubectl -n {space} patch daemonset antrea-agent --patch-file build/yamls/{container}.yml"
-            yield FindingText(severity, message, repair)
+        rows.setdefault(row.check, []).append(row)
+    return {name: (conditions(group), ("conditions",)) for name, group in rows.items()}
 
 
 def clock(node: NodeState) -> Iterator[FindingText]:
@@ -371,16 +333,8 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "services": (paths.services, ("service_trouble",)),
     "kernel-modules": (kernel_modules, ("missing_modules",)),
     "foreign-drops": (foreign_drops, ("chains",)),
-    "node-port-local": (configured("NodePortLocalPortsExhausted", "error"), ("conditions",)),
-    "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
-    "traffic-control": (traffic_control, ("conditions",)),
-    "strict-arp": (strict_arp, ("conditions",)),
-    "external-ips": (external_ips, ("conditions",)),
-    "load-balancer-mode": (load_balancer_mode, ("conditions",)),
     "invalid-packets": (invalid_packets, ("conditions",)),
-    "fqdn-cache": (fqdn_cache, ("conditions",)),
-    "fqdn-servers": (configured("FqdnServersUntrusted", "warning"), ("conditions",)),
-    "l7-engine": (l7_engine, ("conditions",)),
+    **of_features(),
     "time-skew": (clock, ("skew",)),
     "parts": (parts, ("conditions",)),
 }

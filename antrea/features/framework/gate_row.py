@@ -1,4 +1,4 @@
-"""What a feature declares of its feature gates: `GATES` of module `gate` in its folder."""
+"""Declaration of a feature gate: an element of `GATES` of module `gate` in a feature's folder."""
 
 from __future__ import annotations
 

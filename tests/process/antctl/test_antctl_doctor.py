@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from loopback import answering
 
 from antrea.antctl import mode
-from antrea.antctl.doctor.checks import CHECKS, STRICT_ARP, controller, findings, pod_mtus
+from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.gather import (
     Host,
     NodeInspector,
@@ -31,6 +31,7 @@ from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsIn
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
+from antrea.features.service_external_ip.doctor import STRICT_ARP
 from antrea.host.invalid_drop import LIBERAL
 from antrea.outside.kube.access import Access
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-CAPTURE, CONTROL = KINDS[:2]
+CAPTURE, CONTROL = (
+    next(kind for kind in KINDS if kind.name == name) for name in ("PacketCapture", "TrafficControl")
+)
 ON, OFF = {"TrafficControl": True}, {"TrafficControl": False}
 REPAIR = "kubectl -n kube-system edit configmap antrea-config  # set featureGates.TrafficControl in antrea-agent.conf"
 

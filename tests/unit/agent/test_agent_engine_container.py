@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import antrea
-from antrea.antctl.doctor.checks import l7_engine
+from antrea.antctl.doctor.checks import findings
 from antrea.antctl.doctor.state import NodeState
 from antrea.errors import Unavailable
 from antrea.features.l7_flow_export import agent_part as flow_export
@@ -69,7 +69,7 @@ async def test_a_pod_without_the_container_is_reported_with_what_to_do(
         container
     ]
     node = NodeState("n1", pod="kube-system/antrea-agent-x", conditions={condition: found.missing})
-    assert [one.repair for one in l7_engine(node)] == [repair]
+    assert [one.repair for one in findings(node) if one.check == "l7-engine"] == [repair]
 
 
 @pytest.mark.parametrize("container", ENGINES)
