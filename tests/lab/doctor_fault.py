@@ -11,17 +11,19 @@ import signal
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import workstation
 import yaml
-from agent_node import in_agent, parent_of, pid_of, wait_ready
+from agent_node import antctl, in_agent, parent_of, pid_of, wait_ready
 from config_map import ConfigMap, wait_value
 
 from antrea.errors import Unavailable
 from lab import antrea as installation
 from lab import node
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,11 +94,22 @@ class Faulty:
     def wait_effect(self, values: dict[str, Any]) -> None:
         """Wait until all agents run with these values, or with those of the manifest."""
         for key, section in values.items():
-            path = f"{key}.{next(iter(section))}" if isinstance(section, dict) else key
-            wanted = next(iter(section.values())) if isinstance(section, dict) else section
-            wait_value(self.lab, path, wanted)
+            rows = (
+                {f"{key}.{name}": value for name, value in section.items()}
+                if isinstance(section, dict)
+                else {}
+            )
+            for path, wanted in ({key: section} if key == "featureGates" or not rows else rows).items():
+                wait_value(self.lab, path, wanted)
         for machine in self.lab.topology.nodes:
             wait_ready(self.lab, machine.name)
+            connected = partial(self._is_connected, machine.name)
+            wait_for(f"connections of {machine.name}", connected, seconds=FOUND_SECONDS)
+
+    def _is_connected(self, where: str) -> bool:
+        """Whether the agent, which is built anew for some values, has connected to its switch and the controller again."""
+        told = json.loads(antctl(self.lab, where, "get", "agentinfo", "-o", "json"))
+        return all(row["status"] == "True" for row in told["agentConditions"])
 
     def go_on(self) -> None:
         """SIGCONT to those that are left."""
