@@ -313,7 +313,7 @@ async def test_after_ten_minutes_without_a_server_the_newest_records_are_there(
         found = [int(one) for one in json.loads(await answer(config, there))]
     assert found == [5000, offered - 5000, offered - 1]
     assert to.exported + to.dropped == offered
-    assert caplog.text.count("Failed to write records") == 1
+    assert caplog.text.count("Failed to write flow records") == 1
 
 
 async def test_a_wrong_password_is_named_and_never_shown(

@@ -87,7 +87,7 @@ async def test_destinations_are_exchanged_and_sessions_of_agents_go_on(tmp_path:
         await until(lambda: 'begun=["flowCollector"]' in log_of(aggregator), "the collector's turn")
         await joined(sessions, 4001)
         await until(lambda: ports_in(first) == [4000, 4001], "the log goes on")
-        await until(lambda: "Failed to write records" in log_of(aggregator), "the collector is away")
+        await until(lambda: "Failed to write flow records" in log_of(aggregator), "the collector is away")
         write(aggregator, flowLogger={**logger, "path": str(second)}, flowCollector={**wrong, "address": f"127.0.0.1:{right}:tcp"})  # fmt: skip
         await until(lambda: [one.source_transport_port for one in got] == [4001], "what waited")
         await joined(sessions, 4002)
