@@ -119,7 +119,7 @@ async def test_a_lost_connection_fails_the_calls_that_wait_and_those_to_come(pee
     call = asyncio.create_task(peer.session.call("get"))
     await peer.hears()
     await peer.leaves()
-    with pytest.raises(Unavailable, match="lost before its answer"):
+    with pytest.raises(Unavailable, match="ended before its answer"):
         await call
     with pytest.raises(Unavailable):
         await peer.session.call("get")
