@@ -77,7 +77,7 @@ def one_group(*, own: bool = False) -> Iterable[Fact]:
     for row in policy("p", "p2", rules):
         if own and isinstance(row, SentPolicy):
             ordered = tuple(msgspec.structs.replace(one, priority=n) for n, one in enumerate(rules))
-            found = msgspec.structs.replace(row.found, rules=ordered, tier_priority=250, priority=5.0)
+            found = msgspec.structs.replace(row.policy, rules=ordered, tier_priority=250, priority=5.0)
             yield SentPolicy(found)
         else:
             yield row

@@ -1,4 +1,4 @@
-"""The agent put together: facts, units, sinks, feeds and servers of one Node."""
+"""Assembly of the agent: facts, units, sinks, feeds and servers of one Node."""
 
 from __future__ import annotations
 
@@ -108,19 +108,19 @@ log = klog.logger(__name__)
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 COUNTERS = "policy-counters"
-"""File of what those flows had counted when it was reported last."""
+"""File of the flow counters that were reported last."""
 ESSENTIAL_FEEDS = frozenset({"ports", "addresses", "interfaces", "node"})
-"""Those whose failure ends the agent, beside `Part.essential_feeds`: docs/decisions/0010-isolated-parts.md."""
+"""Feeds whose failure ends the agent, beside `Part.essential_feeds`: docs/decisions/0010-isolated-parts.md."""
 PAUSE_SECONDS = 1.0
-"""Between tries of what has to be there at start."""
+"""Seconds between tries of the preparation at start."""
 FIRST_LIST_SECONDS = 10.0
-"""How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
+"""Seconds that the first replay waits for the list of Nodes; without it, the replay continues with what is known."""
 
 
 class Agent:
-    """Everything of one Node, and the order in which it starts.
+    """All components of one Node's agent, and the order in which they start.
 
-    Its servers start first, so that they can report what is missing, and the rest once OVSDB and the Node are available.
+    Servers start first, so that they can report what is missing, and the rest once OVSDB and the Node are available.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Agent:
         certificate: ApiCertificate,
         rebuild: Rebuild,
     ) -> None:
-        """`name` is that of the Node, `certificate` what its API serves. Raises Invalid, Unavailable."""
+        """`name` is that of the Node, `certificate` that of the API. Raises Invalid, Unavailable."""
         self.config = config = configuration.now.config
         self.kube = kube
         self.role = role_of(config, kube, name)
@@ -173,7 +173,7 @@ class Agent:
         self.report = Report(kube, self.view, lambda: certificate.trusted)
 
     def _cni(self, socket: Path) -> CniServer:
-        """Of the Pods of this Node; it runs where there can be any."""
+        """Create the CNI server; it runs only where Pods can be."""
         config = self.config
         context = CniContext(
             self.ports,
@@ -187,7 +187,7 @@ class Agent:
         return CniServer(context, self.ready, socket, waits_for=lambda: self.ready.waiting)
 
     def _parts(self, gates: EnabledGates) -> list[Part]:
-        """Of the features that are on."""
+        """Create the parts of the features that are on."""
         context = AgentContext(
             node=self.name, config=self.config, gates=gates, facts=self.facts, kube=self.kube,
             controlplane=self.controlplane, run_dir=self.run_dir, ready=self.ready, engine=lambda: self.engine,
@@ -197,7 +197,7 @@ class Agent:
         return make_parts(context, folders_on(gates.names, self.config.node_type))
 
     def _view(self, configuration: AgentConfiguration, rebuild: Rebuild) -> AgentView:
-        """What is shown of all this."""
+        """Create the view of the agent for its API."""
         alone = {CONDITION: self.isolation.failed}
         return AgentView(
             lambda: configuration.now,
@@ -216,7 +216,7 @@ class Agent:
         )
 
     async def run(self) -> None:
-        """Until cancelled. What fails ends all of it, and the container starts anew, but for what fails alone: see `isolation`."""
+        """Run until cancelled. A failure ends the whole agent, and the container restarts, except for what `isolation` runs."""
         async with contextlib.AsyncExitStack() as last:
             last.callback(self.journal.close)
             last.callback(self.netns.close)
@@ -224,12 +224,12 @@ class Agent:
                 last.push_async_callback(part.close)
             async with asyncio.TaskGroup() as tasks:
                 self.tasks = tasks
-                self._isolate("cached controller state", self.state_cache.run)
+                self._isolate("controller state cache", self.state_cache.run)
                 if self.role.has_pods:
                     tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
                 renewal = self.certificate.run(self.api.present, lambda: self.report.published)
-                tasks.create_task(renewal, name="certificate of the API")
+                tasks.create_task(renewal, name="API certificate renewal")
                 tasks.create_task(self.controlplane.run(self.facts), name="controlplane")
                 db = await self._database()
                 last.push_async_callback(db.close)
@@ -245,7 +245,7 @@ class Agent:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _prepared(self, db: Ovsdb) -> tuple[Prepared, Pipeline]:
-        """Try until Node, OVS and transport interface are there. Raises Invalid: what only the user can change."""
+        """Try until Node, OVS and transport interface are available. Raises Invalid, which only the user can correct."""
         while True:
             try:
                 prepared = await self.role.prepare(db)
@@ -291,13 +291,13 @@ class Agent:
         self._start_feeds(self._feeds(db, prepared))
         first = first_lists(self.features, prepared.cookie_round)
         await self._listed(first, within=FIRST_LIST_SECONDS)
-        self.ready.wait_for("flows and routes of this Node, not all in place")
+        self.ready.wait_for("flows and routes of this Node")
         self._work(tasks, prepared.transport, netlink, nft)
-        tasks.create_task(switch.run(), name="switch")
-        tasks.create_task(self.packets.run(), name="packets")
+        tasks.create_task(switch.run(), name="switch recovery")
+        tasks.create_task(self.packets.run(), name="packet-ins")
         self._count()
         self._isolate("tunnel neighbors", tunnels.run)
-        tasks.create_task(self.health.run(self.engine), name="health")
+        tasks.create_task(self.health.run(self.engine), name="health checks")
         await switch.works.wait()
         await self._reconcile()
         self.ready.set()
@@ -307,7 +307,9 @@ class Agent:
             await self._reconcile()
 
     def _limit_numbers(self) -> None:
-        """Set the bounds of the pools of numbers that features declare. Raises ValueError for a pool that two of them declare."""
+        """Set the bounds of the pools of numbers that features declare. Raises ValueError if two features declare the same
+        pool.
+        """
         for pool, most in merged("pool", (dict(feature.limits) for feature in self.features)).items():
             self.facts.ids.limit(pool, most)
         ranks = ({pool: bounds for pool, *bounds in feature.ranks} for feature in self.features)
@@ -324,7 +326,7 @@ class Agent:
                 self._isolate(f"feed of {name}", partial(feed.run, self.facts))
 
     def _count(self) -> None:
-        """Report what policies match and Egresses send, each where its gate is on."""
+        """Report what policies match and Egresses send, each if its gate is on."""
         if counted := [feature.counted for feature in self.features if feature.counted]:
             stats = TrafficStatistics(
                 self.facts, self.ofctl, lambda: self.controlplane.controller, counted,
@@ -336,18 +338,20 @@ class Agent:
     def _work(
         self, tasks: asyncio.TaskGroup, link: Transport | None, netlink: NetlinkSink, nft: NftSink
     ) -> None:
-        """The engine begins; what the kernel drops with an interface of ours comes back with that, as do nftables that others change."""
+        """Start the engine, and watches that restore what the kernel drops with an interface, or what others change in
+        nftables.
+        """
         names = (self.config.host_gateway, *((link.interface, link.device) if link else ()))
         links = LinkWatch(
             lambda name: name in names or any(part.owns(name) for part in self.parts),
             lambda: self.engine.resync(netlink),
         )
         tasks.create_task(self.engine.run(), name="engine")
-        tasks.create_task(follow(self.engine, self.facts), name="unrealized")
-        self._isolate("interfaces", links.run)
+        tasks.create_task(follow(self.engine, self.facts), name="feed of unrealized entries")
+        self._isolate("interface watch", links.run)
         if nft.in_process:
             others = NftWatch(lambda: self.engine.resync(nft))
-            self._isolate("changes of nftables by others", others.run)
+            self._isolate("nftables watch", others.run)
         for part in self.parts:
             self._isolate(type(part).__name__, part.run)
 
@@ -363,9 +367,14 @@ class Agent:
         return merged("feed of", (feeds, watches, *(part.feeds(connected) for part in self.parts)))
 
     def _watch_plan(self) -> tuple[Watch, ...]:
-        """All watches of kube-apiserver that this agent has, each once."""
-        declared = [*self.role.watched, *(one for feature in self.features for one in feature.watched)]
-        return watch_plan((*declared, *(one for part in self.parts for one in part.watched())), self.name)
+        """Plan all watches of kube-apiserver that this agent has, each once."""
+        declared = [
+            *self.role.watched,
+            *(watched for feature in self.features for watched in feature.watched),
+        ]
+        return watch_plan(
+            (*declared, *(watched for part in self.parts for watched in part.watched())), self.name
+        )
 
     def _watch_feed(self, watch: Watch) -> Feed:
         odd = OddObjects(watch.path, "antrea-agent", self.name)
@@ -375,7 +384,7 @@ class Agent:
         )  # fmt: skip
 
     async def _listed(self, kinds: Collection[type[Fact]], within: float | None = None) -> None:
-        """Wait for first lists: replaying in one piece is best, but Pods that stand get their flows without them."""
+        """Wait for first lists: one complete replay is best, but without them established Pods get their flows all the same."""
         try:
             with self.facts.watch(*kinds) as heard:
                 async with asyncio.timeout(within):
@@ -402,22 +411,24 @@ class Agent:
         await self.engine.stand(Flow)
 
     def made_anew(self) -> None:
-        """The Node object is another one: it lacks what this agent wrote on the one before."""
+        """Write the annotations again: the recreated Node object lacks them."""
         log.warning("The Node object of this Node was recreated")
         self.engine.resync(self.annotations)
 
     def moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
-        """The outcome is defined: new Pods get new addresses, and those that have old ones have lost their network."""
+        """Report the Pods with addresses of the previous podCIDR, which have lost their network; new Pods get new addresses."""
         left = [pod.pod for pod in self.facts.all(PodInterface) if not all(held(ip, now) for ip in pod.ips)]
         log.error("podCIDR of this Node has changed", now=now, before=before, pods=left)
         message = (
             f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
             f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
         )
-        self._begin(self.recorder.warn(self.kube, "PodCIDRChanged", message, tries=TRIES), "Event of podCIDR")
+        self._begin(
+            self.recorder.warn(self.kube, "PodCIDRChanged", message, tries=TRIES), "Event PodCIDRChanged"
+        )
 
     async def farewell(self) -> None:
-        """What others need done before this process ends for good."""
+        """Hand over what other Nodes can take, before this process ends for good."""
         for part in self.parts:
             await part.farewell()
 

@@ -1,4 +1,4 @@
-"""The cached state of antrea-controller: an agent starts with it, and saves each later change."""
+"""Cached state of antrea-controller: an agent starts with it, and saves each later change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from antrea.outside.controlplane.state_cache import StateCacheFile
+from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
     from antrea.features.framework.agent_feature import AgentFeature
     from antrea.outside.controlplane.client import Controlplane
 
-FILE: Final = Path("/var/lib/antrea/last-word")
-"""Outlives a reboot."""
+log = klog.logger(__name__)
+
+FILE: Final = Path("/var/lib/antrea/controller-state")
+"""File of the state; it outlives a reboot."""
+FORMER_NAME: Final = "last-word"
+"""Name of the file in earlier versions."""
 
 
 class ControllerStateCache:
-    """The rows of these features' watches that may be saved, what else they have kept, and which Pods all of that covers."""
+    """Cache of the rows of these features' watches that may be saved, of what else features keep, and of the Pods that all of
+    that covers.
+    """
 
     def __init__(
         self, facts: Facts, controlplane: Controlplane, gate: PolicyGate, features: Iterable[AgentFeature]
@@ -50,14 +57,15 @@ class ControllerStateCache:
 
     def _restore(self) -> None:
         self._is_restored = True
-        last = self._file.read()
-        for row in last.rows:
+        adopt_former_file(FILE)
+        cached = self._file.read()
+        for row in cached.rows:
             self._facts.put(row)
-        self._gate.earlier = frozenset(last.covered)
+        self._gate.earlier = frozenset(cached.covered)
         self._controlplane.listeners.append(self._changed.set)
 
     def save(self) -> None:
-        """What else is kept has changed."""
+        """Save soon: what a feature keeps has changed."""
         self._changed.set()
 
     def _rows(self) -> list[Fact] | None:
@@ -66,3 +74,17 @@ class ControllerStateCache:
             return None
         saved = [row for row in rows if type(row) not in self._unsaved]
         return [*saved, *(row for _, kept in self._kept for row in kept(self._facts))]
+
+
+def adopt_former_file(file: Path) -> None:
+    """Rename the file that an earlier version left beside `file`, or remove it if there is a newer one."""
+    former = file.with_name(FORMER_NAME)
+    try:
+        if file.exists():
+            former.unlink(missing_ok=True)
+        else:
+            former.rename(file)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("Failed to rename the cached controller state", path=former, err=str(error))

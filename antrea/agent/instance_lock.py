@@ -18,7 +18,7 @@ LOCK = "antrea-agent.lock"
 
 @contextlib.contextmanager
 def instance_lock(directory: Path) -> Iterator[None]:
-    """Hold the Node's lock; the kernel lets go of it when the process ends, however it does.
+    """Hold the Node's lock; the kernel releases it when the process ends, in any way.
 
     Raises Unavailable if another agent holds it or the directory cannot be written to.
     """

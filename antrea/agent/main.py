@@ -1,4 +1,4 @@
-"""The command line of the agent, and what is done before the rest of it is imported."""
+"""Command line of the agent, and what is done before the rest of it is imported."""
 
 from __future__ import annotations
 

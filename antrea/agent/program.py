@@ -1,4 +1,4 @@
-"""The agent: reads its configuration, prepares the Node, then runs feeds, engine and servers until it is terminated.
+"""Run of the agent: its configuration, its preparation, then feeds, engine and servers until it is terminated.
 
 Imported by antrea.agent.main, which has the command line, once an agent is to run.
 """
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
-"""The last configuration that worked, in a Pod; else it is beside the file."""
+"""File of the last configuration that worked, in a Pod; elsewhere it is beside the configuration."""
 
 WAY = ("client_connection", "kube_api_server_override")
-"""The keys that locate kube-apiserver."""
+"""Keys that locate kube-apiserver."""
 
 
 def serve(path: Path, signing: SelfSigning) -> None:
-    """Run with the configuration in this file until terminated; `signing` makes the certificate of its API.
+    """Run with the configuration in this file until terminated; `signing` makes the certificate of the API.
 
     Raises Invalid, Unavailable.
     """
@@ -57,11 +57,11 @@ def _accept(config: AgentConfig) -> EnabledGates:
 
 
 async def run(configuration: AgentConfiguration, signing: SelfSigning) -> None:
-    """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
+    """Run until SIGTERM or SIGINT; flows, routes and ports remain, so that packets are forwarded while the next agent starts.
 
-    What this Node held for others goes to another one if it is to do without an agent (antrea.features.egress.agent_part.graceful_handover).
+    Addresses that this Node held are handed over if it will be without an agent (antrea.features.egress.agent_part.graceful_handover).
 
-    A configuration that changes ends one agent and starts the next in this process, for which the same holds.
+    A configuration that changes ends one agent and starts the next in this process, with the same effects.
     """
     log.info("Starting antrea-agent", version=VERSION, engine=IMPLEMENTATION)
     node, certificate = os.environ.get("NODE_NAME") or socket.gethostname(), ApiCertificate(signing.result())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Rebuild:
-    """From one agent of this process to the next."""
+    """State that one agent of this process passes to the next."""
 
     def __init__(self) -> None:
         self.listener = SharedListener()
@@ -25,12 +25,12 @@ class Rebuild:
         self._until = 0.0
 
     def begins(self, ready: Readiness) -> None:
-        """An agent begins, which sets `ready` once it works."""
+        """Register an agent that begins, which sets `ready` once it works."""
         if self._ready is not None and self._ready.is_set():
             self._until = asyncio.get_running_loop().time() + PROOF_SECONDS
         self._ready = ready
 
     def under_way(self) -> bool:
-        """Whether an agent that worked has a successor that does not work yet, and has had little time."""
+        """Whether an agent that worked has a successor that does not work yet, and still has time for it."""
         begun = self._ready is not None and not self._ready.is_set()
         return begun and asyncio.get_running_loop().time() < self._until

@@ -1,4 +1,4 @@
-"""What the agent runs on: a Node of the cluster, or a machine outside of it (`nodeType`)."""
+"""Role of the agent: on a Node of the cluster, or on a machine outside of it (`nodeType`)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ LOOPBACK = "127.0.0.1"
 
 
 class Role(Protocol):
-    """What differs between the two."""
+    """Differences between the two roles."""
 
     name: str
-    """That of the Node, or Namespace and name of the ExternalNode: antrea-controller gets it with each request."""
+    """Name of the Node, or Namespace and name of the ExternalNode, which antrea-controller gets with each request."""
     has_pods: bool
     api_address: str
-    """Where the agent's API listens; empty: everywhere."""
+    """Address where the agent's API listens; empty for all."""
     watched: tuple[Watched, ...]
     """Watches of kube-apiserver that every agent of this role has."""
 
     async def prepare(self, db: Ovsdb) -> Prepared:
-        """Bring the bridge in line. Raises Invalid, Refused, Unavailable."""
+        """Create or correct the bridge. Raises Invalid, Refused, Unavailable."""
 
     def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
         """Feeds of other kinds of facts that every agent of this role has."""
 
 
 class KubernetesNode:
-    """A Node: it has Pods, a gateway and tunnels."""
+    """Role on a Node, which has Pods, a gateway and tunnels."""
 
     has_pods, api_address = True, ""
     watched: tuple[Watched, ...] = (CLUSTER_NODES, LOCAL_PODS)
@@ -55,16 +55,16 @@ class KubernetesNode:
         self._config, self._kube, self.name = config, kube, name
 
     async def prepare(self, db: Ovsdb) -> Prepared:
-        """As `Role.prepare`."""
+        """See `Role.prepare`."""
         return await prepare(self._config, await own_node(self._kube, self.name), db)
 
     def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
-        """As `Role.feeds`."""
+        """See `Role.feeds`."""
         return {"node": ThisNodeFeed(self._kube, prepared.node, news)}
 
 
 class ExternalMachine:
-    """A machine outside the cluster: its bridge has nothing but its own interfaces."""
+    """Role on a machine outside the cluster, whose bridge has nothing but its own interfaces."""
 
     has_pods, api_address = False, LOOPBACK
     watched: tuple[Watched, ...] = ()
@@ -73,35 +73,35 @@ class ExternalMachine:
         self._config, self.name = config, full_name(config, name)
 
     async def prepare(self, db: Ovsdb) -> Prepared:
-        """As `Role.prepare`."""
+        """See `Role.prepare`."""
         return await prepare_machine(self._config, self.name, db)
 
     def feeds(self, _prepared: Prepared, _news: NodeListener) -> Mapping[str, Feed]:
-        """As `Role.feeds`."""
-        return {"what only Nodes have": NothingFeed((AgentNode, ThisNode, LocalPod))}
+        """See `Role.feeds`."""
+        return {"Node facts": NothingFeed((AgentNode, ThisNode, LocalPod))}
 
 
 class NothingFeed:
-    """Of kinds of which there is nothing more to come here."""
+    """Feed of kinds that have no rows here."""
 
     def __init__(self, kinds: tuple[type[Fact], ...]) -> None:
         self._kinds = kinds
 
     async def run(self, facts: Facts) -> None:
-        """At once."""
+        """Report all kinds as synced."""
         for kind in self._kinds:
             facts.synced(kind)
 
 
 def full_name(config: AgentConfig, name: str) -> str:
-    """That of the Node, or Namespace and name of the ExternalNode, by the name that the process was given."""
+    """Return the name of the Node, or Namespace and name of the ExternalNode, for the name that the process was given."""
     if config.node_type == "externalNode":
         return f"{config.external_node.external_node_namespace}/{name}"
     return name
 
 
 def role_of(config: AgentConfig, kube: Kube, name: str) -> Role:
-    """By `nodeType`; `name` is that of the Node or of the ExternalNode."""
+    """Choose the role by `nodeType`; `name` is that of the Node or of the ExternalNode."""
     if config.node_type == "externalNode":
         return ExternalMachine(config, name)
     return KubernetesNode(config, kube, name)

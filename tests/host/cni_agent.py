@@ -98,7 +98,7 @@ class Flows:
             if self._stops:
                 os.kill(self._stops, signal.SIGSTOP)
                 asyncio.get_running_loop().call_later(0.5, os.kill, self._stops, signal.SIGCONT)
-            raise Unavailable(f"policies for Pod {pod} from antrea-controller, within 2 s")
+            raise Unavailable(f"policies for Pod {pod} from antrea-controller not received within 2 s")
 
     async def settle(self, pod: PodInterface) -> None:
         if self._refuse:

@@ -151,7 +151,7 @@ def test_add_whose_flows_are_refused_is_rolled_back(node: CniNode) -> None:
 def test_add_of_a_pod_whose_policies_nobody_knows_says_try_again_and_leaves_nothing(node: CniNode) -> None:
     node.start_agent(silent=1)
     answer = node.call("ADD", node.pod("a"))
-    why = "Not available now: policies for Pod default/a from antrea-controller, within 2 s"
+    why = "Not available now: policies for Pod default/a from antrea-controller not received within 2 s"
     assert (answer.code, answer.json["msg"]) == (11, why)
     assert node.left() == NOTHING
 

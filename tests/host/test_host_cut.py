@@ -96,8 +96,8 @@ def near(heard: Heard) -> Heard:
 
 
 def stated(one: SentPolicy, *, flush_on_deny: bool) -> SentPolicy:
-    meta = msgspec.structs.replace(one.found.metadata, annotations={ON_DENY: FLUSH} if flush_on_deny else {})
-    return SentPolicy(msgspec.structs.replace(one.found, metadata=meta))
+    meta = msgspec.structs.replace(one.policy.metadata, annotations={ON_DENY: FLUSH} if flush_on_deny else {})
+    return SentPolicy(msgspec.structs.replace(one.policy, metadata=meta))
 
 
 NEAR = peer(blocks=(block("10.10.0.8/32"), block("fd00:10::8/128")))

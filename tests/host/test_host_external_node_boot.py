@@ -93,8 +93,8 @@ async def booted(netns: Namespaces, folder: Path) -> AsyncIterator[Machine]:
         ports = [{"protocol": "TCP", "port": port} for port in (DENIED, SSH)]
         one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in", "ports": ports}]))
         await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
-        word = one.agent.kept / "antrea/last-word"
-        await one.until(lambda: word.exists() and b"SentPolicy" in word.read_bytes(), "the policy is kept")
+        state = one.agent.kept / "antrea/controller-state"
+        await one.until(lambda: state.exists() and b"SentPolicy" in state.read_bytes(), "the policy is kept")
         await boots(one)
         with contextlib.ExitStack() as servers:
             for port in (DENIED, ALLOWED, SSH):

@@ -40,7 +40,7 @@ from antrea.facts.service import Service
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.features.node_policy.audit import line
-from antrea.features.node_policy.chain import LOG_GROUP, LOG_OCTETS
+from antrea.features.node_policy.chain import LOG_BYTES, LOG_GROUP
 from antrea.openflow.packet import IPV4, IPV6, packet
 from antrea.outside.nftables.counters import NftCounters
 from antrea.outside.nftables.packet_log import PacketLog
@@ -149,8 +149,8 @@ async def test_of_policies_that_contradict_each_other_tier_priority_and_age_deci
 
 
 def of_year(year: int, found: SentPolicy) -> SentPolicy:
-    meta = msgspec.structs.replace(found.found.metadata, creation_timestamp=f"{year}-01-01T00:00:00Z")
-    return SentPolicy(msgspec.structs.replace(found.found, metadata=meta))
+    meta = msgspec.structs.replace(found.policy.metadata, creation_timestamp=f"{year}-01-01T00:00:00Z")
+    return SentPolicy(msgspec.structs.replace(found.policy, metadata=meta))
 
 
 @FAMILIES
@@ -285,7 +285,7 @@ async def test_what_rules_log_comes_with_labels_of_any_length(host: Host, family
         assert found is not None
         lines.append(found.text)
 
-    log = PacketLog(LOG_GROUP, LOG_OCTETS, handle)
+    log = PacketLog(LOG_GROUP, LOG_BYTES, handle)
     work = asyncio.create_task(log.run())
     await log.listening.wait()
     with host.serving(host.netns.home):
@@ -316,7 +316,7 @@ async def test_an_audited_policy_drops_nothing_and_tells_what_it_would_drop(host
         assert found is not None
         told.append(found.text)
 
-    log = PacketLog(LOG_GROUP, LOG_OCTETS, handle)
+    log = PacketLog(LOG_GROUP, LOG_BYTES, handle)
     work = asyncio.create_task(log.run())
     await log.listening.wait()
     with host.serving(host.netns.home), host.serving(host.beside):

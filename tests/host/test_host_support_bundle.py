@@ -186,7 +186,7 @@ async def test_a_bundle_arrives_at_the_file_server_without_the_credentials_in_an
             texts = [archive.extractfile(name).read() for name in names]  # type: ignore[union-attr]
         assert not any(PASSWORD.encode() in text for text in texts)
         assert [*(world.folder / "tmp").rglob("*.tar.gz")] == []
-        wanted = {"last-word", "log", "controller-log"}
+        wanted = {"controller-state", "log", "controller-log"}
         await world.until(lambda: wanted <= {path.name for path in world.files()}, "all files are written")
         assert not [path for path in world.files() if PASSWORD.encode() in path.read_bytes()]
         assert server.asked == [USER]

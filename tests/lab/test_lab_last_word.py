@@ -26,8 +26,8 @@ POLICY = {
 
 
 def kept(lab: Lab, text: str) -> bool:
-    """Whether the last word on node-1 has this in it."""
-    script = f"grep -ac {text} /var/lib/antrea/last-word || true"
+    """Whether the cached controller state on node-1 contains this text."""
+    script = f"grep -ac {text} /var/lib/antrea/controller-state || true"
     return in_agent(lab, "node-1", "sh", "-c", script).strip() not in ("", "0")
 
 
@@ -45,7 +45,7 @@ def test_a_node_that_starts_anew_without_a_controller_enforces_what_that_said_la
         uid = json.loads(kubectl("get", "networkpolicy", "shut", "-o", "json"))["metadata"]["uid"]
         try:
             wait_for("the policy", lambda: not answers(inside, other), seconds=60)
-            wait_for("the last word", lambda: kept(lab, uid), seconds=60)
+            wait_for("the cached controller state", lambda: kept(lab, uid), seconds=60)
             kubectl("scale", *CONTROLLER, "--replicas=0")
             gone = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-controller", "-o", "name")
             wait_for("the controller's end", lambda: not kubectl(*gone).strip(), seconds=60)

@@ -72,8 +72,8 @@ RULES = (
 ENFORCED = native("p", "all", *RULES)
 AUDITED = SentPolicy(
     msgspec.structs.replace(
-        ENFORCED.found,
-        metadata=msgspec.structs.replace(ENFORCED.found.metadata, annotations={ENFORCEMENT: AUDIT}),
+        ENFORCED.policy,
+        metadata=msgspec.structs.replace(ENFORCED.policy.metadata, annotations={ENFORCEMENT: AUDIT}),
     )
 )
 

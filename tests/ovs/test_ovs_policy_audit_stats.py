@@ -43,8 +43,8 @@ def engine_of(*, audit: bool) -> Engine:
     for row in (row for name, one in POLICIES.items() for row in told(name, one)):
         if isinstance(row, SentPolicy) and audit:
             notes = {ENFORCEMENT: AUDIT}
-            meta = msgspec.structs.replace(row.found.metadata, annotations=notes)
-            row = SentPolicy(msgspec.structs.replace(row.found, metadata=meta))
+            meta = msgspec.structs.replace(row.policy.metadata, annotations=notes)
+            row = SentPolicy(msgspec.structs.replace(row.policy, metadata=meta))
         facts.put(row)
     found = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
     found.plan()

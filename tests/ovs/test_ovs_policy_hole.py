@@ -14,7 +14,7 @@ from antrea.engine.pace import Pace
 from antrea.facts.node import ThisNode
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
-from antrea.features.network_policy.hole import MAX_HOLES
+from antrea.features.network_policy.hole import MAX_EXCEPTIONS
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
@@ -60,7 +60,7 @@ async def test_exceptions_by_the_hundred_are_closed_one_by_one_and_too_many_as_a
     try:
         await asyncio.wait_for(engine.quiet(), 120)
         assert reached() == [False, True]
-        state(*scattered, *(str(IPv4Address((number << 20) + 3)) for number in range(MAX_HOLES)))
+        state(*scattered, *(str(IPv4Address((number << 20) + 3)) for number in range(MAX_EXCEPTIONS)))
         await asyncio.wait_for(engine.quiet(), 120)
         assert reached() == [False, False]
         assert not engine.errors.counts

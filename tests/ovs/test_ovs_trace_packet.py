@@ -110,12 +110,12 @@ async def test_trace_packet_prints_what_ovs_says_with_names_of_tables_in_every_f
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("-S", "shop/c"), "Service Unavailable: kube-apiserver, to look for source shop/c"),
-        (("-S", "shop//c"), "Bad Request: invalid source format: 'shop//c' is no <Namespace>/<name>"),
+        (("-S", "shop/c"), "Service Unavailable: kube-apiserver is needed to look up source shop/c, and this agent has no connection to it"),
+        (("-S", "shop//c"), "Bad Request: invalid source format: 'shop//c' is not <Namespace>/<name>"),
         (("-p", "tap0"), "Not Found: input port not found: tap0 is neither a port of the bridge nor a Pod of this Node"),
         (("-S", "shop/a", "-F", "6"), "Not Found: source shop/a has no IPv6 address"),
         (("-f", "tcp --ct-next trk"), "Bad Request: invalid flow format: 'tcp --ct-next trk' is neither a protocol nor <field>=<value>"),
-        (("-S", "shop/a", "-f", "tcp,ttl=x"), "Bad Request: OVS does not take the packet: Bad openflow flow syntax: "),
+        (("-S", "shop/a", "-f", "tcp,ttl=x"), "Bad Request: OVS rejects the packet: Bad openflow flow syntax: "),
     ],
 )  # fmt: skip
 async def test_trace_packet_fails_with_one_line_that_names_the_option(

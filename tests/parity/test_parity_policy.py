@@ -33,7 +33,7 @@ from antrea.features.grouping.publication import (
     Memberships,
     PublishedPolicy,
 )
-from antrea.features.network_policy.controller.evaluation import evaluated
+from antrea.features.network_policy.controller.evaluation import evaluate
 from antrea.features.network_policy.controller.group_query import associations, ip_associations, members
 from antrea.features.network_policy.controller.realization import REALIZED
 
@@ -63,7 +63,7 @@ def told(computed: tuple[Facts, Plan]) -> dict[type, list[Any]]:
 def test_policies_are_upstreams(told: dict[type, list[Any]]) -> None:
     wanted = {one.metadata.name: one for one in without_other_directions(recorded(), objects())}
     assert wanted
-    assert {entry.found.metadata.name: in_order(entry.found) for entry in told[PublishedPolicy]} == {
+    assert {entry.policy.metadata.name: in_order(entry.policy) for entry in told[PublishedPolicy]} == {
         name: in_order(policy) for name, policy in wanted.items()
     }
 
@@ -122,7 +122,7 @@ def named(policy: cp.NetworkPolicy, resource: str) -> set[str]:
 @pytest.mark.parametrize("resource", GROUPS)
 def test_groups_have_upstreams_names_and_members(told: dict[type, list[Any]], resource: str) -> None:
     ours = {entry.name for entry in told[GroupHead] if entry.resource == resource}
-    ours |= {name for entry in told[PublishedPolicy] for name in named(entry.found, resource)}
+    ours |= {name for entry in told[PublishedPolicy] for name in named(entry.policy, resource)}
     theirs = {one["metadata"]["name"]: one for one in listed(resource)}
     assert ours
     kept = groups_of(without_other_directions(recorded(), objects()), resource)
@@ -202,7 +202,7 @@ def test_evaluations_are_upstreams(source: str, destination: str, wanted: dict[s
                 facts.drop(type(row), row.key)
     engine.plan()
     asked = msgspec.convert({**wanted, "metadata": {}}, NetworkPolicyEvaluation)
-    found = evaluated(facts, msgspec.structs.replace(asked, response=None))
+    found = evaluate(facts, msgspec.structs.replace(asked, response=None))
     if (source, destination) in ANOTHER_RULE:
         assert found.response is not None
         rule = found.response.network_policy.name, found.response.rule.name

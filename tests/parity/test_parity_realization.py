@@ -14,7 +14,7 @@ from recording import GOLDEN, of_kind
 
 from antrea.apis.controlplane_report import NetworkPolicyStatus
 from antrea.apis.status import Status
-from antrea.features.network_policy.controller.realization import noted
+from antrea.features.network_policy.controller.realization import record_report
 
 AGENT = GOLDEN / "raw/agent"
 STEPS = {
@@ -50,7 +50,7 @@ def test_statuses_after_each_report_are_upstreams() -> None:
     facts.put(row)
     said = {entry.path: entry for entry in engine.plan().put if isinstance(entry, Status)}
     for report, policy in STEPS.items():
-        noted(facts, posted(report))
+        record_report(facts, posted(report))
         said |= {entry.path: entry for entry in engine.plan().put if isinstance(entry, Status)}
         if not policy:
             continue

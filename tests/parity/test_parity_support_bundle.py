@@ -16,7 +16,7 @@ from antrea.apis.controlplane_report import SupportBundleCollectionStatus
 from antrea.apis.crd.support_bundle import SupportBundleCollection
 from antrea.apis.status import Status
 from antrea.engine import Facts
-from antrea.features.framework.query import Asked
+from antrea.features.framework.query import Query
 from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle.collection import (
     CollectedMachine,
@@ -25,7 +25,7 @@ from antrea.features.support_bundle.collection import (
     OpenCollection,
     open_collection,
 )
-from antrea.features.support_bundle.controller import collection, noted
+from antrea.features.support_bundle.controller import collection, record_report
 
 RAW = GOLDEN / "raw"
 NAME = "sb-nodes"
@@ -73,7 +73,7 @@ def world() -> tuple[Facts, OpenCollection]:
 def test_statuses_after_each_report_are_upstreams() -> None:
     facts, row = world()
     for report, after in STEPS.items():
-        answer = noted(facts, Asked("", NAME, found=posted(report)))
+        answer = record_report(facts, Query("", NAME, posted=posted(report)))
         assert (answer.status, answer.code) == ("Success", 201)
         (status,) = (one for one in collection(facts, row) if isinstance(one, Status))
         theirs = shown(after)["status"]
@@ -94,7 +94,7 @@ def test_an_agent_is_told_what_upstreams_is_told() -> None:
     facts, row = world()
     (published,) = (one for one in collection(facts, row) if isinstance(one, PublishedObject))
     (theirs,) = json.loads((RAW / TOLD).read_text().partition("\n")[2])["items"]
-    ours = json.loads(msgspec.json.encode(published.found))
+    ours = json.loads(msgspec.json.encode(published.content))
     # upstream writes the time of creation, which it does not have, as null
     del theirs["metadata"]["creationTimestamp"]
     ours["metadata"] = {key: value for key, value in ours["metadata"].items() if value}

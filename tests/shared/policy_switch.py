@@ -149,7 +149,7 @@ def told(found: Objects) -> Iterator[Fact]:
     members = (one for entry in plan.put if isinstance(entry, Memberships) for one in entry.each())
     for entry in (*plan.put, *members):
         if isinstance(entry, PublishedPolicy) and NODE.name in entry.nodes:
-            yield SentPolicy(entry.found)
+            yield SentPolicy(entry.policy)
         elif isinstance(entry, Membership) and entry.resource == "addressgroups":
             yield SentAddressMember(entry.name, entry.member)
         elif (

@@ -91,7 +91,7 @@ def test_wide_fuzz_state_counters(fuzz: Fuzz, tmp_path: Path) -> None:
 
 
 def test_wide_fuzz_state_the_last_word_of_the_controller(fuzz: Fuzz, tmp_path: Path) -> None:
-    path = tmp_path / "last-word"
+    path = tmp_path / "controller-state"
     word = CachedState(list(PODS), ("u1", "u2"))
     asyncio.run(StateCacheFile(path, [LocalPod]).write(word))
     whole = path.read_bytes()

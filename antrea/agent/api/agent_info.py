@@ -47,24 +47,24 @@ log = klog.logger(__name__)
 
 HEARTBEAT_SECONDS = 60
 LOOK_SECONDS = 2
-"""Between looks at the conditions, whose change does not wait for the next heartbeat."""
+"""Seconds between checks of the conditions, whose changes do not wait for the next heartbeat."""
 PATH = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
 MAX_MESSAGE = 300
-"""Characters of the message of a check that fails."""
+"""Maximum number of characters in the message of a failed check."""
 MOVING = ("ovsInfo", "networkPolicyControllerInfo", "localPodNum", "agentConditions", "apiCABundle")
-"""What a partial update writes."""
+"""Fields that a partial update writes."""
 _TABLE = re.compile(r"tables? (?P<first>\d+)(?:\.\.\.(?P<last>\d+))?\b.*:(?P<same> ditto)?$")
 _ACTIVE = re.compile(r"active=(\d+)")
 
 
 class PublishedInfo(msgspec.Struct, frozen=True):
-    """The object as the API has it: what identifies it."""
+    """Identity of the object in the API."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 async def agent_info(view: AgentView) -> AntreaAgentInfo:
-    """The agent as of now, but for its certificate. Raises NotFound before the Node is known."""
+    """Return the current state of the agent, without its certificate. Raises NotFound before the Node is known."""
     node, transport = view.facts.get(ThisNode), view.facts.get(Transport)
     if node is None:
         raise NotFound("the agent does not know its Node yet")
@@ -112,7 +112,7 @@ def responds(view: AgentView) -> bool:
 
 
 async def flow_counts(view: AgentView) -> dict[str, int]:
-    """Number of flows by name of table, as the switch counts them. Raises Unavailable."""
+    """Count the flows of each table, by table name, as the switch reports them. Raises Unavailable."""
     names = {number: name for name, number in view.tables.items()}
     counts = dict.fromkeys(view.tables, 0)
     numbers, active = range(0), 0
@@ -128,12 +128,15 @@ async def flow_counts(view: AgentView) -> dict[str, int]:
 
 
 def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
-    """Health now; those of `troubles` and ConfigRejected are only there when something is wrong."""
+    """Evaluate the health conditions; those of `troubles` and ConfigRejected are present only when something is wrong."""
     failures = [why for checks in (view.live, view.ready) for test in checks.values() if (why := test())]
     now = stamp()
-    found = {"AgentHealthy": "; ".join(failures), **{name: test() for name, test in view.conditions.items()}}
+    messages = {
+        "AgentHealthy": "; ".join(failures),
+        **{name: test() for name, test in view.conditions.items()},
+    }
     rows: list[Any] = [
-        {"type": name, "status": "False" if why else "True", "message": why} for name, why in found.items()
+        {"type": name, "status": "False" if why else "True", "message": why} for name, why in messages.items()
     ]
     rows += [
         {"type": name, "status": "True", "message": why}
@@ -146,25 +149,25 @@ def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
 
 
 def _trouble(test: Check) -> str:
-    """What a check of a part finds; one that fails itself is a trouble, too."""
+    """Return the result of a part's check; a check that raises an error is a trouble, too."""
     try:
         return test()
     except Exception as error:  # noqa: BLE001 (one condition that cannot be checked leaves the others)
-        return f"it cannot be checked: {words(error)}"[:MAX_MESSAGE]
+        return f"the check failed: {words(error)}"[:MAX_MESSAGE]
 
 
 def gates_in_effect(view: AgentView) -> str | None:
-    """The gates that are on, while another configuration than the newest is in effect; else None."""
+    """Return the gates that are on while an older configuration than the newest is in effect; else None."""
     return ",".join(sorted(view.now.gates.names)) if view.now.rejected else None
 
 
-def states(view: AgentView) -> list[tuple[str, str, str]]:
-    """What is worth telling at once."""
-    return [(found.type, found.status, found.message) for found in conditions(view)]
+def condition_states(view: AgentView) -> list[tuple[str, str, str]]:
+    """Summarize the conditions whose changes are published without waiting for the heartbeat."""
+    return [(condition.type, condition.status, condition.message) for condition in conditions(view)]
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch (RFC 7396) that makes `now` of `before`."""
+    """Compute the merge patch (RFC 7396) that turns `before` into `now`."""
     patch: dict[str, Any] = {key: None for key in before if key not in now}
     for key, value in now.items():
         held = before.get(key)
@@ -176,24 +179,24 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
 
 
 class Report:
-    """Keeps this Node's AntreaAgentInfo true."""
+    """Publisher of this Node's AntreaAgentInfo."""
 
     def __init__(self, kube: Kube, view: AgentView, trusted: Callable[[], str]) -> None:
-        """`trusted` is the PEM by which clients verify our API."""
+        """`trusted` returns the PEM by which clients verify the agent's API."""
         self._kube = kube
         self._view = view
         self._trusted = trusted
         self.published = ""
-        """What of that the object has."""
+        """CA bundle that the object has."""
         self._uid = ""
-        """Of the object that has all we know; empty: everything has to be written."""
+        """UID of the object that holds everything known; empty if everything has to be written."""
         self._said = ""
 
     async def run(self) -> None:
-        """Until cancelled: once a minute, and soon after a condition changed."""
+        """Publish until cancelled: once a minute, and soon after a condition changed."""
         pause = Backoff(asyncio.sleep, random.uniform)
         while True:
-            told = states(self._view)
+            published = condition_states(self._view)
             try:
                 await self.write()
             except (Refused, Unavailable) as error:
@@ -206,11 +209,11 @@ class Report:
             pause.reset()
             for _ in range(HEARTBEAT_SECONDS // LOOK_SECONDS):
                 await asyncio.sleep(LOOK_SECONDS)
-                if states(self._view) != told:
+                if condition_states(self._view) != published:
                     break
 
     async def write(self) -> None:
-        """The whole object at first and after an error, else what moves. Raises Refused, Unavailable."""
+        """Write the whole object at first and after an error, later only what changes. Raises Refused, Unavailable."""
         trusted = self._trusted()
         info = msgspec.structs.replace(await agent_info(self._view), api_ca_bundle=trusted.encode())
         now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(info))
@@ -222,11 +225,13 @@ class Report:
             counted = "networkPolicyControllerInfo"
             moving[counted] = {**_NO_COUNTS, **now[counted]}
         else:
-            found = await self._kube.get(path, dict[str, Any])
-            if found is None:
-                raise Unavailable(f"AntreaAgentInfo {info.node_ref.name}, which antrea-controller creates")
-            uid = msgspec.convert(found, PublishedInfo).metadata.uid
-            moving = changes({key: found[key] for key in found if key in _FIELDS}, now)
+            stored = await self._kube.get(path, dict[str, Any])
+            if stored is None:
+                raise Unavailable(
+                    f"AntreaAgentInfo {info.node_ref.name} does not exist yet; antrea-controller creates it"
+                )
+            uid = msgspec.convert(stored, PublishedInfo).metadata.uid
+            moving = changes({key: stored[key] for key in stored if key in _FIELDS}, now)
         # another object of that name, made since, does not match: everything is written anew
         annotations = {GATES_IN_EFFECT: gates_in_effect(self._view)}
         meta = {"uid": uid, "annotations": annotations}

@@ -1,7 +1,7 @@
-"""The certificate of the agent's API, which signs itself: renewed while the agent runs, and published before it is served.
+"""Self-signed certificate of the agent's API: renewed while the agent runs, and published before it is served.
 
-Connections that stand go on. What it is verified by is in the Node's AntreaAgentInfo (`apiCABundle`): at a renewal both
-certificates for a while, so that no client meets one that it cannot verify.
+Established connections continue. The Node's AntreaAgentInfo (`apiCABundle`) has the certificate for verification: at a renewal
+both certificates for a while, so that every client can verify the one that it meets.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ log = klog.logger(__name__)
 DAY = 86_400.0
 DAYS = 365
 RENEW_SECONDS = (DAYS - 90) * DAY
-"""Age at which the next one is made."""
+"""Age at which the next certificate is made."""
 LAST_SECONDS = (DAYS - 1) * DAY
-"""Age at which the next one is served though it could not be published."""
+"""Age at which the next certificate is served although it could not be published."""
 SKEW_SECONDS = 3600.0
-"""A certificate is valid from so long before it was made: older than that is a clock that was set back."""
+"""Seconds before its creation from which a certificate is valid; an age below minus this means that the clock was set back."""
 LOOK_SECONDS = 600.0
 PUBLISH_SECONDS = 180.0
-"""For AntreaAgentInfo to be written, which is done once a minute."""
+"""Seconds to wait until AntreaAgentInfo, which is updated once a minute, has the new certificate."""
 POLL_SECONDS = 1.0
 
 
 def begin() -> SelfSigning:
-    """Begin to make what the server proves itself with."""
+    """Start to make the server's key and certificate."""
     return SelfSigning(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"), DAYS)
 
 
 def certificate() -> Certificate:
-    """What the server proves itself with, once it is made. Raises Unavailable."""
+    """Make the server's key and certificate. Raises Unavailable."""
     return begin().result()
 
 
 class ApiCertificate:
-    """Lives as long as the process; each agent in it, one after the other, runs `run`."""
+    """Certificate that lives as long as the process; each agent in it, one after the other, calls `run`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ApiCertificate:
         make: Callable[[], Certificate] = certificate,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`first` was just made; `make` gives the next ones."""
+        """`first` was just made; `make` makes its successors."""
         self._make, self._clock = make, clock
         self.pair = first
         self._made = clock()
@@ -70,7 +70,7 @@ class ApiCertificate:
         patience: float = PUBLISH_SECONDS,
         poll: float = POLL_SECONDS,
     ) -> None:
-        """Until cancelled. `present` lets the server use a pair; `published` is what clients can read of `trusted`."""
+        """Renew until cancelled. `present` makes the server use a pair; `published` returns what clients can read of `trusted`."""
         while True:
             if self._age >= RENEW_SECONDS or self._age < -SKEW_SECONDS:
                 await self._renew(present, published, patience, poll)

@@ -1,7 +1,7 @@
 """The checks behind /livez, /readyz and /agentinfo: an empty text is success, any other is the error.
 
-parity: pkg/agent/apiserver/apiserver.go (livez has "ovs"); ours also has the CNI socket,
-and our readyz what a start waits for, OVSDB, a switch that does not respond, and feeds that have not synced for too long.
+parity: pkg/agent/apiserver/apiserver.go (livez has "ovs"); this livez also has the CNI socket,
+and this readyz what a start waits for, OVSDB, a switch that does not respond, and feeds that have not synced for too long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-WORDS = {
+SOURCE_NAMES = {
     "AgentNode": "nodes",
     "EarlierConnection": "connections that kube-proxy left",
     "EgressPod": "egressgroups of antrea-controller",
@@ -45,15 +45,15 @@ WORDS = {
     "SentPolicy": "networkpolicies of antrea-controller",
     "ThisNode": "this Node",
 }
-"""What rows are read from, in the words of a user, where their feed does not name it: those of kube-apiserver's resources do."""
+"""Sources of facts by kind, in terms for users, where the feed does not name its source; feeds of API resources do."""
 FEED_SECONDS = 5.0
-"""Between looks at the feeds; how long one may be silent is the engine's `Pace.patience`."""
+"""Seconds between checks of the feeds; `Pace.patience` of the engine limits how long a feed may be silent."""
 PROBE_SECONDS = 1.0
-"""Between probes of Open vSwitch: with their timeout of 5 s, a process that hangs is reported within 10 s."""
+"""Seconds between probes of Open vSwitch: with their timeout of 5 s, a process that hangs is reported within 10 s."""
 
 
 class Health:
-    """Before `follow`, only `ready` can be asked: what is to be connected is not there yet."""
+    """Health checks of the agent; before `follow` only `ready` is meaningful, since nothing is connected yet."""
 
     def __init__(self, ready: Readiness, controller: Check, cni: Check) -> None:
         """`controller` checks the connection to antrea-controller, `cni` the CNI socket."""
@@ -78,16 +78,16 @@ class Health:
         }
 
     def switch(self) -> str:
-        """ovs-vswitchd runs, has the bridge and responds."""
+        """Check that ovs-vswitchd runs, has the bridge and responds."""
         return self._connection() or self._silence("switch")
 
     def database(self) -> str:
-        """OVSDB takes transactions; without it no Pod can come or go, and userspace OVS forwards nothing."""
+        """Check that OVSDB accepts transactions; without it no Pod can come or go, and userspace OVS forwards nothing."""
         up = self._db is None or self._db.connected
         return self._silence("ovsdb") if up else "disconnected from OVSDB"
 
     def follow(self, db: Ovsdb, switch: SwitchRecovery, *, period: float = PROBE_SECONDS) -> None:
-        """Ask these from now on, with `period` seconds between probes of them."""
+        """Check these connections from now on, with `period` seconds between probes of them."""
         self._db, self._switch = db, switch
         self._probes = {
             "ovsdb": LivenessProbe("ovsdb-server", db.probe, period=period),
@@ -95,18 +95,18 @@ class Health:
         }
 
     async def run(self, engine: Engine) -> None:
-        """Probe Open vSwitch and look at the feeds for ever."""
+        """Probe Open vSwitch and check the feeds until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for name, probe in self._probes.items():
                 tasks.create_task(probe.run(), name=f"probe of {name}")
             await self._follow_feeds(engine)
 
     async def _follow_feeds(self, engine: Engine) -> None:
-        """Look at the feeds for ever; a change is logged once."""
+        """Check the feeds until cancelled; each change is logged once."""
         feeds = engine.facts.feeds
         while True:
             sources = {kind.__name__: source for kind, source in feeds.sources.items()}
-            late = sorted({sources.get(name) or words(name) for name in engine.unsynced()})
+            late = sorted({sources.get(name) or source_name(name) for name in engine.unsynced()})
             if late and late != self._late:
                 log.warning("Feeds have not synced", feeds=late)
             elif self._late and not late:
@@ -131,15 +131,15 @@ class Health:
         return "flows are being replayed" if replaying else ""
 
     def _feeds(self) -> str:
-        """Rights that are missing are reported at once: no waiting brings them."""
+        """Report feeds that are late; missing rights are reported immediately, since waiting does not grant them."""
         lines = []
         if self._refused:
             lines.append(missing_rights(self._refused))
         if late := [source for source in self._late if source not in self._refused]:
-            lines.append(f"nothing heard from kube-apiserver or OVSDB of {', '.join(late)}")
+            lines.append(f"no recent data from kube-apiserver or OVSDB: {', '.join(late)}")
         return "; ".join(lines)
 
 
-def words(kind: str) -> str:
-    """What rows of this kind are read from; of an unknown one its name in words."""
-    return WORDS.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()
+def source_name(kind: str) -> str:
+    """Return the source of facts of this kind; for an unknown kind, its name as words."""
+    return SOURCE_NAMES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()

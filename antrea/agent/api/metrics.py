@@ -1,4 +1,4 @@
-"""What the agent counts, under upstream's names; only what has a true value.
+"""Metrics of the agent, under upstream's names; only those that have a true value.
 
 parity: pkg/agent/metrics/prometheus.go
 """
@@ -66,7 +66,7 @@ METERS = {
     PacketInMeter.UNSERVED_PORT: "PacketInMeterUnservedPort",
     POD_DNS_METERS: "PacketInMeterDNSInterceptionOfPod",
 }
-"""Labels, upstream's and ours; the meters of single Pods are one."""
+"""Values of the label `meter_id`, upstream's and additional ones; all meters of single Pods share one."""
 _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
 
 
@@ -79,7 +79,7 @@ UNREAD = Metric(
 
 
 async def agent_metrics(view: AgentView) -> str:
-    """In Prometheus' format; what could not be read is left out, and counted by its source."""
+    """Render all metrics in Prometheus' format; a source that could not be read is left out and counted."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
     text += view.starts.text() + odd_object_metrics() + failed_probe_metrics() + view.idle_metrics
     text += "".join(_part_metrics(view, part) for part in view.parts) + view.isolation.text(FAILURES)
@@ -134,7 +134,7 @@ async def _connections(view: AgentView) -> str:
 
 
 def _part_metrics(view: AgentView, part: Part) -> str:
-    """Metrics of a part; none where it fails, so that those of others are shown."""
+    """Return the metrics of a part; empty if it fails, so that those of others are shown."""
     try:
         return part.metrics()
     except Exception as error:  # noqa: BLE001 (the metrics of one part leave those of the others)
@@ -143,11 +143,11 @@ def _part_metrics(view: AgentView, part: Part) -> str:
 
 
 async def _meter_drops(view: AgentView) -> dict[int, int]:
-    """By the number of the meter, those of single Pods together. Raises Unavailable."""
-    meter, found = 0, Counter[int]()
+    """Count drops by meter number, with the meters of single Pods together. Raises Unavailable."""
+    meter, drops = 0, Counter[int]()
     async for line in view.ofctl.lines("meter-stats"):
         if head := _METER.match(line):
             meter = min(int(head[1]), POD_DNS_METERS)
         elif band := _BAND.match(line):
-            found[meter] += int(band[1])
-    return found
+            drops[meter] += int(band[1])
+    return drops

@@ -1,4 +1,4 @@
-"""Whether Pods can be connected, and what that still waits for: in the log, on /readyz and in the answer to CNI ADD."""
+"""Readiness to connect Pods, and what is missing for it: in the log, on /readyz and in the answer to CNI ADD."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ log = klog.logger(__name__)
 
 
 class Readiness(asyncio.Event):
-    """Set once the Node's network stands."""
+    """Event that is set once the Node's network is ready."""
 
     def __init__(self) -> None:
         super().__init__()
         self._waiting = "start of antrea-agent"
         self.is_outside = False
-        """What it waits for is away, and nothing is wrong with what was asked of it."""
+        """Whether the missing thing is an outside dependency that is away, with no fault in the request to it."""
 
     @property
     def waiting(self) -> str:
-        """What it waits for; empty once it is set."""
+        """Thing that the agent waits for; empty once the event is set."""
         return "" if self.is_set() else self._waiting
 
     def wait_for(self, what: str, *, level: int = 0, outside: bool = False) -> None:

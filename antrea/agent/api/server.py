@@ -61,9 +61,9 @@ log = klog.logger(__name__)
 
 
 def podinterfaces(view: AgentView, query: Mapping[str, str]) -> list[PodInterfaceAnswer]:
-    """Interfaces of local Pods, by `name` and `namespace`. Raises NotFound for a name that is not there."""
+    """List the interfaces of local Pods, filtered by `name` and `namespace`. Raises NotFound if no Pod has that name."""
     name, namespace = query.get("name", ""), query.get("namespace", "")
-    found = [
+    interfaces = [
         PodInterfaceAnswer(
             name=row.pod_name,
             pod_namespace=row.pod_namespace,
@@ -77,13 +77,13 @@ def podinterfaces(view: AgentView, query: Mapping[str, str]) -> list[PodInterfac
         for row in view.facts.all(PodInterface)
         if name in ("", row.pod_name) and namespace in ("", row.pod_namespace)
     ]
-    if name and not found:
+    if name and not interfaces:
         raise NotFound(f"Pod {namespace or '*'}/{name} has no interface on this Node")
-    return found
+    return interfaces
 
 
 async def ovsflows(view: AgentView, query: Mapping[str, str]) -> list[FlowAnswer]:
-    """Flows, groups or table names, as `query` asks. Raises Invalid, NotFound, Unavailable."""
+    """List flows, groups or table names, selected by `query`. Raises Invalid, NotFound, Unavailable."""
     if "table-names-only" in query:
         return [FlowAnswer(name) for name in sorted(view.tables)]
     selections = merged("parameter of /ovsflows", (part.flow_selections() for part in view.parts))
@@ -141,10 +141,10 @@ async def _pod_flows(view: AgentView, name: str, namespace: str) -> list[FlowAns
     return [flow for flow in await _dump(view) if _matches(flow.flow, marks)]
 
 
-async def _selected_flows(view: AgentView, found: FlowSelection) -> list[FlowAnswer]:
-    """Those flows, then those groups."""
-    flows = [flow for flow in await _dump(view) if found.matches(flow.flow)]
-    return [*flows, *await _groups(view, ",".join(map(str, sorted(found.groups))))]
+async def _selected_flows(view: AgentView, selection: FlowSelection) -> list[FlowAnswer]:
+    """List the selected flows, then the selected groups."""
+    flows = [flow for flow in await _dump(view) if selection.matches(flow.flow)]
+    return [*flows, *await _groups(view, ",".join(map(str, sorted(selection.groups))))]
 
 
 def _matches(flow: str, marks: set[str]) -> bool:
@@ -157,7 +157,7 @@ def _matches(flow: str, marks: set[str]) -> bool:
 
 
 def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
-    """A handler that answers with what `make` makes of the query, now or when awaited."""
+    """Make a handler that answers with the result of `make`, awaited if necessary."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         try:
@@ -169,17 +169,17 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
     return handler
 
 
-def _said_of_keys(now: InEffect[AgentConfig, EnabledGates]) -> list[str]:
-    """Warnings on unknown keys, and on keys without effect."""
+def _key_warnings(now: InEffect[AgentConfig, EnabledGates]) -> list[str]:
+    """List warnings about unknown keys and about keys without effect."""
     return [*(key.sentence for key in now.unknown), *without_effect(now)]
 
 
 def _feature_gates(view: AgentView) -> Handler:
-    """Those in effect, and why others are not that the newest configuration may ask for."""
+    """Answer with the gates in effect, and a warning if the newest configuration was rejected."""
 
     async def handler(_: web.Request) -> web.Response:
         now = view.now
-        refused = f"{now.config.file}: refused, the last good one goes on: {now.rejected}"
+        refused = f"{now.config.file}: rejected, the last good configuration stays in effect: {now.rejected}"
         return warn(json_answer(statuses(now.gates)), [refused] if now.rejected else [])
 
     return handler
@@ -193,7 +193,7 @@ def _metrics(view: AgentView) -> Handler:
 
 
 class AgentApi:
-    """The server, from `run` until that is cancelled; who may ask what is asked of `kube`, None: own token only."""
+    """Server of the agent's API; `kube` authenticates and authorizes users; without it only the agent's own token is accepted."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class AgentApi:
         token_file: Path = TOKEN_FILE,
         listens: Callable[[int], socket.socket] = listen,
     ) -> None:
-        """`listens` gives a listening socket for a port. Raises Invalid (tlsCipherSuites), Unavailable (token file)."""
+        """`listens` opens a listening socket for a port. Raises Invalid (tlsCipherSuites), Unavailable (token file)."""
         config = view.config
         self._kube = kube
         self._port, self._listen = config.api_port, listens
@@ -214,7 +214,7 @@ class AgentApi:
         self._authentication = Authentication(write_token(token_file), kube)
         self._bundles = SupportBundles("agent", lambda: contents(view), token_file=token_file)
         self.serves = asyncio.Event()
-        """Set once it listens, at `port`."""
+        """Set once the server listens, at `port`."""
         self.port = 0
         self._server = Server(
             self._authentication,
@@ -225,7 +225,7 @@ class AgentApi:
         )
 
     def present(self, pair: Certificate) -> None:
-        """Prove ourselves with this pair on new connections. Raises Invalid."""
+        """Use this certificate and key for new connections. Raises Invalid."""
         load_pair(self._tls, pair)
 
     async def run(self) -> None:
@@ -241,20 +241,24 @@ class AgentApi:
             tasks.create_task(self._server.run(listening, self._tls), name="API server")
             if self._kube:
                 trust = follow_trust(self._kube, self._authentication, self._tls, "")
-                tasks.create_task(trust, name="trust")
+                tasks.create_task(trust, name="client CA watch")
 
 
 def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handler]:
-    """What is answered beside resources, by method and path."""
-    own = version_info(VERSION)
+    """Make the handlers of everything beside resources, by method and path."""
+    version = version_info(VERSION)
     tracing = PacketTracer(view, kube, Tracer(Path(view.config.ovs_run_dir), view.config.ovs_bridge))
     checks = {"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready}
-    found: dict[str, Handler] = {
-        **{path: one for name in HEALTH for path, one in health(name, checks[name], view.tolerant).items()},
-        "/version": _route(lambda _: own),
+    handlers: dict[str, Handler] = {
+        **{
+            path: handler
+            for name in HEALTH
+            for path, handler in health(name, checks[name], view.tolerant).items()
+        },
+        "/version": _route(lambda _: version),
         "/featuregates": _feature_gates(view),
         "/config": _route(lambda _: values(view.now)),
-        "/config/unknown": _route(lambda _: _said_of_keys(view.now)),
+        "/config/unknown": _route(lambda _: _key_warnings(view.now)),
         "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
         "/ovsflows": _route(lambda query: ovsflows(view, query)),
         "/ovstracing": _route(tracing.answer),
@@ -262,7 +266,7 @@ def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handl
         "/loglevel": loglevel,
     }
     routes = merged("path", (part.routes() for part in view.parts))
-    found = merged("path", (found, {path: _route(make) for path, make in routes.items()}))
+    handlers = merged("path", (handlers, {path: _route(make) for path, make in routes.items()}))
     if view.config.enable_prometheus_metrics:
-        found["/metrics"] = _metrics(view)
-    return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
+        handlers["/metrics"] = _metrics(view)
+    return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in handlers.items()}}

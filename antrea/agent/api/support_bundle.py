@@ -1,6 +1,6 @@
-"""What a support bundle of the agent holds, in upstream's files where it has the same.
+"""Content of the agent's support bundle, in upstream's files where it has the same.
 
-parity: pkg/support/dump.go, dump_others.go (agentDumper). Files of our own: config, antrea-agent.conf, featuregates,
+parity: pkg/support/dump.go, dump_others.go (agentDumper). Additional files: config, antrea-agent.conf, featuregates,
 podinterfaces, conditions, tables, fqdncache, meters, ovs-*, neighbour, rule6, route6, memory and stacks (for memprofile and
 goroutinestacks).
 """
@@ -39,7 +39,7 @@ HOST = (
     Command("address", ("ip", "address")),
     Command("neighbour", ("ip", "neighbour")),
 )
-"""The Node's network, as its own tools print it."""
+"""Commands that print the Node's network."""
 
 
 def switch(run_dir: str, bridge: str) -> tuple[Command, ...]:
@@ -61,7 +61,7 @@ def switch(run_dir: str, bridge: str) -> tuple[Command, ...]:
 
 
 async def contents(view: AgentView, log_directory: str = LOG_DIRECTORY) -> Order:
-    """A bundle of the agent as it is now."""
+    """Collect a support bundle of the agent's current state."""
     documents: dict[str, Any] = {
         "podinterfaces": view.facts.all(PodInterface),
         "featuregates": statuses(view.now.gates),

@@ -1,4 +1,4 @@
-"""Put names of tables into texts of OVS, which has their numbers only."""
+"""Table names for the output of OVS, which has numbers only."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _STEP = re.compile(r"^(?P<before> *(?P<number>\d+)\. )", re.MULTILINE)
 
 
 def named(text: str, names: Mapping[int, str]) -> str:
-    """A dumped flow with names of tables in place of numbers, as upstream's antctl prints them.
+    """Replace table numbers in a dumped flow by names, as upstream's antctl prints them.
 
     table=5 ... resubmit(,7) ... ct(table=9) ... goto_table:8
     """
     return _REFERENCE.sub(
-        lambda found: found["before"] + names.get(int(found["number"]), found["number"]), text
+        lambda match: match["before"] + names.get(int(match["number"]), match["number"]), text
     )
 
 
 def named_trace(text: str, names: Mapping[int, str]) -> str:
-    """The output of ofproto/trace with names: as `named`, and after the number at which each step begins.
+    """Replace table numbers in the output of ofproto/trace by names, also after the number at which each step begins.
 
     ` 3. in_port=1, priority 190` becomes ` 3. Classifier: in_port=1, priority 190`
     """
 
-    def step(found: re.Match[str]) -> str:
-        name = names.get(int(found["number"]))
-        return f"{found['before']}{name}: " if name else found["before"]
+    def step(match: re.Match[str]) -> str:
+        name = names.get(int(match["number"]))
+        return f"{match['before']}{name}: " if name else match["before"]
 
     return _STEP.sub(step, named(text, names))

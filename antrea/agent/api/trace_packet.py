@@ -1,4 +1,4 @@
-"""Answers `antctl trace-packet`: finds the ends of the packet, and asks OVS what it would do with it.
+"""Answers to `antctl trace-packet`: resolve the ends of the packet, and let OVS trace it.
 
 Source: upstream pkg/agent/apiserver/handlers/ovstracing.
 """
@@ -40,17 +40,17 @@ with the fields that were set before ct."""
 
 
 class Cluster(Protocol):
-    """What outside.kube.Kube does for us."""
+    """The method of outside.kube.Kube that is needed here."""
 
     async def get(self, path: str, kind: type[T]) -> T | None:
-        """The object at `path`, None if there is none. Raises Unavailable, Refused."""
+        """Return the object at `path`; None if there is none. Raises Unavailable, Refused."""
 
 
 class Switch(Protocol):
-    """What outside.ovs_control.Tracer does for us."""
+    """The method of outside.ovs_control.Tracer that is needed here."""
 
     async def trace(self, flow: str) -> str:
-        """The way of a packet. Raises Refused, Unavailable."""
+        """Trace a packet through the switch. Raises Refused, Unavailable."""
 
 
 class _ServiceSpec(CoreStruct, frozen=True):
@@ -63,7 +63,7 @@ class _Service(CoreStruct, frozen=True):
 
 
 class _Port(NamedTuple):
-    """A port of the bridge, as a packet enters or leaves by it."""
+    """A port of the bridge where a packet enters or leaves."""
 
     number: int
     mac: str
@@ -72,29 +72,33 @@ class _Port(NamedTuple):
 
 
 class PacketTracer:
-    """Resolves the ends of a trace: local ports from the agent, other Pods and Services from kube-apiserver; then asks the switch."""
+    """Tracer that resolves ends to local ports by the agent, to other Pods and Services by kube-apiserver, and then queries the
+    switch.
+    """
 
     def __init__(self, view: AgentView, cluster: Cluster | None, switch: Switch) -> None:
-        """Without a cluster only Pods of this Node, ports and addresses are found."""
+        """Without a cluster only Pods of this Node, ports and addresses are resolved."""
         self._view = view
         self._cluster = cluster
         self._switch = switch
 
     async def answer(self, query: Mapping[str, str]) -> TraceAnswer:
-        """Raises Invalid, NotFound, Refused, Unavailable; all but the last name what is at fault."""
+        """Trace the packet of a query. Raises Invalid, NotFound, Refused, Unavailable; all but the last name the parameter at
+        fault.
+        """
         request = request_of(query)
         flow = packet(request, await self._entered(request))
         try:
             text = await self._switch.trace(flow)
         except Refused as error:
-            raise Invalid("flow", f"OVS does not take the packet: {error.why}") from error
+            raise Invalid("flow", f"OVS rejects the packet: {error.why}") from error
         names = {number: name for name, number in self._view.tables.items()}
         return TraceAnswer(named_trace(text, names) + (_NOTE if _TAKEN_FOR_OWN in text else ""))
 
     async def _entered(self, request: TraceRequest) -> Entered:
         gateway = self._port(self._view.config.host_gateway)
         if gateway is None:
-            raise Unavailable(f"port {self._view.config.host_gateway} of the bridge")
+            raise Unavailable(f"port {self._view.config.host_gateway} of the bridge does not exist yet")
         port = self._input(request.port) if request.port else None
         src_ip, dst_ip, dst_mac = "", "", ""
         if request.source:
@@ -117,12 +121,12 @@ class PacketTracer:
         return Entered(port.number, port.mac, dst_mac, src_ip, dst_ip, balanced)
 
     def _input(self, peer: Peer) -> _Port:
-        found = self._local(peer)
-        if found is None:
+        port = self._local(peer)
+        if port is None:
             raise NotFound(
                 f"input port not found: {peer} is neither a port of the bridge nor a Pod of this Node"
             )
-        return found
+        return port
 
     def _local(self, peer: Peer) -> _Port | None:
         return self._pod(str(peer)) if peer.name else self._port(peer.port)
@@ -151,26 +155,28 @@ class PacketTracer:
         return self._port(min(names)) if names else None
 
     async def _end(self, peer: Peer, field: str, family: int) -> tuple[str, _Port | None]:
-        """Address of an end, and its port if that is here."""
+        """Resolve an end to its address, and to its port if that is on this Node."""
         if peer.ip:
             return peer.ip, None
         local = self._local(peer)
         if local is None and not peer.name:
             raise NotFound(f"{field}: OVS port {peer} not found")
         ips = local.ips if local else await self._remote(peer, field)
-        found = [ip for ip in ips if _family(ip) == family]
-        if not found:
+        family_ips = [ip for ip in ips if _family(ip) == family]
+        if not family_ips:
             raise NotFound(f"{field} {peer} has no IPv{family} address")
-        return found[0], local
+        return family_ips[0], local
 
     async def _remote(self, peer: Peer, field: str) -> Iterable[str]:
-        """Addresses of a Pod of another Node, or as a destination also of a Service."""
+        """Look up the addresses of a Pod of another Node or, for a destination, of a Service."""
         if self._cluster is None:
-            raise Unavailable(f"kube-apiserver, to look for {field} {peer}")
+            raise Unavailable(
+                f"kube-apiserver is needed to look up {field} {peer}, and this agent has no connection to it"
+            )
         place = f"/api/v1/namespaces/{peer.namespace}"
         pod = await self._cluster.get(f"{place}/pods/{peer.name}", Pod)
         if pod:
-            return [one.ip for one in pod.status.pod_ips] or [pod.status.pod_ip]
+            return [pod_ip.ip for pod_ip in pod.status.pod_ips] or [pod.status.pod_ip]
         if field == "source":
             raise NotFound(f"source: Pod {peer} not found")
         service = await self._cluster.get(f"{place}/services/{peer.name}", _Service)
@@ -180,7 +186,7 @@ class PacketTracer:
 
 
 def _family(ip: str) -> int:
-    """0 for what is no address: a Pod without one yet, a Service without ClusterIP."""
+    """Return the IP version of an address; 0 if it is not an address: a Pod without one yet, a Service without ClusterIP."""
     try:
         return ip_address(ip).version
     except ValueError:

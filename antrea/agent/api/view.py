@@ -1,4 +1,4 @@
-"""What the agent shows of itself, through its own API and as its AntreaAgentInfo."""
+"""State that the agent shows, through its API and as its AntreaAgentInfo."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Dumper(Protocol):
-    """What outside.ofctl_run.Ofctl does for us."""
+    """The method of outside.ofctl_run.Ofctl that is needed here."""
 
     def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
-        """Lines of a dump without its header. Raises Unavailable."""
+        """Yield the lines of a dump without its header. Raises Unavailable."""
 
 
 def _unknown() -> str:
@@ -39,7 +39,7 @@ def _never() -> bool:
 
 
 class AgentView(msgspec.Struct):
-    """What the API shows of the agent. `tables` maps a table's name to its number; checks return "" or their error.
+    """State that the API shows. `tables` maps a table's name to its number; checks return "" or their error.
 
     `conditions` are those of its health beside AgentHealthy, which is every check together.
     """
@@ -52,27 +52,27 @@ class AgentView(msgspec.Struct):
     live: dict[str, Check] = {}
     conditions: dict[str, Check] = {}
     tolerant: Callable[[], bool] = _never
-    """Whether probes are answered as if all were well: an agent that worked is being replaced by the next one."""
+    """Whether probes succeed unconditionally: an agent that worked is being replaced by the next one."""
     troubles: dict[str, Check] = {}
     """Further conditions, present and True only while their check fails."""
     ovs_version: Callable[[], str] = _unknown
-    """Raises Unavailable."""
+    """Return the version of OVS. Raises Unavailable."""
     isolation: Isolation = msgspec.field(default_factory=Isolation)
-    """What runs the parts, and counts their failures."""
+    """Runner of the parts, which counts their failures."""
     parts: list[Part] = []
-    """Of the features that are on: each has more to show."""
+    """Parts of the features that are on; each shows more."""
     idle_metrics: str = ""
     """Metrics of the features that are off, in Prometheus' format."""
     starts: PodStartMetrics = msgspec.field(default_factory=PodStartMetrics)
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
     packets: Callable[[], str] = _unknown
-    """Metrics of what was dropped between switch and agent."""
+    """Metrics of packets that were dropped between switch and agent."""
     overflow: Callable[[], Awaitable[int]] | None = None
-    """How many packets the switch dropped that the agent did not take in time. Raises Unavailable."""
+    """Number of packets that the switch dropped because the agent did not take them in time. Raises Unavailable."""
     connections: Callable[[], Awaitable[Usage]] | None = None
-    """How many connections are tracked, and how many may be. Raises Unavailable."""
+    """Number of tracked connections, and its maximum. Raises Unavailable."""
     unread_metrics: Counter[str] = msgspec.field(default_factory=Counter)
-    """How often metrics could not be read, by their source."""
+    """Number of failures to read metrics, by source."""
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:
@@ -81,5 +81,5 @@ class AgentView(msgspec.Struct):
 
     @property
     def config(self) -> AgentConfig:
-        """What the agent runs with."""
+        """Configuration that the agent runs with."""
         return self.now.config

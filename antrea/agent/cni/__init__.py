@@ -1,1 +1,1 @@
-"""Calls of the CNI plugin: Pods are connected, checked and disconnected."""
+"""Calls of the CNI plugin: connect, check and disconnect Pods."""

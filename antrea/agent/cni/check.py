@@ -1,4 +1,4 @@
-"""CNI CHECK: does what ADD answered still stand?
+"""CNI CHECK: compare what ADD answered with the current state.
 
 # parity: pkg/agent/cniserver/server.go validatePrevResult, pod_configuration.go checkInterfaces
 """
@@ -40,13 +40,13 @@ async def check(context: CniContext, call: Call) -> None:
     with answering(Code.IPAM_FAILURE):
         held = set(await context.ipam.held(call.container_id, call.if_name))
     if held != ips:
-        raise Failed(Code.IPAM_FAILURE, f"Reserved are {_words(held)}, prevResult has {_words(ips)}")
-    stands = (port.pod.mac, set(port.pod.ips), (port.name, "") in ends, port.broken)
-    if stands != (pod_end.mac.lower(), ips, True, False):
+        raise Failed(Code.IPAM_FAILURE, f"Reserved are {_joined(held)}, prevResult has {_joined(ips)}")
+    current = (port.pod.mac, set(port.pod.ips), (port.name, "") in ends, port.broken)
+    if current != (pod_end.mac.lower(), ips, True, False):
         raise Failed(
             Code.CHECK_INTERFACE_FAILURE,
             f"OVS port {port.name} does not match prevResult",
-            details=f"{port.pod.mac} {_words(port.pod.ips)}" + ", its device is missing" * port.broken,
+            details=f"{port.pod.mac} {_joined(port.pod.ips)}" + ", its device is missing" * port.broken,
         )
     gateways = tuple(route.gw for route in result.routes if route.dst in _DEFAULT_ROUTES and route.gw)
     veth = context.veth(call, port.name, Allocation(addresses, gateways), mac=port.pod.mac, mtu=0)
@@ -54,5 +54,5 @@ async def check(context: CniContext, call: Call) -> None:
         await context.netns.check_pod_veth(veth)
 
 
-def _words(ips: Iterable[str]) -> str:
+def _joined(ips: Iterable[str]) -> str:
     return ", ".join(sorted(ips)) or "no addresses"

@@ -1,4 +1,4 @@
-"""One call per container at a time; calls of different containers do not wait for each other."""
+"""Locks that serialize the calls of one container; calls of different containers do not wait for each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ContainerLocks:
 
     @contextlib.asynccontextmanager
     async def hold(self, container_id: str) -> AsyncIterator[None]:
-        """Alone with this container. Raises Failed ("try again later") if others take longer than `patience` seconds."""
+        """Hold the lock of this container. Raises Failed ("try again later") if others take longer than `patience` seconds."""
         queue = self._queues.setdefault(container_id, _Queue())
         queue.members += 1
         try:

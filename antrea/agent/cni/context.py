@@ -1,4 +1,4 @@
-"""What CNI calls work on: the bridge, the namespaces, the addresses and the engine of this Node."""
+"""Context of CNI calls: the bridge, the namespaces, the addresses and the engine of this Node."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ if TYPE_CHECKING:
 
 
 class InstallFlows(Protocol):
-    """Takes in the fact of a new Pod interface; returns when its flows stand. Raises Refused with their reason."""
+    """Function that takes the fact of a new Pod interface and returns when its flows are applied. Raises Refused with the
+    reason.
+    """
 
     async def __call__(self, pod: PodInterface) -> None: ...
 
 
 class WaitForPolicies(Protocol):
-    """Returns when all policies for a Pod ("namespace/name", UID if it is known) stand. Raises Unavailable if that takes too long."""
+    """Function that returns when all policies for a Pod ("namespace/name", UID if known) are applied. Raises Unavailable on
+    timeout.
+    """
 
     async def __call__(self, pod: str, uid: str, /) -> None: ...
 
 
 class CniContext:
-    """What CNI calls need of the agent; `node` returns the current facts about this Node.
+    """Services of the agent that CNI calls need; `node` returns the current facts about this Node.
 
-    `host_proc_prefix` is where the Node's file system shows the paths that the runtime names ("/host" in our Pod).
+    `host_proc_prefix` is where the Node's file system has the paths that the runtime names ("/host" in the agent's Pod).
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class CniContext:
 
     @property
     def ipam(self) -> Ipam:
-        """Of the Pod CIDRs that the Node has now; without any it can only give back. Raises Invalid."""
+        """Allocator for the Pod CIDRs that the Node has now; without any it can only release. Raises Invalid."""
         node = self.node()
         cidrs = node.pod_cidrs if node else ()
         if cidrs != self._cidrs:
@@ -71,13 +75,13 @@ class CniContext:
         return self._ipam
 
     def here(self, netns: str) -> Path:
-        """Where this process sees a namespace that the runtime names."""
+        """Return the path of the runtime's network namespace for this process."""
         return Path(self._prefix + netns)
 
     def veth(
         self, call: Call, host_name: str, allocation: Allocation, *, mac: str | None, mtu: int
     ) -> PodVeth:
-        """The pair that connects the Pod of this call."""
+        """Describe the veth pair that connects the Pod of this call."""
         return PodVeth(
             netns_path=str(self.here(call.netns)),
             host_name=host_name,
@@ -92,7 +96,7 @@ class CniContext:
 
 @contextlib.contextmanager
 def answering(code: Code, *, unavailable: Code = Code.TRY_AGAIN_LATER) -> Iterator[None]:
-    """Turn our three errors into the answer of a CNI call: what is away now may be back later, the rest is `code`."""
+    """Turn AntreaError into the answer of a CNI call: Unavailable may succeed later, the others are `code`."""
     try:
         yield
     except Unavailable as error:

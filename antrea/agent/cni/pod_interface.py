@@ -1,7 +1,7 @@
-"""Pod interfaces made and removed: address, veth pair and OVS port, in that order, and back in reverse.
+"""Creation and removal of Pod interfaces: address, veth pair and OVS port, in that order, and removal in reverse.
 
-The address reservation is made first and given back last, and the OVS port names the container; so after a kill at any
-step, DEL of that container finds all that is left, and so does `reconcile` at the next start.
+The address is reserved first and released last, and the OVS port names the container; so after a kill at any step, DEL of that
+container finds all that is left, and so does `reconcile` at the next start.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SETTLE_SECONDS = 20.0
 
 
 class PodInterfaces:
-    """All that this Node has for its Pods' interfaces. The caller sees to one call per container at a time."""
+    """Interfaces of this Node's Pods. The caller serializes the calls of one container."""
 
     def __init__(self, context: CniContext) -> None:
         self._on = context
         self._announcer = Announcer(context.netns)
         self._added: set[str] = set()
-        """Containers of which this process has answered ADD: their end comes by DEL or GC, not by comparison of lists."""
+        """Containers of which this process has answered ADD: DEL or GC ends them, not the comparison of lists."""
 
     async def add(self, call: Call, node: ThisNode) -> Attached:
-        """Connect a Pod, or find it connected. Raises Failed; then what this call made is gone again."""
+        """Connect a Pod, or confirm that it is connected. Raises Failed, after removing what this call created."""
         if not self._on.here(call.netns).exists():
             raise Failed(Code.UNKNOWN_CONTAINER, f"Network namespace {call.netns} does not exist")
         with answering(Code.IPAM_FAILURE, unavailable=Code.IPAM_FAILURE):
@@ -92,11 +92,11 @@ class PodInterfaces:
         await self._sweep(gone, skipped, busy)
 
     async def close(self) -> None:
-        """End the announcements under way."""
+        """End the announcements in progress."""
         await self._announcer.close()
 
     async def _connected(self, call: Call, allocation: Allocation) -> StandingPort | None:
-        """The port of an earlier ADD of the same interface, if all of it still stands."""
+        """Find the port of an earlier ADD of the same interface, if all of it is still in place."""
         for port in self._ports_of(call):
             veth = self._on.veth(call, port.name, allocation, mac=port.pod.mac, mtu=0)
             if port.broken or port.pod.ips != allocation.ips:
@@ -135,13 +135,13 @@ class PodInterfaces:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._on.settle(fact)
         except TimeoutError:
-            raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
+            raise Unavailable(f"flows of {name} are not in place after {SETTLE_SECONDS:g} s") from None
         await self._on.covered(call.pod, call.pod_uid)
 
     async def _roll_back(self, call: Call) -> None:
-        """What cannot be removed now is found by the runtime's DEL, or at the next start.
+        """Remove what a failed ADD created; the runtime's DEL or the next start finds the rest.
 
-        The runtime may ask again at once, for an interface of the same name.
+        The runtime may retry immediately, for an interface of the same name.
         """
         try:
             await self.delete(call)
@@ -186,7 +186,7 @@ class PodInterfaces:
 
 
 def ports_of(context: CniContext, call: Call) -> list[StandingPort]:
-    """The ports of this call's container and interface; more than one only if its Pod had another name before."""
+    """Return the ports of this call's container and interface; more than one only if its Pod had another name before."""
     return [port for port in context.ports.standing(call.container_id) if port.pod.if_dev == call.if_name]
 
 

@@ -1,4 +1,4 @@
-"""The Pod ports of the bridge, as CNI calls see them: found in OVSDB, no matter which process wrote them."""
+"""Pod ports of the bridge for CNI calls: read from OVSDB, no matter which process wrote them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class PodPorts(Protocol):
-    """What the CNI server needs of the bridge. All raise Refused, Unavailable; `standing` only Unavailable."""
+    """Operations on the bridge that the CNI server needs. All raise Refused, Unavailable; `standing` only Unavailable."""
 
     async def add(self, name: str, pod: PodPort) -> PodInterface:
-        """Make the port, or bring it in line; returns once OVS has given it a number."""
+        """Create or correct the port; returns once OVS has given it a number."""
 
     async def drop(self, names: tuple[str, ...]) -> None:
-        """Take ports away; those that are not there are no error."""
+        """Remove ports; missing ones are not an error."""
 
     async def acted(self) -> None:
-        """Returns once OVS has let go of what was dropped: until then a name that comes again is the old device to it."""
+        """Return once OVS has released what was dropped: until then OVS takes a reused name for the old device."""
 
     def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
-        """The Pod ports of the bridge, of one container or of all, as of now."""
+        """List the Pod ports of the bridge, of one container or of all."""
 
     async def check(self) -> None:
-        """Raises Unavailable if nothing can be changed on the bridge now."""
+        """Raise Unavailable if nothing can be changed on the bridge now."""
 
 
 class StandingPort(msgspec.Struct, frozen=True):
@@ -41,25 +41,25 @@ class StandingPort(msgspec.Struct, frozen=True):
     name: str
     pod: PodPort
     broken: bool
-    """The device is gone, with its container, or OVS cannot open it."""
+    """Whether the device is gone, with its container, or OVS cannot open it."""
 
 
 class OvsPodPorts:
     """The Pod ports of one bridge of Open vSwitch."""
 
     def __init__(self, db: Ovsdb | None, bridge: str) -> None:
-        """Without `db`, all is Unavailable until `open`."""
+        """Without `db`, every operation raises Unavailable until `open`."""
         self._opened = db
         self._bridge = bridge
 
     def open(self, db: Ovsdb) -> None:
-        """OVSDB has answered."""
+        """Use this connection, since OVSDB has answered."""
         self._opened = db
 
     @property
     def _db(self) -> Ovsdb:
         if self._opened is None:
-            raise Unavailable("OVSDB, which has not answered since antrea-agent started")
+            raise Unavailable("OVSDB has not answered since antrea-agent started")
         return self._opened
 
     async def add(self, name: str, pod: PodPort) -> PodInterface:
@@ -89,7 +89,7 @@ class OvsPodPorts:
         await self._db.transact({"op": "comment", "comment": "is OVSDB there"})
 
     def _is_broken(self, name: str) -> bool:
-        """The userspace datapath keeps the number of a port whose device is gone, so the kernel is asked as well."""
+        """Check OVSDB and the kernel: the userspace datapath keeps the number of a port whose device is gone."""
         interface = self._db.row("Interface", name)
         if interface is None or (interface["ofport"] is not None and interface["ofport"] < 0):
             return True

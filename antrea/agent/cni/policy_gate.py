@@ -1,4 +1,4 @@
-"""Hold CNI ADD until antrea-controller has processed the Pod, so that policies apply to its first packet.
+"""Gate that holds CNI ADD until antrea-controller has processed the Pod, so that policies apply to its first packet.
 
 Upstream does not wait: its Pods are open until the controller's update arrives.
 """
@@ -25,7 +25,7 @@ SECONDS = 2.0
 FIRST_SECONDS = 30.0
 """Timeout before the first update of the controller, as in a cluster that starts: as long as for the Node's network."""
 SPARE_PODS = 64
-"""Pods that are remembered beyond twice those of the Node."""
+"""Number of Pods that are remembered beyond twice those of the Node."""
 
 
 class ControllerProgress(Protocol):
@@ -41,7 +41,7 @@ class ControllerProgress(Protocol):
 
 
 class PolicyGate:
-    """Once the controller has processed a Pod, it stays admitted; only a newer update can change that."""
+    """Gate of Pod starts: a Pod that the controller has processed stays admitted; only a newer update can change that."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PolicyGate:
         self._fail_open = fail_open
         self._lacking = lacking
         self._covered: set[str] = set()
-        """UIDs."""
+        """UIDs of Pods that the controller has processed."""
         self.earlier: frozenset[str] = frozenset()
         """UIDs of Pods that were covered by the cached controller state with which this process began."""
         self.starts = PodStartMetrics()
@@ -68,7 +68,7 @@ class PolicyGate:
 
     async def wait(self, pod: str, uid: str) -> None:
         """Wait until the controller has processed this Pod. `pod` is namespace/name, `uid` may be empty. Raises Unavailable on timeout."""
-        known = "never" if self._lacks(pod, uid) else "at once"
+        result = "timeout" if self._lacks(pod, uid) else "immediate"
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -79,24 +79,26 @@ class PolicyGate:
                     await self._news.wait()
                     if silent and self._has_received:
                         limit.reschedule(clock() + SECONDS)
-                known = known if missing or known == "at once" else "in time"
+                result = result if missing or result == "immediate" else "waited"
         except TimeoutError:
             missing = self._lacks(pod, uid)
             if not missing:
                 # it came at the very moment in which the time was over
-                known = "in time"
+                result = "waited"
             elif self._was_covered(pod, uid):
                 log.warning("A Pod starts with the cached state of antrea-controller", pod=pod, lacks=missing)
-                missing, known = "", "earlier"
+                missing, result = "", "cached"
             elif not self._fail_open:
-                self.starts.note(known, clock() - began)
-                raise Unavailable(f"{missing}, within {self._patience(pod, uid):g} s") from None
+                self.starts.note(result, clock() - began)
+                raise Unavailable(f"{missing} not received within {self._patience(pod, uid):g} s") from None
         if missing:
             log.warning("A Pod starts before its policies are complete", pod=pod, lacks=missing)
-        self.starts.note(known, clock() - began)
+        self.starts.note(result, clock() - began)
 
     def covered_uids(self) -> set[str]:
-        """UIDs of the Pods that are covered, now or by the last word, whether they have started here or not."""
+        """Return the UIDs of the Pods that are covered, by the controller or the cached state, whether they have started here
+        or not.
+        """
         known = self._covered | self.earlier
         if not self._facts.feeds.has(LocalPod):
             return known
@@ -113,17 +115,17 @@ class PolicyGate:
 
     @property
     def _has_received(self) -> bool:
-        """The controller, to this start of the agent."""
+        """Whether the controller has sent anything to this start of the agent."""
         self._received = self._received or self._progress.processed > 0
         return self._received
 
     @property
     def _admits_now(self) -> bool:
-        """Who prefers an open start does not wait for a controller that is away."""
+        """Whether to start without policies: with `fail_open` nothing waits for a controller that is away."""
         return self._fail_open and bool(self._progress.trouble)
 
     def _lacks(self, pod: str, uid: str) -> str:
-        """What is missing; empty if nothing is."""
+        """Return what is missing; empty if nothing is."""
         row = self._facts.get(LocalPod, pod)
         if row is None or uid not in ("", row.uid):
             return f"Pod {pod} from kube-apiserver"

@@ -1,4 +1,4 @@
-"""One CNI call, checked: from the line the plugin sent to something that can be done, or an error with its code."""
+"""Parsing and checks of one CNI call: the plugin's line becomes a valid call, or an error with its code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antrea.errors import Invalid
 LATEST = VERSIONS[-1]
 
 _SINCE = {"ADD": "0.3.0", "DEL": "0.3.0", "CHECK": "0.4.0", "GC": "1.1.0", "STATUS": "1.1.0"}
-"""Command -> the first version of the specification that has it."""
+"""First version of the specification that has each command."""
 _NEEDS = {
     "ADD": ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"),
     "DEL": ("CNI_CONTAINERID", "CNI_IFNAME"),
@@ -26,24 +26,24 @@ _MTU = range(576, 65536)
 
 
 class Failed(Exception):
-    """Carries the error that answers a call up to where the answer is written."""
+    """Error that answers a call, carried up to where the answer is written."""
 
     def __init__(self, code: Code, msg: str, *, details: str = "", version: str = LATEST) -> None:
         super().__init__(msg)
         self.error = Error(cni_version=version, code=code, msg=msg, details=details)
 
     def in_version(self, version: str) -> Failed:
-        """The error in the version of the specification that the runtime uses."""
+        """Return the error in the version of the specification that the runtime uses."""
         return Failed(self.error.code, self.error.msg, details=self.error.details, version=version)
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that may be carried out."""
+    """Valid call."""
 
     command: str
     """ADD, DEL, CHECK, GC or STATUS."""
     version: str
-    """The version of the specification in which the runtime expects the answer."""
+    """Version of the specification that the answer has to follow."""
     container_id: str = ""
     netns: str = ""
     """Path as the runtime sees it; may be empty for DEL."""
@@ -65,7 +65,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_call(line: bytes) -> Call:
-    """Check a request from the plugin. Raises Failed."""
+    """Parse and check a request from the plugin. Raises Failed."""
     try:
         request = decode_json(line, Request, "request")
     except Invalid as error:
@@ -163,7 +163,7 @@ def _check_config(config: NetworkConfig) -> None:
 
 
 def _read_args(text: str) -> dict[str, str]:
-    """CNI_ARGS: K=V;K=V. A key that we do not know is the runtime's business."""
+    """Parse CNI_ARGS: K=V;K=V. Unknown keys are ignored, as they are the runtime's."""
     pairs = [pair.partition("=") for pair in text.split(";") if pair]
     if wrong := [key for key, sep, _ in pairs if not sep]:
         raise Failed(Code.INVALID_ENVIRONMENT, "CNI_ARGS is not KEY=VALUE;KEY=VALUE", details=wrong[0])

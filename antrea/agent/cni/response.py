@@ -1,4 +1,4 @@
-"""The octets that answer a CNI call: '0' or '1' (the exit status of the plugin), JSON, a line feed."""
+"""Bytes that answer a CNI call: '0' or '1' (the exit status of the plugin), JSON, a line feed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _EMPTY = b"0\n"
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod interface that stands."""
+    """Pod interface in place."""
 
     host_name: str
     mac: str
-    """Of the Pod's end."""
+    """MAC address of the Pod's end."""
     addresses: tuple[str, ...]
-    """With prefix length."""
+    """Addresses with prefix length."""
     gateways: tuple[str, ...]
-    """One per address, in the same order."""
+    """Gateways, one per address, in the same order."""
 
 
 def result_of(call: Call, attached: Attached) -> Result:
-    """In the shape of the version that the runtime asked for: before 1.0.0 an address names its IP version."""
+    """Make the result in the shape of the requested version: before 1.0.0 an address names its IP version."""
     old = call.version.startswith("0.")
     families = [6 if ":" in address else 4 for address in attached.addresses]
     return Result(
@@ -51,10 +51,10 @@ def result_of(call: Call, attached: Attached) -> Result:
 
 
 def success(result: Result | None) -> bytes:
-    """What the plugin turns into exit status 0; None prints nothing."""
+    """Encode the answer that gives exit status 0; None prints nothing."""
     return _EMPTY if result is None else b"0" + msgspec.json.encode(result) + b"\n"
 
 
 def failure(error: Error) -> bytes:
-    """What the plugin turns into exit status 1."""
+    """Encode the answer that gives exit status 1."""
     return b"1" + msgspec.json.encode(error) + b"\n"

@@ -1,7 +1,7 @@
-"""The agent's end of the CNI socket: one line of JSON in, one answer out, every wait bounded.
+"""Server of the CNI socket: one line of JSON in, one answer out, every wait bounded.
 
-A call goes on when its caller has gone: the DEL that a runtime sends for a failed ADD waits for its turn and then finds
-everything. An agent that stops leaves what it was doing as a kill would; see `cni_pods`.
+A call continues after its caller has gone: the DEL that a runtime sends for a failed ADD waits for its turn and then finds
+everything. An agent that stops leaves unfinished calls as a kill would; see `pod_interface`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ READY_SECONDS = 30.0
 LOCK_SECONDS = 20.0
 REQUEST_SECONDS = 10.0
 CALL_SECONDS = 180.0
-"""More than all waits of one call together: who is older has been forgotten."""
+"""More than all waits of one call together; the runtime has given up on an older call."""
 REQUEST_LIMIT = 8 << 20
-"""Octets; the plugin takes 1 MiB of stdin, of which every octet may become six."""
+"""Maximum number of bytes of a request; the plugin reads 1 MiB of stdin, of which every byte may become six."""
 
 
 class CniServer:
-    """Answers the CNI plugin. ADD waits for `network_ready`, which is to be set after `reconcile`."""
+    """Server for the CNI plugin. ADD waits for `network_ready`, which is to be set after `reconcile`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CniServer:
         self._pods = PodInterfaces(context)
         self._locks = ContainerLocks(LOCK_SECONDS)
         self._serving: dict[asyncio.Task[None], float] = {}
-        """When each call came."""
+        """Arrival time of each call."""
         self._liveness = LivenessProbe("the CNI socket", partial(probe, path))
 
     @property
@@ -83,7 +83,7 @@ class CniServer:
         with exclusive_unix_listener(self._path) as listener:
             server = await asyncio.start_unix_server(self._accept, sock=listener, limit=REQUEST_LIMIT)
             log.info("CNI server is listening", socket=self._path)
-            probing = asyncio.create_task(self._liveness.run(), name="knock at the CNI socket")
+            probing = asyncio.create_task(self._liveness.run(), name="liveness probe of the CNI socket")
             try:
                 # serve_forever() would wait for the calls in progress before it ends, from Python 3.12 on
                 await asyncio.Event().wait()
@@ -96,11 +96,11 @@ class CniServer:
                 await self._pods.close()
 
     async def reconcile(self, pods: Collection[str] | None) -> None:
-        """Remove what stands for Pods of this Node that are gone.
+        """Remove interfaces of Pods of this Node that are gone.
 
-        `pods` are those with a network of their own, "namespace/name"; None is a list that is not complete yet, and then
-        nothing is removed. May come at any time: interfaces that this process added stay. What cannot be removed now
-        is logged, and found again by the next reconcile or DEL.
+        `pods` are those with a network of their own, "namespace/name"; None is an incomplete list, for which nothing is
+        removed. May be called at any time: interfaces that this process added stay. A failed removal is logged, and retried by
+        the next reconcile or DEL.
         """
         if pods is None:
             return
@@ -110,7 +110,7 @@ class CniServer:
             log.error("Failed to clean up after deleted Pods", error=error)
 
     async def answer(self, line: bytes) -> bytes:
-        """The answer to one request."""
+        """Answer one request."""
         try:
             call = read_call(line)
         except Failed as error:

@@ -1,4 +1,4 @@
-"""The Unix socket that CNI plugins connect to: one agent per Node owns it, and probes it as long as it runs."""
+"""Unix socket for CNI plugins: one agent per Node owns it, and probes it as long as it runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_SECONDS = 10.0
-"""Longest delay of a response to a probe: all steps of the agent are shorter."""
+"""Maximum delay of a response to a probe: all steps of the agent are shorter."""
 
 
 @contextlib.contextmanager
 def exclusive_unix_listener(path: Path) -> Iterator[socket.socket]:
-    """A socket bound to `path`, for root only; a lock beside it distinguishes a stale socket file from that of a running agent.
+    """Bind a socket to `path`, for root only; a lock beside it distinguishes a stale socket file from that of a running agent.
 
     Raises Unavailable if another agent of this Node serves it, Invalid if no process could.
     """
@@ -54,6 +54,6 @@ async def probe(path: Path, patience: float = TIMEOUT_SECONDS) -> None:
             finally:
                 writer.close()
     except TimeoutError:
-        raise Unavailable(f"{path} has answered nobody for {patience:g} s") from None
+        raise Unavailable(f"{path} has not answered for {patience:g} s") from None
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror or error}") from error

@@ -1,1 +1,1 @@
-"""This Node: what has to be there at start, its feeds and Events."""
+"""This Node: its preparation at start, its feeds and Events."""

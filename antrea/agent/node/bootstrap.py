@@ -1,4 +1,4 @@
-"""What must stand before the first unit runs: the transport interface, the bridges, the gateway and the tunnel port.
+"""Preparation of the Node before the first unit runs: the transport interface, the bridges, the gateway and the tunnel port.
 
 parity: pkg/agent/agent.go Initializer
 """
@@ -36,7 +36,7 @@ IPV6_MIN_MTU = 1280
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What the agent is assembled from."""
+    """Result of the preparation, from which the agent is assembled."""
 
     node: ThisNode
     transport: Transport | None
@@ -45,13 +45,13 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def node_addresses(node: Node, kind: str = "InternalIP") -> tuple[str, ...]:
-    """The Node's addresses of a type, one of each family; kubelet may write any text there."""
-    found = (canonical(one.address) for one in node.status.addresses if one.type == kind)
-    return one_per_family(filter(None, found))
+    """Return the Node's addresses of a type, one of each family; kubelet may write any text there."""
+    addresses = (canonical(address.address) for address in node.status.addresses if address.type == kind)
+    return one_per_family(filter(None, addresses))
 
 
 def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> int:
-    """MTU of Pod interfaces: configured, or the card's less what the tunnel adds, if there is one.
+    """Return the MTU of Pod interfaces: configured, or the transport interface's less what the tunnel adds.
 
     Raises Invalid when IPv6 Pods could not work with it (RFC 8200: 1280 at least).
     parity: pkg/agent/config/node_config.go CalculateMTUDeduction
@@ -66,9 +66,10 @@ def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> 
 
 
 def tunnel_ends(config: AgentConfig, held: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
-    """Where tunnels to this Node end: addresses, one per family, of those that the card holds, with prefix length.
+    """Return the addresses where tunnels to this Node end, one per family; `held` are those of the interface, with prefix
+    length.
 
-    Of a card that transportInterfaceCIDRs chose only those that lie in them: to name one family is to leave the other.
+    If transportInterfaceCIDRs chose the interface, only addresses in them count: naming one family leaves the other out.
     parity: pkg/agent/util/net.go GetIPNetDeviceByCIDRs
     """
     addresses = [ipaddress.ip_interface(address).ip for address in held]
@@ -81,7 +82,7 @@ def tunnel_ends(config: AgentConfig, held: tuple[str, ...], node_ips: tuple[str,
 
 
 async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
-    """Bring bridges and ports in line; idempotent, and what stands keeps forwarding.
+    """Create or correct bridges and ports; idempotent, and existing ones keep forwarding.
 
     Raises Invalid, Refused, Unavailable.
     """
@@ -93,7 +94,7 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     node_ips = node_addresses(node)
     link = await find_transport(config, db, node_ips)
     if config.ovs_datapath_type == "netdev":
-        await own_card(db, link)
+        await take_over_card(db, link)
     ends = tunnel_ends(config, link.addresses, node_ips)
     if not ends:
         raise Invalid("transportInterface", f"{link.interface} has no address that tunnels could end at")
@@ -116,10 +117,10 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
 
 
 async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ...]) -> Transport:
-    """The card that reaches other Nodes, and its addresses, wherever an earlier start put them.
+    """Find the interface that reaches other Nodes, and its addresses, also if an earlier start moved them to br-phy.
 
-    Raises Invalid where the configuration names another card than the one that br-phy holds: moving to it would cut
-    the Node off while Pods run.
+    Raises Invalid if the configuration names another interface than the one that br-phy holds: moving to it would cut the Node
+    off while Pods run.
     """
     cards = await transport_interface.cards()
     bridge = db.row("Bridge", PHYSICAL_BRIDGE) if config.ovs_datapath_type == "netdev" else None
@@ -159,10 +160,11 @@ def _route(text: str) -> tuple[str, str]:
     return destination, via
 
 
-async def own_card(db: Ovsdb, link: Transport) -> None:
-    """Userspace tunnels leave only through a bridge that holds the tunnel's address: br-phy takes card and addresses.
+async def take_over_card(db: Ovsdb, link: Transport) -> None:
+    """Move the transport interface and its addresses to br-phy: userspace tunnels leave only through a bridge that holds their
+    address.
 
-    The addresses are written down in OVSDB before they are taken off the card, so that no end of the agent loses them.
+    The addresses are saved in OVSDB before they are removed from the interface, so that they survive a crash of the agent.
     """
     kept = (
         ("antrea-interface", link.interface),
@@ -185,7 +187,9 @@ async def own_card(db: Ovsdb, link: Transport) -> None:
 
 
 async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
-    """br-int with the gateway and, where there are tunnels, their port; numbers and MAC addresses are kept once given."""
+    """Create or correct the integration bridge with the gateway and, where there are tunnels, their port; numbers and MAC
+    addresses are kept.
+    """
     row = db.row("Bridge", config.ovs_bridge)
     datapath_id = row["other_config"].get("datapath-id") if row else None
     bridge = Bridge(

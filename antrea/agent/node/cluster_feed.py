@@ -1,4 +1,4 @@
-"""What all Node objects of the cluster mean to this agent, as facts."""
+"""Facts about all Nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ log = klog.logger(__name__)
 
 OS, LINUX = "kubernetes.io/os", "linux"
 MAX_SUBNETS = 64
-"""That are read of an annotation; a Node has at most 20."""
+"""Maximum number of subnets that are read from an annotation; a Node has at most 20."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
 SSH = 22
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
-"""Of one host: neither of a group nor broadcast."""
+"""MAC address of one host: neither multicast nor broadcast."""
 _KEPT = re.compile(r"([0-9a-f.:]{2,45})=([0-9]{1,9})(:idle)?")
 
 
 def cluster_node(node: Node) -> AgentNode | None:
-    """The row of a Node that has Pods' addresses and its own."""
+    """Make the row of a Node that has a podCIDR and addresses; None for another."""
     meta, ips, cidrs = node.metadata, node_addresses(node), one_per_family(node.spec.pod_cidrs)
     if not ips or not cidrs:
         return None
@@ -65,27 +65,29 @@ def cluster_node(node: Node) -> AgentNode | None:
 
 
 def card_mac(text: str) -> str:
-    """The first word of the annotation that an agent writes, if it is a MAC address of one host."""
+    """Return the first word of the annotation that an agent writes, if it is a MAC address of one host."""
     word = text.partition(" ")[0]
     return word if _MAC.fullmatch(word) and word.strip("0:") else ""
 
 
 def kept_addresses(text: str) -> tuple[KeptAddress, ...]:
-    """Of the annotation that an agent writes; a Node may write any text there, and what is none of these counts for nothing."""
-    found = (_KEPT.fullmatch(part) for part in islice(text.split(","), MAX_KEPT) if part)
+    """Parse the annotation that an agent writes; a Node may write any text there, and entries of another form are ignored."""
+    matches = (_KEPT.fullmatch(part) for part in islice(text.split(","), MAX_KEPT) if part)
     return tuple(
-        KeptAddress(ip, int(one[2]), bool(one[3])) for one in found if one and (ip := canonical(one[1]))
+        KeptAddress(ip, int(match[2]), bool(match[3]))
+        for match in matches
+        if match and (ip := canonical(match[1]))
     )
 
 
 def ssh_ports(node: str, text: str) -> tuple[int, ...]:
-    """Ports that a Node keeps open, of an annotation such as "true" (22) or "22,2222"; what is none of these counts for nothing."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    """Parse the ports that a Node keeps open, from an annotation such as "true" (22) or "22,2222"; other values are ignored."""
+    values = [word.strip() for word in text.split(",") if word.strip()]
     ports = [
-        SSH if word == "true" else int(word) for word in words if word == "true" or _NUMBER.fullmatch(word)
+        SSH if word == "true" else int(word) for word in values if word == "true" or _NUMBER.fullmatch(word)
     ]
-    if len(ports) != len(words) or not all(0 < port < 65536 for port in ports):
-        log.warning("Annotation is no list of ports", node=node, annotation=KEEP_SSH, value=text[:100])
+    if len(ports) != len(values) or not all(0 < port < 65536 for port in ports):
+        log.warning("Annotation is not a list of ports", node=node, annotation=KEEP_SSH, value=text[:100])
         return ()
     return tuple(sorted(set(ports)))
 

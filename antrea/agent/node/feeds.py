@@ -1,4 +1,4 @@
-"""What Node and Pod objects mean to this agent, as facts."""
+"""Facts about this Node and its Pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIRROR = "kubernetes.io/config.mirror"
 
 
 async def own_node(kube: Kube, name: str) -> Node:
-    """The Node this agent runs on. Raises Unavailable if the API server does not know it (yet) or is away."""
+    """Read the Node this agent runs on. Raises Unavailable if the API server does not know it (yet) or is away."""
     try:
         node = await kube.get(f"/api/v1/nodes/{name}", Node)
     except Refused as error:
@@ -38,21 +38,21 @@ async def own_node(kube: Kube, name: str) -> Node:
 
 
 class NodeListener(Protocol):
-    """Called when this Node's object changes in a way that needs more than new facts."""
+    """Receiver of changes of this Node's object that need more than new facts."""
 
     def moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
-        """Its Pod CIDRs changed."""
+        """Handle a change of the Pod CIDRs."""
 
     def made_anew(self) -> None:
-        """It was deleted and made anew: what this agent wrote on it is gone."""
+        """Handle a recreated Node object, which lacks everything that this agent wrote on the previous one."""
 
 
 class ThisNodeFeed:
     """Feed of ThisNode: fields from the API may change, those that bootstrap found stay.
 
-    While there is no Node object, the network stays as it was. One that is made anew may have other Pod CIDRs: gateway,
-    flows and new Pods follow them, since the old ones will soon belong to another Node. Other families would need other tables,
-    and tables are numbered at start: then `run` raises Unavailable, so that the agent starts anew.
+    While there is no Node object, the network stays as it was. A recreated one may have other Pod CIDRs: gateway, flows and new
+    Pods follow them, since the old ones will soon belong to another Node. Other families would need other tables, and tables
+    are numbered at start: then `run` raises Unavailable, so that the agent restarts.
     """
 
     def __init__(self, kube: Kube, prepared: ThisNode, news: NodeListener) -> None:
@@ -63,7 +63,7 @@ class ThisNodeFeed:
         self._trouble = ""
 
     async def run(self, facts: Facts) -> None:
-        """Forever: list, then watch. While the watch is interrupted the row stays and counts as not synced."""
+        """List, then watch, until cancelled. While the watch is interrupted the row stays and counts as not synced."""
 
         def troubled(why: str) -> None:
             if why and not self._trouble:

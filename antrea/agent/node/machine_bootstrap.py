@@ -1,6 +1,6 @@
-"""What must stand before the first unit runs on a machine outside the cluster: the bridge alone.
+"""Preparation of a machine outside the cluster before the first unit runs: the bridge alone.
 
-Nothing here asks kube-apiserver: after a restart of Open vSwitch the way there may lead through flows that are missing.
+Nothing here needs kube-apiserver: after a restart of Open vSwitch the path to it may need flows that are missing.
 parity: pkg/agent/agent.go initVMLocalConfig, which waits for the ExternalNode
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def prepare_machine(config: AgentConfig, name: str, db: Ovsdb) -> Prepared:
-    """`name` is Namespace and name of the ExternalNode. Raises Refused, Unavailable."""
+    """Create or correct the bridge; `name` is Namespace and name of the ExternalNode. Raises Refused, Unavailable."""
     row = db.row("Bridge", config.ovs_bridge)
     datapath_id = row["other_config"].get("datapath-id") if row else None
     bridge = Bridge(

@@ -1,4 +1,4 @@
-"""Which features the switch has the means for."""
+"""Features that the switch supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METERS = re.compile(r"^max_meter:(\d+)")
 
 
 async def supported_features(features: tuple[AgentFeature, ...], ofctl: Dumper) -> tuple[AgentFeature, ...]:
-    """Those that the switch can do; it is asked if there are any that need something. Raises Unavailable."""
+    """Return the features that the switch supports; it is queried only if a feature has a requirement. Raises Unavailable."""
     if not any(feature.meters for feature in features) or await most_meters(ofctl):
         return features
     lost = [feature.name for feature in features if feature.meters]
@@ -26,8 +26,10 @@ async def supported_features(features: tuple[AgentFeature, ...], ofctl: Dumper) 
 
 
 async def most_meters(ofctl: Dumper) -> int:
-    """How many the datapath can have; 0: none, or its kernel's are broken (before Linux 4.18). Raises Unavailable."""
+    """Return how many meters the datapath supports; 0 if none, or if its kernel's are broken (before Linux 4.18). Raises
+    Unavailable.
+    """
     async for line in ofctl.lines("meter-features"):
-        if found := _METERS.match(line):
-            return int(found[1])
+        if limit := _METERS.match(line):
+            return int(limit[1])
     return 0

@@ -1,4 +1,4 @@
-"""Find the IDs that the switch and the kernel still use from an earlier start, after the ID journal was lost or damaged."""
+"""Recover the IDs that the switch and the kernel still use from an earlier start, after the ID journal was lost or damaged."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ async def reserve_used_ids(
     rules: Iterable[RoutingRule] = (),
     features: Collection[AgentFeature] = FEATURES,
 ) -> None:
-    """New numbers are above those that flows, groups and `rules` of the kernel carry, until these are swept.
+    """Allocate new IDs above those that flows, groups and `rules` of the kernel carry, until these are swept.
 
-    Else one would pass for another: a packet of one policy for another's, one with an Egress IP for one with another.
+    Otherwise an ID would be ambiguous: a packet of one policy would count as another's, one Egress IP would be used for
+    another.
     """
     highest: dict[str, int] = {}
 
@@ -35,7 +36,7 @@ async def reserve_used_ids(
         highest[pool] = max(highest.get(pool, 0), number)
 
     readers = [feature.rule_numbers for feature in features if feature.rule_numbers]
-    for pool, number in (found for rule in rules for reads in readers for found in reads(rule)):
+    for pool, number in (used_id for rule in rules for reads in readers for used_id in reads(rule)):
         note(pool, number)
     patterns = [pattern for feature in features for pattern in feature.numbers]
     try:
@@ -46,8 +47,8 @@ async def reserve_used_ids(
                         note(pattern.pool, number)
     except Unavailable as error:
         log.error("Failed to read the IDs in use from the switch; new IDs may collide", error=error)
-    found = {pool: number for pool, number in highest.items() if number > 0}
-    for pool, number in found.items():
+    start_above = {pool: number for pool, number in highest.items() if number > 0}
+    for pool, number in start_above.items():
         facts.ids.start_above(pool, number)
-    if found:
-        log.warning("The ID journal is incomplete; new IDs start above those in use", highest=found)
+    if start_above:
+        log.warning("The ID journal is incomplete; new IDs start above those in use", highest=start_above)

@@ -1,4 +1,4 @@
-"""Packets between switch and agent: whose they are, and what was lost."""
+"""Packets between switch and agent: their delivery by category, and counts of lost ones."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 class SwitchPackets:
-    """Those of the bridge with management socket `switch`."""
+    """Packets of the bridge with management socket `switch`."""
 
     def __init__(self, switch: Path, config: AgentConfig) -> None:
         self._control = switch.parent
         self._packets = Packets(switch, config.packet_in_rate)
         self.connected = self._packets.connected
-        """The switch has been asked for packet-ins."""
+        """Set once packet-ins have been requested from the switch."""
         self.send = self._packets.send
-        """Have the switch send a packet."""
+        """Send a packet through the switch."""
         self.resume = self._packets.resume
-        """Have the switch go on with a packet that it holds."""
+        """Resume a packet that the switch holds."""
         self.text = self._packets.text
-        """What was lost, in Prometheus' format."""
+        """Metrics of lost packets, in Prometheus' format."""
 
     def deliver(self, handlers: Mapping[Category, Callable[[PacketIn], None]]) -> None:
-        """Who takes packet-ins of which category; to be called before `run`."""
+        """Set the handlers of packet-ins by category; to be called before `run`."""
         for category, handle in handlers.items():
             self._packets.deliver(category, handle)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Receive packets until cancelled."""
         await self._packets.run()
 
     async def overflow(self) -> int:
-        """Packets that the switch dropped, since they waited for us in vain. Raises Unavailable."""
+        """Count packets that the switch dropped because the agent did not take them in time. Raises Unavailable."""
         return await counter(self._control, OVERFLOW_COUNTER)

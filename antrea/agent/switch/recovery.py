@@ -1,4 +1,4 @@
-"""Looks after ovs-vswitchd: one that came back gets all its flows again before it forwards by them."""
+"""Recovery from a restart of ovs-vswitchd: it gets all its flows again before it forwards by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRY_SECONDS = 0.2
 
 
 class SwitchRecovery:
-    """`sinks` are those whose entries a new ovs-vswitchd does not have."""
+    """Recovery of the switch; `sinks` are those whose entries a new ovs-vswitchd does not have."""
 
     def __init__(self, watch: SwitchWatch, engine: Engine, db: Ovsdb, sinks: Iterable[Sink]) -> None:
         self._watch = watch
@@ -33,11 +33,11 @@ class SwitchRecovery:
         self._news = asyncio.Event()
         self._news.set()
         self.works = asyncio.Event()
-        """All that is wanted stands, and the switch forwards by it."""
+        """Set while all wanted entries are applied and the switch forwards by them."""
 
     @property
     def connected(self) -> bool:
-        """ovs-vswitchd runs and has the bridge."""
+        """Whether ovs-vswitchd runs and has the bridge."""
         return self._watch.connected.is_set()
 
     async def probe(self) -> None:
@@ -45,9 +45,9 @@ class SwitchRecovery:
         await self._watch.probe()
 
     async def run(self) -> None:
-        """Watch for ever; `works` is set for the first time once what is wanted stands."""
+        """Watch until cancelled; `works` is set for the first time once all wanted entries are applied."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch.run(self._came_back), name="watch of the switch")
+            tasks.create_task(self._watch.run(self._came_back), name="switch watch")
             while True:
                 await self._news.wait()
                 self._news.clear()
@@ -60,7 +60,9 @@ class SwitchRecovery:
                     log.info("Flows are in place")
 
     def _came_back(self) -> None:
-        """A new ovs-vswitchd has no flows and meters, and its internal ports are new devices without addresses."""
+        """Replay everything: a new ovs-vswitchd has no flows and meters, and its internal ports are new devices without
+        addresses.
+        """
         log.warning("ovs-vswitchd came back, replaying flows")
         self.works.clear()
         for sink in self._sinks:
@@ -68,9 +70,9 @@ class SwitchRecovery:
         self._news.set()
 
     async def _let_work(self) -> bool:
-        """Clear flow-restore-wait once flows are in place, so that the datapath cache is built anew from the tables.
+        """Clear flow-restore-wait once flows are in place, so that the datapath cache is rebuilt from the tables.
 
-        False if that fails now or the switch is gone again: the flag, which start_ovs sets, is then for the next switch.
+        Returns False if that fails or the switch is gone again: the flag, which start_ovs sets, is then for the next switch.
         """
         if not self.connected:
             return False

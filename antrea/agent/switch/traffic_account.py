@@ -1,7 +1,7 @@
 """Traffic that this Node has counted, and how much of it is reported: exactly once, over restarts of agent and controller.
 
 A controller counts in memory, under an epoch that it returns with each response. After a change of the epoch everything is
-reported again. A report has a number, and keeps its content until it is acknowledged: one that arrives twice, because the
+reported again. A report has a number, and keeps its content until it is acknowledged: a report that arrives twice, because the
 response was lost or the agent restarted, is counted once.
 """
 
@@ -23,24 +23,24 @@ def _fresh() -> str:
 
 
 class Account(msgspec.Struct):
-    """All of it is kept in a file between agents of this Node."""
+    """State of the account, kept in a file between agents of this Node."""
 
     name: str = msgspec.field(default_factory=_fresh)
-    """Other numbers of reports count where this file is lost."""
+    """Name of the account; a new one, with its own report numbers, if this file is lost."""
     epoch: str = ""
-    """Epoch of the controller that received the last report; empty: none did."""
+    """Epoch of the controller that received the last report; empty if none did."""
     serial: int = 0
     """Number of the last report that was begun."""
     sending: Rows = []
-    """Content of that report, until it is acknowledged."""
+    """Content of the last report, until it is acknowledged."""
     owed: Rows = []
-    """What is still to be reported."""
+    """Traffic that is still to be reported."""
     totals: Rows = []
-    """What was counted of each that is there still, reported or not."""
+    """Traffic of each share that still exists, reported or not."""
 
 
 class TrafficAccountStore:
-    """An account at work."""
+    """Account in memory."""
 
     def __init__(self, kept: Account) -> None:
         self.name, self.epoch, self.serial = kept.name, kept.epoch, kept.serial
@@ -51,17 +51,17 @@ class TrafficAccountStore:
 
     @property
     def kept(self) -> Account:
-        """To be read by the next agent."""
-        rows = (list(one.items()) for one in (self.sending, self.owed, self.totals))
+        """State to be read by the next agent."""
+        rows = (list(shares.items()) for shares in (self.sending, self.owed, self.totals))
         return Account(self.name, self.epoch, self.serial, *rows)
 
     def add(self, share: Share, by: TrafficStats) -> None:
-        """This was counted."""
+        """Add counted traffic."""
         for rows in (self.owed, self.totals):
             rows[share] = rows.get(share, TrafficStats()) + by
 
     def begin(self, most: int) -> dict[Share, TrafficStats]:
-        """The next report, of at most so many; the last one if that has no answer yet, and {} if nothing is owed."""
+        """Return the next report, of at most `most` shares; the last one if it has no response yet, and {} if nothing is owed."""
         if not self.sending and self.owed:
             self.sending = dict(islice(self.owed.items(), most))
             self.owed = dict(islice(self.owed.items(), most, None))
@@ -69,18 +69,18 @@ class TrafficAccountStore:
         return self.sending
 
     def answered(self, epoch: str) -> None:
-        """The report has come to a controller of this epoch; an empty one is of a controller that has none."""
+        """Record that a controller of this epoch received the report; an empty epoch is that of a controller that has none."""
         self.sending = {}
         if epoch not in ("", self.epoch):
             self.epoch, self.owed = epoch, dict(self.totals)
 
     def forget(self, share: Share) -> None:
-        """It is gone for good."""
+        """Remove a share that does not exist any more."""
         for rows in (self.owed, self.totals):
             rows.pop(share, None)
 
     def look(self, absent: set[Share]) -> None:
-        """These are not there; what was not there the last time either is gone for good."""
+        """Record which shares are absent; a share that was also absent the last time is removed."""
         for share in absent & self._absent:
             self.forget(share)
         self._absent = absent

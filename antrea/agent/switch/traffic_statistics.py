@@ -1,7 +1,7 @@
-"""Report what policies matched and Egresses sent on this Node: read flow counters, and post their increase to the controller.
+"""Reports of what policies matched and Egresses sent on this Node: the increase of flow counters, posted to the controller.
 
-Counters last seen and increases not yet reported are kept in a file beside the ID journal: they outlive the agent, as the
-flows and their counters do.
+Counters last seen and increases not yet reported are kept in a file beside the ID journal: they outlive the agent, as the flows
+and their counters do.
 parity: pkg/agent/stats/collector.go
 """
 
@@ -41,28 +41,31 @@ log = klog.logger(__name__)
 FORMAT = b"antrea policy counters 2\n"
 PATH = f"/apis/{GROUP}/{VERSION}/nodestatssummaries"
 SLICE = 200
-"""Flows that are looked at before others have their turn."""
+"""Number of flows that are processed before other tasks may run."""
 MAX_SHARES = 2000
-"""Shares in one report, which is then well below what a server takes."""
+"""Maximum number of shares in one report, which keeps it well below the size that a server accepts."""
 
 
 class Dumper(Protocol):
-    """What antrea.outside.vswitch.ofctl.Ofctl does for us."""
+    """The method of antrea.outside.vswitch.ofctl.Ofctl that is needed here."""
 
     def lines(self, command: str, *arguments: str) -> AsyncIterator[str]: ...
 
 
 class Kept(msgspec.Struct):
-    """What outlives the agent."""
+    """State that outlives the agent."""
 
     flows: dict[str, SeenCounters] = {}
-    """By flow, those that have counted anything."""
+    """Counters by flow, without flows that have counted nothing."""
     account: Account = msgspec.field(default_factory=Account)
-    """The part of these that was reported."""
+    """Account of the reported part of these counters."""
 
 
 class TrafficStatistics:
-    """Of what features of the Node `node` have `counted`; `tables` has the numbers of tables by name, `counters` reads those of nftables, `controller` is asked for at each report."""
+    """Reporter of traffic that features of the Node `node` have `counted`.
+
+    `tables` has the numbers of tables by name, `counters` reads those of nftables, `controller` is called at each report.
+    """
 
     def __init__(
         self,
@@ -81,20 +84,20 @@ class TrafficStatistics:
         self._controller = controller
         self._node = node
         self._counted = tuple(counted)
-        self._tables = [(one, tables[name]) for one in counted for name in one.tables]
+        self._tables = [(feature, tables[name]) for feature in counted for name in feature.tables]
         self._counters = counters
         self._keep = keep
         self._flows: dict[str, SeenCounters] | None = None
-        """None: the counters were never read."""
+        """None if the counters were never read."""
         self.account = TrafficAccountStore(Account())
         self._told: Kube | None = None
         """The connection by which a report was answered."""
         self._trouble = ""
         self._written: int | None = None
-        """Hash of what the file has; None: this agent has not written it."""
+        """Hash of the file's content; None if this agent has not written it."""
 
     async def run(self, seconds: float) -> None:
-        """For ever: look and report every so many seconds."""
+        """Collect and report every `seconds` seconds, until cancelled."""
         self.read()
         if self._flows is None:
             await self.turn()
@@ -103,7 +106,7 @@ class TrafficStatistics:
             await self.turn()
 
     async def turn(self) -> None:
-        """One look and its report; what fails is logged, and tried again with the next one."""
+        """Collect and report once; failures are logged, and retried the next time."""
         try:
             await self.look()
             await self.report()
@@ -120,19 +123,21 @@ class TrafficStatistics:
         await self._write()
 
     def _absent(self, shares: Iterable[Share]) -> set[Share]:
-        return {one for one in shares if not any(each.there(self._facts, one) for each in self._counted)}
+        return {
+            share for share in shares if not any(each.there(self._facts, share) for each in self._counted)
+        }
 
     async def look(self) -> None:
-        """Add what flows have counted since the last look to what is owed. Raises Unavailable; then nothing is added."""
+        """Add what flows have counted since the last time to what is owed. Raises Unavailable; then nothing is added."""
         before, now = self._flows, dict[str, SeenCounters]()
         rose: dict[tuple[Counted, str], TrafficStats] = {}
         count = 0
-        async for counted, found in self._each():
+        async for counted, flow in self._each():
             if (count := count + 1) % SLICE == 0:
                 await asyncio.sleep(0)
-            if found.packets:
-                whose = counted.owner(self._facts, found)
-                if by := _seen(found, whose, counted, before, now):
+            if flow.packets:
+                whose = counted.owner(self._facts, flow)
+                if by := _seen(flow, whose, counted, before, now):
                     rose[counted, whose] = rose.get((counted, whose), TrafficStats()) + by
         self._flows = now
         for (counted, whose), by in rose.items():
@@ -142,11 +147,11 @@ class TrafficStatistics:
     async def _each(self) -> AsyncIterator[tuple[Counted, FlowCount]]:
         for counted, table in self._tables:
             async for line in self._ofctl.lines("dump-flows", f"table={table}"):
-                if found := flow_count(line):
-                    yield counted, found
+                if count := flow_count(line):
+                    yield counted, count
         for counted in self._counted:
-            for found in await self._counters() if counted.counters else ():
-                yield counted, found
+            for count in await self._counters() if counted.counters else ():
+                yield counted, count
 
     async def report(self) -> None:
         """Report every increase to the controller, or everything after a change of its epoch. Raises Refused, Unavailable."""
@@ -171,7 +176,7 @@ class TrafficStatistics:
             self._told = controller
 
     def read(self) -> None:
-        """Go on where the last agent stopped; a file that cannot be read is as good as none."""
+        """Continue where the last agent stopped; a file that cannot be read counts as none."""
         try:
             kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
@@ -202,23 +207,23 @@ class TrafficStatistics:
 
 
 def _seen(
-    found: FlowCount,
+    flow: FlowCount,
     whose: str,
     counted: Counted,
     before: Mapping[str, SeenCounters] | None,
     now: dict[str, SeenCounters],
 ) -> TrafficStats | None:
-    """By what a flow rose; None: by nothing that anybody is known to count."""
+    """Return the increase of a flow's counters; None if it is zero or its owner is unknown."""
     if before is None:
         # it may have been told already, by somebody who left no word
-        now[found.flow] = SeenCounters(found.packets, found.bytes, whose)
+        now[flow.flow] = SeenCounters(flow.packets, flow.bytes, whose)
         return None
-    last = before.get(found.flow)
+    last = before.get(flow.flow)
     if whose:
-        now[found.flow] = SeenCounters(found.packets, found.bytes, whose)
-        by = counted.increase(found, whose, last)
+        now[flow.flow] = SeenCounters(flow.packets, flow.bytes, whose)
+        by = counted.increase(flow, whose, last)
         return by if by.packets else None
     if last:
         # whose it is may become known yet
-        now[found.flow] = last
+        now[flow.flow] = last
     return None

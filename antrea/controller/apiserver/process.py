@@ -15,7 +15,7 @@ from antrea.controller.apiserver import ipc
 from antrea.controller.apiserver.store_sync import ROWS, kind_of
 from antrea.decoding import decode_msgpack
 from antrea.errors import Invalid, Refused, Unavailable
-from antrea.features.framework.query import Asked
+from antrea.features.framework.query import Query
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.features.registry.query import ANSWERS
 from antrea.outside.log import klog
@@ -224,7 +224,7 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
         posted = None
         if ask.found != ipc.NOTHING:
             posted = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
-        shown = rule(facts, Asked(ask.namespace, ask.name, ask.query, posted))
+        shown = rule(facts, Query(ask.namespace, ask.name, ask.query, posted))
     except Invalid as error:
         shown = _failure(400, "BadRequest", error.why)
     except (Unavailable, Refused) as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from antrea.controller.apiserver.process import Publisher
-    from antrea.features.grouping.publication import OfGroup
+    from antrea.features.grouping.publication import GroupEntry
 
 Name = tuple[str, str]
 """A group: plural of its kind, name."""
@@ -141,7 +141,7 @@ class PublishSink:
             before, nodes = _reporters(self._policies.get(policy.key)), _reporters(policy)
             self._left(policy.key, [] if before == nodes else sorted({*before} - {*nodes}))
             self._policies[policy.key] = policy
-            self._publisher.put(GROUP, POLICIES, policy.key, policy.found, span=policy.nodes)
+            self._publisher.put(GROUP, POLICIES, policy.key, policy.policy, span=policy.nodes)
         for name in gone:
             self._forget(name)
             self._publisher.drop(GROUP, *name)
@@ -166,12 +166,12 @@ class PublishSink:
         """They stand for themselves: no group exists because of one."""
         for entry in put:
             if isinstance(entry, PublishedObject):
-                self._publisher.put(GROUP, entry.resource, entry.name, entry.found, span=entry.nodes)
+                self._publisher.put(GROUP, entry.resource, entry.name, entry.content, span=entry.nodes)
         for entry in drop:
             if isinstance(entry, PublishedObject):
                 self._publisher.drop(GROUP, entry.resource, entry.name)
 
-    def _put(self, entry: OfGroup | Memberships, deltas: dict[Name, _Delta]) -> None:
+    def _put(self, entry: GroupEntry | Memberships, deltas: dict[Name, _Delta]) -> None:
         if isinstance(entry, Memberships):
             self._put_pod(entry, deltas)
             return
@@ -228,7 +228,7 @@ class PublishSink:
                 gone.append(name)
         return gone
 
-    def _dropped(self, drop: Iterable[OfGroup | Memberships], deltas: dict[Name, _Delta]) -> list[Name]:
+    def _dropped(self, drop: Iterable[GroupEntry | Memberships], deltas: dict[Name, _Delta]) -> list[Name]:
         gone = []
         for entry in drop:
             if isinstance(entry, Memberships):
@@ -269,10 +269,10 @@ class PublishSink:
 
 def _groups(policy: PublishedPolicy | None) -> set[Name]:
     """Groups that exist because this policy names them, under names that are their UIDs; others have a head."""
-    if policy is None or policy.found.priority is not None:
+    if policy is None or policy.policy.priority is not None:
         return set()
-    names = {(APPLIED, name) for name in policy.found.applied_to_groups}
-    for rule in policy.found.rules:
+    names = {(APPLIED, name) for name in policy.policy.applied_to_groups}
+    for rule in policy.policy.rules:
         for peer in (rule.from_, rule.to):
             names.update([(ADDRESS, name) for name in peer.address_groups])
     return names
@@ -280,7 +280,7 @@ def _groups(policy: PublishedPolicy | None) -> set[Name]:
 
 def _reporters(policy: PublishedPolicy | None) -> tuple[str, ...]:
     """Nodes whose agents report on this policy."""
-    return () if policy is None or policy.found.priority is None else policy.nodes
+    return () if policy is None or policy.policy.priority is None else policy.nodes
 
 
 def _apart(entries: Sequence[Any]) -> tuple[list[PublishedPolicy], list[Any]]:

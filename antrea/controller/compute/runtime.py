@@ -22,10 +22,10 @@ from antrea.errors import Unavailable
 from antrea.features import FEATURES as FOLDERS
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
-from antrea.features.framework.gate import opened
+from antrea.features.framework.gate import is_opened
 from antrea.features.framework.plug import declared, merged
 from antrea.features.framework.watch_plan import watch_plan
-from antrea.features.grouping.publication import ENTRIES, TOLD
+from antrea.features.grouping.publication import ENTRIES, PUBLISHED
 from antrea.outside.isolation import Isolation, failures
 from antrea.outside.kube.environment import own_config_map
 from antrea.outside.kube.event_recorder import EventRecorder
@@ -63,8 +63,8 @@ DISABLED: tuple[ControllerFeature, ...] = tuple(
 
 def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:
     """The features that these gates leave on, and what takes the place of the others."""
-    on = tuple(feature for feature in FEATURES if opened(feature.gate, gates))
-    return (*on, *(feature for feature in DISABLED if not opened(feature.gate, gates)))
+    on = tuple(feature for feature in FEATURES if is_opened(feature.gate, gates))
+    return (*on, *(feature for feature in DISABLED if not is_opened(feature.gate, gates)))
 
 
 def folders_on(gates: Collection[str]) -> frozenset[str]:
@@ -72,7 +72,7 @@ def folders_on(gates: Collection[str]) -> frozenset[str]:
     return frozenset(
         name
         for name, features in BY_FOLDER.items()
-        if any(opened(feature.gate, gates) for feature in features)
+        if any(is_opened(feature.gate, gates) for feature in features)
     )
 
 
@@ -116,7 +116,7 @@ class Computation:
             [unit for feature in features for unit in feature.units],
             sinks,
             merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
-            sweeps={TOLD: tuple(each.fact for each in watched)},
+            sweeps={PUBLISHED: tuple(each.fact for each in watched)},
         )
         self._replay_when_leading(sinks)
         for off in (

@@ -1,9 +1,9 @@
-"""A rule of an admin policy, read so that it never lets pass more than its author wrote.
+"""Rule of an admin policy, read so that it never lets pass more than its author wrote.
 
-The CRD in a cluster may be newer than this program: then a peer or a protocol arrives without any field that is known here.
-As the API wants it, such a rule matches nothing if it accepts, and denies if it denies or passes on: its peers are
-everybody then, or its ports all. The policy's status names it.
-Upstream lets a Pass rule match nothing in that case, and of v1alpha1 a Deny rule as well.
+The CRD in a cluster may be newer than this program: then a peer or a protocol arrives without any field that is known here. As
+the API requires, such a rule matches nothing if it accepts, and denies if it denies or passes: its peers are everybody then, or
+its ports all. The policy's status names it. Upstream lets a Pass rule match nothing in that case, and of v1alpha1 a Deny rule
+as well.
 parity: pkg/controller/networkpolicy/{adminnetworkpolicy,clusternetworkpolicy}.go
 """
 
@@ -36,12 +36,12 @@ class ReadRule(msgspec.Struct, frozen=True):
 
     action: str
     peers: tuple[Subject, ...]
-    """Those that are groups."""
+    """Peers that are groups."""
     rest: cp.NetworkPolicyPeer
     """Networks and names."""
     services: tuple[cp.Service, ...]
     doubts: tuple[str, ...] = ()
-    """What is not enforced as it is written, by field."""
+    """Parts that are not enforced as they are written, by field."""
 
     @property
     def denies_all(self) -> bool:
@@ -62,7 +62,7 @@ def read_rule(path: str, rule: Rule) -> ReadRule:
     if not (odd_peers or odd_ports):
         return ReadRule(action, rule.peers, rest, services, tuple(doubts))
     if action == ALLOW:
-        known = [one for one in rule.peers if _is_group(one)]
+        known = [peer for peer in rule.peers if _is_group(peer)]
         if odd_ports and not services:
             known, rest = [], NOBODY
         return ReadRule(action, tuple(known), rest, services, tuple(doubts))
@@ -85,20 +85,20 @@ def _nodes(peer: Subject) -> LabelSelector | None:
 
 
 def group_doubts(path: str, peer: Subject) -> Iterator[str]:
-    """Selectors that can select nothing."""
+    """Yield selectors that can select nothing."""
     pods = peer.pods
-    for name, found in (
+    for name, selector in (
         ("pods.podSelector", pods.pod_selector if pods else None),
         ("pods.namespaceSelector", pods.namespace_selector if pods else None),
         ("namespaces", peer.namespaces),
         ("nodes", _nodes(peer)),
     ):
-        if found is not None and requirements(found) == (NEVER,):
+        if selector is not None and requirements(selector) == (NEVER,):
             yield f"{path}.{name} has a key or value that no label has: it is nobody"
 
 
 def _rest(path: str, rule: Rule) -> tuple[cp.NetworkPolicyPeer, list[str]]:
-    """Networks and names, and what is not known or cannot be read."""
+    """Return networks and names, and unknown or invalid parts."""
     blocks, names, odd = list[cp.IPBlock](), list[str](), list[str]()
     for number, peer in enumerate(rule.peers):
         if _is_group(peer):
@@ -111,7 +111,7 @@ def _rest(path: str, rule: Rule) -> tuple[cp.NetworkPolicyPeer, list[str]]:
             try:
                 blocks.append(cp.IPBlock(cidr=network(cidr)))
             except ValueError:
-                odd.append(f"{path}[{number}].networks: {cidr[:MAX_SHOWN]!r} is no CIDR: {_instead(rule)}")
+                odd.append(f"{path}[{number}].networks: {cidr[:MAX_SHOWN]!r} is not a CIDR: {_instead(rule)}")
     return cp.NetworkPolicyPeer(ip_blocks=tuple(blocks), fqdns=tuple(names)), odd
 
 
@@ -122,36 +122,36 @@ def _instead(rule: Rule) -> str:
 
 
 def _services(path: str, rule: Rule) -> tuple[tuple[cp.Service, ...], list[str]]:
-    """Ports, and what is not known of them; none at all stand for all traffic."""
-    found, odd = list[cp.Service](), list[str]()
-    for number, one in enumerate(rule.traffic):
-        if isinstance(one, v1alpha1.PolicyPort):
-            service, field = _port_service(one), "ports"
+    """Return ports, and unknown parts of them; none at all stand for all traffic."""
+    services, odd = list[cp.Service](), list[str]()
+    for number, protocol in enumerate(rule.traffic):
+        if isinstance(protocol, v1alpha1.PolicyPort):
+            service, field = _port_service(protocol), "ports"
         else:
-            service, field = _protocol_service(one), "protocols"
+            service, field = _protocol_service(protocol), "protocols"
         if service is not None:
-            found.append(service)
+            services.append(service)
             continue
         instead = "the rule matches nothing by it"
         if ACTIONS.get(rule.action) != ALLOW:
             instead = "the rule denies all ports"
         odd.append(f"{path}.{field}[{number}] has no port that can be read: {instead}")
-    return tuple(found), odd
+    return tuple(services), odd
 
 
 def _port_service(port: v1alpha1.PolicyPort) -> cp.Service | None:
-    if (one := port.port_number) is not None:
-        return cp.Service(protocol=one.protocol, port=one.port) if one.port else None
+    if (number := port.port_number) is not None:
+        return cp.Service(protocol=number.protocol, port=number.port) if number.port else None
     if (some := port.some_ports) is not None:
         return _range(some.protocol, some.start, some.end)
     # without a protocol: each Pod says which one the port of this name has
     return cp.Service(port=port.named_port) if port.named_port else None
 
 
-def _protocol_service(found: v1alpha2.PolicyProtocol) -> cp.Service | None:
-    if found.destination_named_port:
-        return cp.Service(port=found.destination_named_port)
-    for protocol, ports in (("TCP", found.tcp), ("UDP", found.udp), ("SCTP", found.sctp)):
+def _protocol_service(traffic: v1alpha2.PolicyProtocol) -> cp.Service | None:
+    if traffic.destination_named_port:
+        return cp.Service(port=traffic.destination_named_port)
+    for protocol, ports in (("TCP", traffic.tcp), ("UDP", traffic.udp), ("SCTP", traffic.sctp)):
         if ports is None or (to := ports.destination_port) is None:
             continue
         if to.range is not None:

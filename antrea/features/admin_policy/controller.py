@@ -40,7 +40,7 @@ from antrea.features.network_policy.internal_policy import (
     PORTION,
     flush_on_deny,
     in_portions,
-    told_annotations,
+    published_annotations,
 )
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class AdminPolicy(Fact, frozen=True):
     generation: int
     spec: AdminPolicySpec
     created: str = ""
-    """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
+    """Creation in RFC 3339, UTC; among otherwise equal policies, the older has precedence."""
     flush_on_deny: bool = False
-    """What it comes to forbid is cut."""
+    """Whether established connections are cut when it forbids them."""
     audit: AuditMode = ENFORCED
     doubt: str = ""
-    """Why the value of its annotation about audit means nothing."""
+    """Why the value of its annotation on auditing has no effect."""
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class AdminPolicy(Fact, frozen=True):
 
 
 class BaselinePolicy(AdminPolicy, frozen=True):
-    """A BaselineAdminNetworkPolicy: another feed, so another kind."""
+    """BaselineAdminNetworkPolicy: it has another feed, so another kind."""
 
     source_type: ClassVar[str] = "BaselineAdminNetworkPolicy"
     tiers: ClassVar[dict[str, int]] = {"Baseline": 254}
@@ -91,7 +91,7 @@ class TieredPolicy(AdminPolicy, frozen=True):
 
 
 def internal_admin_policy(_: Facts, policy: AdminPolicy) -> Iterator[Row]:
-    """The policy and the groups that it names, which it shares with all policies that name the same."""
+    """Yield the policy and the groups that it names, which are shared by all policies that name the same."""
     return in_portions(_internal_policy(policy))
 
 
@@ -102,7 +102,7 @@ def unknown_admin_enforcement(facts: Facts, policy: AdminPolicy) -> Iterator[Rec
 
 
 def _unknown_enforcement(policy: AdminPolicy) -> RecordEvent:
-    """An Event on an annotation that is neither audit nor enforce: no webhook of ours is asked about these kinds."""
+    """Make an Event on an annotation that is neither audit nor enforce: no webhook of Antrea checks these kinds."""
     place, text = PLACES[policy.source_type], unknown_text(policy.doubt)
     return RecordEvent(
         f"{policy.uid} enforcement", text, f"{GROUP}/{place.version}", place.kind, policy.name, policy.uid,
@@ -120,25 +120,25 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
     if not aims:
         doubts.append("spec.subject has no field that is known here: the policy is for nobody")
     doubts += group_doubts("spec.subject", subject)
-    for one in aims:
-        yield from one.rows
+    for chosen in aims:
+        yield from chosen.rows
     rules: list[cp.NetworkPolicyRule] = []
     peers: dict[str, None] = {}
-    for direction, found in policy.spec.rules:
-        for number, rule in enumerate(found):
+    for direction, rules_of_direction in policy.spec.rules:
+        for number, rule in enumerate(rules_of_direction):
             path = f"spec.{DIRECTIONS[direction]}[{number}]"
             rules.append((yield from _rule(path, (direction, number), rule, doubts, peers)))
-    if any(one.direction == "In" and names_ports(one.services) for one in rules):
+    if any(sent_rule.direction == "In" and names_ports(sent_rule.services) for sent_rule in rules):
         yield from port_rows(aims)
     source = cp.NetworkPolicyReference(type=policy.source_type, name=policy.name, uid=policy.uid)
-    targets = tuple(one.name for one in aims)
-    told = cp.NetworkPolicy(
+    targets = tuple(aim.name for aim in aims)
+    sent_policy = cp.NetworkPolicy(
         metadata=ObjectMetadata(
             name=policy.uid,
             uid=policy.uid,
             generation=policy.generation,
             creation_timestamp=policy.created,
-            annotations=told_annotations(flush_on_deny=policy.flush_on_deny, audit=policy.audit),
+            annotations=published_annotations(flush_on_deny=policy.flush_on_deny, audit=policy.audit),
         ),
         rules=tuple(rules),
         applied_to_groups=targets,
@@ -148,19 +148,19 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
     )
     audited = _audited_text(policy)
     unheld = tuple(doubts[: MAX_PARTS + 1])
-    yield InternalPolicy(told, source, targets, tuple(sorted(peers)), unheld, audited, policy.audit)
+    yield InternalPolicy(sent_policy, source, targets, tuple(sorted(peers)), unheld, audited, policy.audit)
 
 
 def _audited_text(policy: AdminPolicy) -> str:
-    """The sentence of a condition; empty: all of it is enforced."""
-    rules = [rule.name for _, found in policy.spec.rules for rule in found]
+    """Return the sentence of a condition; empty if all of it is enforced."""
+    rules = [rule.name for _, direction_rules in policy.spec.rules for rule in direction_rules]
     return audited_sentence(policy.audit, rules, ())
 
 
 def _rule(
     path: str, place: tuple[str, int], rule: Rule, doubts: list[str], peers: dict[str, None]
 ) -> Generator[Row | None, None, cp.NetworkPolicyRule]:
-    """As sent to agents; yields what makes its groups, and None at places for a pause."""
+    """Make the rule that is sent to agents; yields the rows of its groups, and None where it may pause."""
     direction, number = place
     read = read_rule(path, rule)
     doubts += read.doubts
@@ -184,13 +184,13 @@ def _rule(
         if direction == "Out":
             yield from port_rows((everybody,))
     peers |= groups
-    told = cp.NetworkPolicyPeer(
+    sent_peer = cp.NetworkPolicyPeer(
         address_groups=tuple(groups), ip_blocks=read.rest.ip_blocks, fqdns=read.rest.fqdns
     )
     return cp.NetworkPolicyRule(
         direction=direction,
-        from_=told if direction == "In" else NOBODY,
-        to=told if direction == "Out" else NOBODY,
+        from_=sent_peer if direction == "In" else NOBODY,
+        to=sent_peer if direction == "Out" else NOBODY,
         services=read.services,
         priority=number,
         action=read.action,
@@ -200,7 +200,7 @@ def _rule(
 
 
 def _chosen(resource: str, peer: Subject) -> ChosenGroup | None:
-    """The group of a subject or peer; None if it is none."""
+    """Return the group of a subject or peer; None if it is not one."""
     if peer.pods is not None:
         return by_selector(resource, group_selector("", peer.pods.pod_selector, peer.pods.namespace_selector))
     if peer.namespaces is not None:
@@ -211,14 +211,14 @@ def _chosen(resource: str, peer: Subject) -> ChosenGroup | None:
 
 
 def admin_row(kind: type[AdminPolicy]) -> Callable[[Any], AdminPolicy]:
-    """From objects to rows of one kind."""
+    """Make the function from objects to rows of one kind."""
 
-    def row(found: Any) -> AdminPolicy:
-        meta = found.metadata
+    def row(stored: Any) -> AdminPolicy:
+        meta = stored.metadata
         cut, audit = flush_on_deny(meta.annotations), audit_mode(meta.annotations)
         doubt = enforcement_doubt(meta.annotations)
         return kind(
-            meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp, cut, audit, doubt
+            meta.name, meta.uid, meta.generation, stored.spec, meta.creation_timestamp, cut, audit, doubt
         )
 
     return row
@@ -228,7 +228,7 @@ _MADE = (InternalPolicy, PublishedGroup, GroupSelector, GroupUse)
 
 
 def _feature(gate: str, *kinds: tuple[Any, type[AdminPolicy]]) -> ControllerFeature:
-    """What enforces and reports is the feature AntreaPolicy, without which this gate is refused."""
+    """Make the feature of a gate; the feature AntreaPolicy enforces and reports, without which this gate is refused."""
     return ControllerFeature(
         name=gate,
         watched=tuple(

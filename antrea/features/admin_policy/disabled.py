@@ -39,7 +39,7 @@ class DisabledTieredPolicy(DisabledAdminPolicy, frozen=True):
 
 
 def withdrawn_admin_status(_: Facts, policy: DisabledAdminPolicy) -> Iterator[Status]:
-    """As of a policy of which no Node holds anything."""
+    """Yield the status of a policy that no Node enforces."""
     off = switched_off("Realizable", policy.gate)
     conditions = (off, msgspec.structs.replace(off, type=REALIZED))
     yield admin_status(policy.path, PLACES[policy.source_type].kind, policy.generation, conditions)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EgressPart(ControllerPart):
-    """Of all Egresses."""
+    """Part of all Egresses."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._addresses = EgressAddressSink(controller.kube, controller.facts)

@@ -9,12 +9,12 @@ from antrea.features.framework.conversion_annotation import Conversion, Spec, ad
 
 
 def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
-    """Spec of v1beta1. Raises Invalid if the annotation with what v1alpha2 lacks makes no sense."""
+    """Make the spec of v1beta1. Raises Invalid if the annotation with what v1alpha2 lacks is invalid."""
     return added(spec, annotations, "bandwidth")
 
 
 def older(spec: Spec, annotations: dict[str, str]) -> Spec:
-    """Spec of v1alpha2; what it lacks goes into an annotation."""
+    """Make the spec of v1alpha2; fields that it lacks go into an annotation."""
     return removed(spec, annotations, "bandwidth")
 
 

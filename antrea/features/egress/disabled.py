@@ -21,11 +21,11 @@ GATE = "Egress"
 
 
 class DisabledEgress(DisabledObject, frozen=True):
-    """An Egress."""
+    """Egress without a feature that acts on it."""
 
 
 def withdrawn_egress_status(_: Facts, egress: DisabledEgress) -> Iterator[Status]:
-    """Neither an address nor a Node, whatever agents wrote before."""
+    """Yield the status without address and Node, whatever agents wrote before."""
     yield Status(
         path=egress.path,
         kind="Egress",

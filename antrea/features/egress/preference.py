@@ -1,6 +1,6 @@
-"""What a user may wish by annotations of an Egress: preferred Nodes, when to go back, the end of lost connections.
+"""Preferences in annotations of an Egress: preferred Nodes, failback, and the end of lost connections.
 
-Beyond upstream, where the ring of hashes alone decides.
+Upstream only has the hash ring.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 CONTINUE: Final = "continue"
 RESET: Final = "reset"
 MAX_LOOKED_UP: Final = 16
-"""Preferred Nodes that admission looks for: each costs a request."""
+"""Maximum number of preferred Nodes that admission looks up: each costs a request."""
 
 
 def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
-    """Warns of a preference without effect; the Egress works without."""
+    """Warn of a preference without effect; the Egress works without."""
     yield from map(Warn, _unknown(annotations))
     if not pool and (PREFERRED_NODES in annotations or FAILBACK in annotations):
         yield Warn("annotations egress.antrea.io/... have no effect without spec.externalIPPool")

@@ -1,4 +1,6 @@
-"""What agent, controller and admission share of an Egress: how its lists are read, and the types of conditions that one program writes and another reads."""
+"""Definitions that agent, controller and admission share for an Egress: its lists, and types of conditions that one program
+writes and another reads.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,24 @@ if TYPE_CHECKING:
 IP_ASSIGNED: Final = "IPAssigned"
 """Type of a condition that agents write, as upstream's."""
 ANSWERS: Final = "GatewayAnswers"
-"""Type of a condition of ours, of Egresses and pools: there while the gateway of a VLAN does not answer."""
+"""Type of a condition beyond upstream's, of Egresses and pools: present while the gateway of a VLAN does not answer."""
 KILO: Final = 1000
 MAX_KILOBITS: Final = 2**32 - 1
-"""What a meter of the switch can count."""
+"""Maximum rate that a meter of the switch can count."""
 
 
-def lists(spec: EgressSpec) -> list[tuple[str, str]]:
+def requested_entries(spec: EgressSpec) -> list[tuple[str, str]]:
     """Return address and pool of each entry; one of them may be empty. An Egress of one address has none."""
     return list(zip_longest(spec.egress_ips, spec.external_ip_pools, fillvalue=""))
 
 
 def unanswered(conditions: Collection[Condition]) -> str:
-    """Return the gateway without an answer that a status names; empty: none."""
-    return next((one.message for one in conditions if one.type == ANSWERS and one.status == "False"), "")
+    """Return the gateway without an answer that a status names; empty if none."""
+    return next(
+        (
+            condition.message
+            for condition in conditions
+            if condition.type == ANSWERS and condition.status == "False"
+        ),
+        "",
+    )

@@ -1,4 +1,4 @@
-"""Which addresses of a pool are given away, in which order.
+"""Addresses of a pool that are allocated automatically, and their order.
 
 parity: pkg/ipam/ipallocator/allocator.go
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from antrea.features.framework.ip_range import Address, Span
 
 MAX_ADDRESSES = 65536
-"""Addresses of one range that are given away by themselves; further ones may be asked for by name."""
+"""Maximum number of addresses of one range that are allocated automatically; further ones may be requested by name."""
 BLOCK = 256
-"""Addresses that are looked at together."""
+"""Number of addresses that are checked together."""
 
 
 def bounds(span: Span) -> tuple[int, int]:

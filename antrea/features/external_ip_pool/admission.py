@@ -1,7 +1,6 @@
-"""What an ExternalIPPool may hold: ranges of one subnet that overlap with no other, of any pool.
+"""Validation of an ExternalIPPool: ranges of one subnet that overlap no other, of any pool.
 
 Beyond upstream, a new range has only addresses with which a Node can send, and a new gateway is one that a router can have.
-
 parity: pkg/controller/externalippool/validate.go
 """
 
@@ -18,7 +17,14 @@ from antrea.apis.service_address import SERVICES
 from antrea.errors import Invalid, Unavailable
 from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
 from antrea.features.framework.admission import FindAll, Warn, Webhook
-from antrea.features.framework.ip_range import TakenRanges, alone, check_inside, check_kept, nobodys, subnet
+from antrea.features.framework.ip_range import (
+    TakenRanges,
+    check_inside,
+    check_kept,
+    single_address,
+    subnet,
+    unusable_addresses,
+)
 from antrea.features.framework.selector_warning import selector_doubts
 from antrea.features.framework.service_pool import pools_of
 
@@ -36,7 +42,7 @@ MAX_NAMED = 5
 
 
 def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
-    """Raises Invalid."""
+    """Validate a pool. Raises Invalid."""
     spec = review.new.spec
     info = spec.subnet_info
     within = subnet(info.gateway, info.prefix_length) if info else None
@@ -55,20 +61,21 @@ def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
 
 
 def _check_useful(spans: Sequence[Span], before: Collection[Span]) -> None:
-    for index, one in enumerate(spans):
-        if one not in before and (why := nobodys(one)):
-            raise Invalid(f"spec.ipRanges[{index}]", f"range [{one.text}] has {why}")
+    for index, pool_range in enumerate(spans):
+        if pool_range not in before and (why := unusable_addresses(pool_range)):
+            raise Invalid(f"spec.ipRanges[{index}]", f"range [{pool_range.text}] has {why}")
 
 
 def _check_gateway(info: SubnetInfo) -> None:
-    found = ip_interface(f"{info.gateway}/{info.prefix_length}")
+    gateway_interface = ip_interface(f"{info.gateway}/{info.prefix_length}")
     path = "spec.subnetInfo.gateway"
-    if why := nobodys(alone(found.ip)):
+    if why := unusable_addresses(single_address(gateway_interface.ip)):
         raise Invalid(path, f"{info.gateway} is one of {why}")
-    ends = (found.network.network_address, found.network.broadcast_address)
-    if found.version == 4 and info.prefix_length < 31 and found.ip in ends:
+    ends = (gateway_interface.network.network_address, gateway_interface.network.broadcast_address)
+    if gateway_interface.version == 4 and info.prefix_length < 31 and gateway_interface.ip in ends:
         raise Invalid(
-            path, f"{info.gateway} is the first or last address of {found.network}: no router has it"
+            path,
+            f"{info.gateway} is the first or last address of {gateway_interface.network}: no router has it",
         )
 
 
@@ -76,8 +83,8 @@ def _doubts(spec: ExternalIPPoolSpec, spans: Sequence[Span]) -> Iterator[Warn]:
     if not spans:
         yield Warn("spec.ipRanges: is empty, so the pool has no address to give")
     gateway = spec.subnet_info and ip_address(spec.subnet_info.gateway)
-    for index, one in enumerate(spans):
-        if gateway and one.holds(gateway):
+    for index, pool_range in enumerate(spans):
+        if gateway and pool_range.holds(gateway):
             yield Warn(
                 f"spec.subnetInfo.gateway: {gateway} lies in spec.ipRanges[{index}]: no Egress is given it"
             )
@@ -87,24 +94,24 @@ def _doubts(spec: ExternalIPPoolSpec, spans: Sequence[Span]) -> Iterator[Warn]:
 def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
     others = [(pool.name, span) for pool in facts.all(PoolRow) if pool.name != name for span in pool.spans]
     taken = TakenRanges(span for _, span in others)
-    for index, one in enumerate(spans):
-        number = taken.first_over(one)
+    for index, pool_range in enumerate(spans):
+        number = taken.first_over(pool_range)
         if number is not None:
             pool, other = others[number]
             raise Invalid(
                 f"spec.ipRanges[{index}]",
-                f"range [{one.text}] overlaps with range [{other.text}] of ExternalIPPool {pool}",
+                f"range [{pool_range.text}] overlaps with range [{other.text}] of ExternalIPPool {pool}",
             )
 
 
 def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
-    """A pool that is deleted takes its addresses along; upstream gives no warning."""
+    """Warn about users of a deleted pool, whose addresses go with it; upstream gives no warning."""
     name = review.before.metadata.name
     try:
-        found = yield FindAll(EGRESSES, Egress)
+        egresses = yield FindAll(EGRESSES, Egress)
     except Unavailable:
-        found = ()
-    users = [row for row in found if name in (row.spec.external_ip_pool, *row.spec.external_ip_pools)]
+        egresses = ()
+    users = [row for row in egresses if name in (row.spec.external_ip_pool, *row.spec.external_ip_pools)]
     if users:
         yield Warn(
             f"ExternalIPPool {name} is used by Egress {_named(row.metadata.name for row in users)}: these lose their addresses,"
@@ -123,9 +130,9 @@ def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
 
 
 def _named(names: Iterable[str]) -> str:
-    found = sorted(names)
-    return ", ".join(found[:MAX_NAMED]) + (
-        f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    ordered = sorted(names)
+    return ", ".join(ordered[:MAX_NAMED]) + (
+        f" and {len(ordered) - MAX_NAMED} more" if len(ordered) > MAX_NAMED else ""
     )
 
 

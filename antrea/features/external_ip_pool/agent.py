@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
-def pool_selector(found: ExternalIPPool) -> PoolSelector:
-    """A pool by what agents need of it."""
-    subnet = found.spec.subnet_info or SubnetInfo("", 0)
+def pool_selector(pool: ExternalIPPool) -> PoolSelector:
+    """Make the row of a pool with what agents need of it."""
+    subnet = pool.spec.subnet_info or SubnetInfo("", 0)
     return PoolSelector(
-        found.metadata.name,
-        requirements(found.spec.node_selector),
+        pool.metadata.name,
+        requirements(pool.spec.node_selector),
         subnet.gateway,
         subnet.prefix_length,
         subnet.vlan,
-        tuple((one.family, *bounds(one)) for one in pool_row(found).spans),
+        tuple((pool_range.family, *bounds(pool_range)) for pool_range in pool_row(pool).spans),
     )
 
 

@@ -1,7 +1,7 @@
-"""ExternalIPPool in the controller: who has which address, who may have which, and how full a pool is.
+"""ExternalIPPool in the controller: holders of addresses, candidates for them, and the usage of pools.
 
-A kind that takes addresses derives `NamedAddress` and `AddressRequest` rows, acts on its `AddressOffer`, and reports its `HeldAddress`.
-Nothing is remembered but what stands in the objects themselves and what is being written (`PendingAllocation`), so a controller that
+A kind that takes addresses derives `NamedAddress` and `AddressRequest` rows, acts on its `AddressOffer`, and reports its
+`HeldAddress`. The only state is in the objects themselves and in pending writes (`PendingAllocation`), so a controller that
 starts, or begins to lead, finds every address with its holder.
 parity: pkg/controller/externalippool/controller.go
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MANAGER = "antrea-controller"
 RANGES_MANAGER = "antrea-controller-ranges"
-KEPT, NAMED, ASKED = 0, 1, 2
+KEPT, NAMED, REQUESTED = 0, 1, 2
 """Precedence of a NamedAddress."""
 
 
@@ -47,7 +47,7 @@ def taken_addresses(_: Facts, named: NamedAddress) -> Iterator[TakenAddresses]:
 
 
 def held_addresses(facts: Facts, named: NamedAddress) -> Iterator[HeldAddress | UsedAddresses]:
-    """The first of those that name an address of their pool has it, and who shares it with all that have it."""
+    """Yield the holder of an address, the first that names it, and those that share it."""
     pool = facts.get(PoolRow, named.pool) if named.pool and not named.promised else None
     address = read(named.address)
     if pool is None or address is None or not usable(pool.spans, address):
@@ -63,14 +63,16 @@ def first(facts: Facts, pool: str, address: str) -> str:
 
 
 def holders(facts: Facts, pool: str, address: str) -> list[str]:
-    """Who has this address of the pool: the first that names it, or all that kept it, and those that share it with these."""
+    """Return the holders of this address of the pool: the first that names it, or all that kept it, and those that share it
+    with these.
+    """
     rows = facts.by(NamedAddress, "address", address)
     rivals = sorted(
         (row for row in rows if row.pool == pool and not row.promised),
         key=lambda row: (row.claim, precedence(row.since, row.owner)),
     )
     kept = [row for row in rivals if row.claim == KEPT] or rivals[:1]
-    if any(row.claim == ASKED for row in kept) and any(
+    if any(row.claim == REQUESTED for row in kept) and any(
         row.promised or row.pool != pool for row in rows if row.owner != kept[0].owner
     ):
         return []  # it may be another's within a moment, or is still announced for another
@@ -80,7 +82,9 @@ def holders(facts: Facts, pool: str, address: str) -> list[str]:
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
-    """To each seeker what it was promised, or else, the oldest first, the lowest address that is neither named nor the router's nor a Node's."""
+    """Yield to each requester what it was promised, or else, the oldest first, the lowest free address that is not the router's
+    or a Node's.
+    """
     seekers = facts.by(AddressRequest, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
@@ -114,7 +118,7 @@ class _Left:
         self._gone = {pool.gateway}
 
     def next(self, families: tuple[int, ...]) -> str:
-        """The lowest one, of the first of these families that the pool has, if it has any of them; empty: there is none."""
+        """Return the lowest address, of the first of these families that the pool has; empty if there is none."""
         wanted = tuple(family for family in families if family in self._families)[:1]
         if wanted not in self._free:
             spans = (span for span in self._pool.spans if not wanted or span.family in wanted)
@@ -127,7 +131,7 @@ class _Left:
 
 
 def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
-    """As `kubectl get externalippool` shows it, 0 included."""
+    """Yield the usage, as `kubectl get externalippool` shows it, 0 included."""
     if facts.get(FencedLeadership) is None:
         return
     used = sum(len(row.parts) for row in facts.by(UsedAddresses, "pool", pool.name))
@@ -136,7 +140,7 @@ def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
 
 
 def valid_ranges(facts: Facts, pool: PoolRow) -> Iterator[Status]:
-    """A condition as long as ranges of the pool are left out."""
+    """Yield a condition as long as ranges of the pool are left out."""
     if facts.get(FencedLeadership) is None or not (pool.invalid or pool.reported_invalid):
         return
     condition = Condition(RANGES_VALID)

@@ -21,7 +21,7 @@ class DisabledPool(DisabledObject, frozen=True):
 
 
 def pool_status(_: Facts, pool: DisabledPool) -> Iterator[Status]:
-    """None of its addresses is given to anybody."""
+    """Yield the status of a pool without allocations."""
     yield Status(
         path=pool.path,
         kind="ExternalIPPool",

@@ -1,4 +1,4 @@
-"""Whether another host of the network has an address of an Egress or a Service: neighbours are asked before a Node uses it."""
+"""Detection of other hosts with an address of an Egress or a Service: neighbors are probed before a Node uses it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 STRANGERS: Final = 3
 """Addresses by which a router that answers for all is known."""
 READS: Final = (Egress, EgressOwner, ExternalIPOwner, LocalAddress, ProbedAddress)
-"""Kinds on which it depends what is asked."""
+"""Kinds on which the probes depend."""
 
 
 class ProbeAddress(Act, frozen=True):
-    """Ask the neighbours on the link of `dev` who has `ip`, which this Node is to hold, and write it as `ProbedAddress`."""
+    """Probe of the neighbors on the link of `dev` for `ip`, which this Node is to hold; the result is a `ProbedAddress`."""
 
     holder: str
     """Key of the Egress row, or of ExternalIPOwner."""
@@ -33,8 +33,8 @@ class ProbeAddress(Act, frozen=True):
     """Addresses of its network; who answers for all of these answers for everybody, and has none of them."""
 
 
-def is_asked_for(facts: Facts, holder: str, ip: str, node: str) -> bool:
-    """Whether it is this Node's to know who else has the address: it holds it, or is to."""
+def is_to_be_probed(facts: Facts, holder: str, ip: str, node: str) -> bool:
+    """Whether this Node has to probe for other hosts with the address: it holds it, or is to."""
     if answers := facts.get(ExternalIPOwner, holder):
         return (answers.ip, answers.node) == (ip, node)
     egress, owner = facts.get(Egress, holder), facts.get(EgressOwner, holder)
@@ -44,15 +44,15 @@ def is_asked_for(facts: Facts, holder: str, ip: str, node: str) -> bool:
 
 
 def other_host(facts: Facts, holder: str, ip: str) -> str:
-    """MAC address of the host that has it, too; empty: none, or not probed (yet)."""
-    found = facts.get(ProbedAddress, holder)
-    return found.mac if found and found.ip == ip else ""
+    """Return the MAC address of the host that has it, too; empty if none, or not probed (yet)."""
+    probed = facts.get(ProbedAddress, holder)
+    return probed.mac if probed and probed.ip == ip else ""
 
 
 def is_free(facts: Facts, holder: str, ip: str) -> bool:
-    """Whether neighbours were asked, and none has it."""
-    found = facts.get(ProbedAddress, holder)
-    return found is not None and found.ip == ip and not found.mac
+    """Whether neighbors were probed, and none has it."""
+    probed = facts.get(ProbedAddress, holder)
+    return probed is not None and probed.ip == ip and not probed.mac
 
 
 def strangers(facts: Facts, ip: str, dev: str, subnet: str = "") -> tuple[str, ...]:
@@ -62,16 +62,16 @@ def strangers(facts: Facts, ip: str, dev: str, subnet: str = "") -> tuple[str, .
     """
     address = ip_address(ip)
     cidrs = [subnet] if subnet else [row.cidr for row in facts.all(OnLink) if row.dev == dev]
-    network = next((found for found in map(ip_network, cidrs) if address in found), None)
+    network = next((candidate for candidate in map(ip_network, cidrs) if address in candidate), None)
     if network is None:
         return ()
     free = range(network.max_prefixlen - network.prefixlen - 1, -1, -1)
     far = (ip_address(int(address) ^ 1 << bit) for bit in free)
     ends = (network.network_address, network.broadcast_address)
-    found = tuple(islice((str(one) for one in far if one not in ends), STRANGERS))
-    return found if len(found) == STRANGERS else ()
+    addresses = tuple(islice((str(address_far) for address_far in far if address_far not in ends), STRANGERS))
+    return addresses if len(addresses) == STRANGERS else ()
 
 
 def sentence(ip: str, mac: str) -> str:
-    """What a user has to know to find the host."""
+    """Return the sentence that helps a user to find the host."""
     return f"another host of the network has {ip}: MAC address {mac} answers for it"

@@ -1,6 +1,6 @@
-"""On which interface the neighbours of an address are: that which has a network with it, else the transport interface.
+"""Interface on which the neighbors of an address are: the one with a network that has it, else the transport interface.
 
-Upstream uses the latter alone, so that routers of another network learn of a move when their old entry expires, 8 s later.
+Upstream only uses the latter, so that routers of another network learn of a move when their old entry expires, 8 s later.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from antrea.facts.node import LocalAddress, Transport
 
 DEVICE: Final = "antrea-egress0"
-"""Has addresses of pools, and leads nowhere."""
+"""Device with addresses of pools, which leads nowhere."""
 PREFIX: Final = "antrea-ext."
-"""Devices in the VLANs of pools begin with it."""
+"""Prefix of devices in the VLANs of pools."""
 
 
 def on_link(facts: Facts, address: LocalAddress) -> Iterator[OnLink]:
-    """The network of an interface; ours have addresses of all kinds of networks, and none as a neighbour."""
+    """Yield the network of an interface; those of pools have addresses of all kinds of networks, and none as a neighbor."""
     network = ip_network(
         f"{address.ip}/{min(address.prefix, 128 if is_ipv6(address.ip) else 32)}", strict=False
     )
@@ -37,6 +37,6 @@ def on_link(facts: Facts, address: LocalAddress) -> Iterator[OnLink]:
 
 def neighbours_of(facts: Facts, ip: str, link: Transport) -> str:
     """The interface on which the neighbours of an address are."""
-    address, found = ip_address(ip), [(ip_network(row.cidr), row.dev) for row in facts.all(OnLink)]
-    near = [(network.prefixlen, dev) for network, dev in found if address in network]
+    address, near_networks = ip_address(ip), [(ip_network(row.cidr), row.dev) for row in facts.all(OnLink)]
+    near = [(network.prefixlen, dev) for network, dev in near_networks if address in network]
     return max(near)[1] if near else link.device

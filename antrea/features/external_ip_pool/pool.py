@@ -1,4 +1,4 @@
-"""What others need to know of an ExternalIPPool: its ranges, and in which version of it."""
+"""Row of an ExternalIPPool, with its ranges."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GATES = ("Egress", "ServiceExternalIP")
 RANGES_VALID: Final = "RangesValid"
 """Type of the condition of a pool with ranges that are left out."""
 MAX_NAMED: Final = 3
-"""Ranges that the condition names."""
+"""Maximum number of ranges that the condition names."""
 MAX_REASON: Final = 120
-"""Characters of the reason for each."""
+"""Maximum number of characters of the reason for each."""
 POOLS = "/apis/crd.antrea.io/v1beta1/externalippools"
 
 
@@ -38,11 +38,11 @@ class PoolRow(Fact, frozen=True):
     uid: str = ""
     generation: int = 0
     gateway: str = ""
-    """Router of its subnet, which is never given; empty: none."""
+    """Router of its subnet, which is never allocated; empty if none."""
     unanswered: bool = False
     """Whether its status names a gateway that does not answer."""
     invalid: str = ""
-    """Why ranges of it are left out; empty: none is."""
+    """Why ranges of it are left out; empty if none is."""
     reported_invalid: bool = False
     """Whether its status names ranges that are left out."""
 
@@ -52,17 +52,20 @@ class PoolRow(Fact, frozen=True):
 
 
 def spans_of(ranges: Iterable[IPRange], path: str = "spec.ipRanges") -> tuple[Span, ...]:
-    """Raises Invalid."""
-    return tuple(span(one.cidr, one.start, one.end, f"{path}[{index}]") for index, one in enumerate(ranges))
+    """Parse ranges. Raises Invalid."""
+    return tuple(
+        span(pool_range.cidr, pool_range.start, pool_range.end, f"{path}[{index}]")
+        for index, pool_range in enumerate(ranges)
+    )
 
 
 def pool_row(pool: ExternalIPPool) -> PoolRow:
-    """The row of one pool; ranges that cannot be read are left out, and named in its `invalid`."""
+    """Make the row of one pool; invalid ranges are left out, and named in its `invalid`."""
     spans: list[Span] = []
     invalid: list[str] = []
-    for index, one in enumerate(pool.spec.ip_ranges):
+    for index, pool_range in enumerate(pool.spec.ip_ranges):
         try:
-            spans.append(span(one.cidr, one.start, one.end, f"spec.ipRanges[{index}]"))
+            spans.append(span(pool_range.cidr, pool_range.start, pool_range.end, f"spec.ipRanges[{index}]"))
         except Invalid as error:
             # it was stored before ranges were checked: nothing can lie in it
             invalid.append(one_line(str(error))[:MAX_REASON])

@@ -1,7 +1,8 @@
-"""In which networks neighbours do not answer this Node: all agents give addresses of these to other Nodes, as long as there are any.
+"""Networks in which neighbors do not answer this Node: all agents give their addresses to other Nodes, as long as there are
+any.
 
-Features derive `SilentNetwork`. The Node reports all of them by gossip, which needs no kube-apiserver, and in an annotation of its Node object,
-which outlives the agent. A report by gossip is the newer one.
+Features derive `SilentNetwork`. The Node reports all of them by gossip, which needs no kube-apiserver, and in an annotation of
+its Node object, which outlives the agent. A report by gossip is the newer one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ReportSilence(Act, frozen=True):
 
 
 def silent_networks(facts: Facts, node: AgentNode) -> tuple[str, ...]:
-    """By their names."""
+    """Return the silent networks by name."""
     report = facts.get(SilenceReport, node.name)
     return report.networks if report else node.silent
 
@@ -36,11 +37,11 @@ def found_silent(facts: Facts) -> tuple[str, ...]:
 
 
 def silence_of(facts: Facts, node: AgentNode, pool: PoolSelector) -> str:
-    """Name of a network of the pool that is silent for the Node; empty: none."""
-    found = silent_networks(facts, node)
+    """Return the name of a network of the pool that is silent for the Node; empty if none."""
+    networks = silent_networks(facts, node)
     if pool.subnet:
-        return pool.subnet if pool.subnet in found else ""
-    return next((name for name in found if _is_of(name, pool)), "")
+        return pool.subnet if pool.subnet in networks else ""
+    return next((name for name in networks if _is_of(name, pool)), "")
 
 
 def _is_of(name: str, pool: PoolSelector) -> bool:
@@ -51,7 +52,7 @@ def _is_of(name: str, pool: PoolSelector) -> bool:
 
 
 def silence_report(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation | ReportSilence]:
-    """Of this Node, once it is known what it reported before, and of which pools."""
+    """Yield the report of this Node, once its earlier report and its pools are known."""
     # whether pools were listed makes no unit run again; a pool that comes does
     facts.all(PoolSelector)
     if facts.get(AgentNode, node.name) is None or not facts.feeds.has(PoolSelector):

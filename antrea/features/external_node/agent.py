@@ -82,7 +82,7 @@ def machine_flows(_: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def uplink_flows(facts: Facts, interface: PodInterface) -> Iterator[Flow | NftShield]:
-    """What comes in by one port of a pair goes out by the other, past policies."""
+    """Yield flows by which packets of one port of a pair leave by the other, past policies."""
     config, card = facts.need(AgentConfig), facts.need(OvsPort, interface.uplink)
     for here, there in ((interface.ofport, card.ofport), (card.ofport, interface.ofport)):
         yield flow(

@@ -1,7 +1,7 @@
-"""What closes the interfaces of a machine from its boot until an agent enforces policies on them: a script for nft.
+"""Script for nft that closes the interfaces of a machine from its boot until an agent enforces policies on them.
 
-New connections to them, and through them, are dropped; what the machine begins itself, neighbour discovery, DHCPv6 and what
-`policyBypassRules` let in pass. Source: nft(8).
+New connections to them, and through them, are dropped; connections of the machine, neighbor discovery, DHCPv6 and what
+`policyBypassRules` allow pass. Source: nft(8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SET: Final = "closed"
 NEIGHBOURS: Final = "130-136, 143"
 """ICMPv6 types of multicast listeners and of neighbour discovery, which the kernel does not track."""
 DHCP_CLIENT, DHCP_SERVER = 546, 547
-"""Of DHCPv6, whose answers come from another address than questions go to. Source: RFC 8415, 7.2"""
+"""Ports of DHCPv6, whose answers come from another address than requests go to. Source: RFC 8415, 7.2"""
 
 
 def guard_script(interfaces: Collection[str], rules: Sequence[BypassRule]) -> str:

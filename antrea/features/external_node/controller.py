@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def generated_entities(_: Facts, node: ExternalNode) -> Iterator[GeneratedEntity]:
-    """One for each interface; of several without a name only the first has one."""
+    """Yield one entity for each interface; of several without a name only the first has one."""
     names: set[str] = set()
     for interface in node.interfaces:
         name = entity_name(node.name, interface.name)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ExternalNodePart(ControllerPart):
-    """Of all ExternalNodes."""
+    """Part of all ExternalNodes."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._entities = LeaderOnlySink(ExternalEntitySink(controller.kube), controller.lead)

@@ -19,19 +19,19 @@ PATH = "/apis/crd.antrea.io/v1alpha1/externalnodes"
 HASH_LENGTH = 5
 
 
-def external_node_row(found: external.ExternalNode) -> ExternalNode:
-    """An address that cannot be read is none: the schema of the CRD refuses it."""
-    meta = found.metadata
+def external_node_row(stored: external.ExternalNode) -> ExternalNode:
+    """Make the row; an invalid address counts as none: the schema of the CRD refuses it."""
+    meta = stored.metadata
     interfaces = (
-        MachineInterface(one.name, tuple(filter(None, (canonical(ip) for ip in one.ips))))
-        for one in found.spec.interfaces
+        MachineInterface(interface.name, tuple(filter(None, (canonical(ip) for ip in interface.ips))))
+        for interface in stored.spec.interfaces
     )
     labels = tuple(sorted(meta.labels.items()))
     return ExternalNode(meta.namespace, meta.name, meta.uid, labels, tuple(interfaces))
 
 
 def entity_name(node: str, interface: str) -> str:
-    """The name of the ExternalEntity of an interface; one without a name has that of the ExternalNode."""
+    """Return the name of the ExternalEntity of an interface; one without a name has that of the ExternalNode."""
     if not interface:
         return node
     digest = hashlib.sha1(interface.encode(), usedforsecurity=False).hexdigest()

@@ -1,1 +1,1 @@
-"""Flow records: who talks to whom, by which policies, and how much."""
+"""Flow records: the ends of connections, the policies that decided, and their traffic."""

@@ -1,4 +1,4 @@
-"""Records of this Node's connections, as far as the agent's engine is concerned: what FlowExporterDestinations ask for.
+"""Rows and entries of the export of flow records: FlowExporterDestinations.
 
 The flows that send denied packets are those of policies; the rest is work of the part in `agent_part`.
 """
@@ -35,7 +35,7 @@ parity: pkg/agent/flowexporter/connections/conntrack_linux.go SetupConntrackPara
 
 
 class FlowExport(msgspec.Struct, frozen=True):
-    """An entry: records go to this destination while it stands."""
+    """Entry: records go to this destination while it is wanted."""
 
     destination: FlowDestination
 
@@ -47,12 +47,12 @@ class FlowExport(msgspec.Struct, frozen=True):
         return self.destination.name
 
 
-def flow_destination(found: FlowExporterDestination) -> FlowDestination:
-    """The row of an object."""
-    spec, tls = found.spec, found.spec.tls_config
+def flow_destination(stored: FlowExporterDestination) -> FlowDestination:
+    """Make the row of an object."""
+    spec, tls = stored.spec, stored.spec.tls_config
     return FlowDestination(
-        found.metadata.name,
-        found.metadata.uid,
+        stored.metadata.name,
+        stored.metadata.uid,
         spec.address,
         spec.protocol.ipfix.transport if spec.protocol.ipfix else "grpc",
         spec.filter.protocols if spec.filter else (),
@@ -66,20 +66,20 @@ def flow_destination(found: FlowExporterDestination) -> FlowDestination:
 
 
 def flow_export(facts: Facts, destination: FlowDestination) -> Iterator[FlowExport | Sysctl]:
-    """Of each destination, with what its records are counted by."""
+    """Yield the export of each destination, with the counters of its records."""
     yield FlowExport(destination)
     yield from _kernel_counts(facts.need(AgentConfig))
 
 
 def counted_connections(facts: Facts, _: ThisNode) -> Iterator[Sysctl]:
-    """What records for the collector of the configuration are counted by."""
+    """Yield the counters of records for the collector of the configuration."""
     config = facts.need(AgentConfig)
     if config.flow_exporter.enable:
         yield from _kernel_counts(config)
 
 
 def _kernel_counts(config: AgentConfig) -> Iterator[Sysctl]:
-    """For the kernel datapath; the other one has connections of its own."""
+    """Yield settings of the kernel datapath; the other one has connections of its own."""
     if config.ovs_datapath_type == "system":
         for path in KERNEL_COUNTS:
             yield Sysctl(path, "1")

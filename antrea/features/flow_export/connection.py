@@ -1,7 +1,7 @@
-"""A connection that is exported, and the store that finds which one is due.
+"""Exported connection, and the store that finds due ones.
 
-A record is due after the active timeout while a connection has traffic, after the idle timeout when it has none, and at its end.
-The first record of a denied connection, and of one without an answer, is due at once, so that live views have it soon.
+A record is due after the active timeout while a connection has traffic, after the idle timeout when it has none, and at its
+end. The first record of a denied connection, and of one without an answer, is due immediately, so that live views have it soon.
 parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
 """
 
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from antrea.openflow.tracked_connection import TrackedConnection
 
 ENDED: Final = ("TIME_WAIT", "CLOSE")
-"""States of TCP in which nothing more is to come."""
+"""TCP states after which nothing more is expected."""
 SLICE: Final = 200
-"""Connections that are taken in before others have their turn."""
+"""Number of connections that are processed before other tasks may run."""
 MAX_ENDED: Final = 16384
-"""Connections that are tracked no more and wait for their last record: while the collector is away they come and come."""
+"""Maximum number of connections that are no longer tracked and wait for their last record: they accumulate while the collector
+is away.
+"""
 MAX_DENIED: Final = 16384
-"""Denied connections at a time: a port scan makes any number of them."""
+"""Maximum number of denied connections at a time: a port scan makes any number of them."""
 Counts = tuple[int, int, int, int]
 """Packets and bytes, of both directions."""
 
@@ -39,48 +41,45 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     """One connection."""
 
     record: FlowRecord
-    """Who it is of; connections that differ in what follows alone may share it."""
+    """Record with the ends; connections that differ only in what follows may share it."""
     exported: float
-    """The monotonic time at which it was exported last, or found."""
+    """Monotonic time of the last export, or of the first poll with it."""
     seen: float
-    """When there was something of it last, in seconds of the epoch."""
+    """Time of the last packet, in seconds of the epoch."""
     seen_at: float
     """The monotonic time of `seen`."""
     port: int = 0
-    """Of the source, with the one that the other end sees, if that is another one."""
+    """Port of the source, and the one that the other end sees, if that is another one."""
     snat_port: int = 0
     start: float = 0
-    """In seconds of the epoch; whole ones if it is not known, as it was found at a poll some time after it began."""
+    """Start in seconds of the epoch; whole ones if it is unknown, as it was found at a poll some time after it began."""
     counts: Counts = (0, 0, 0, 0)
-    told: Counts = (0, 0, 0, 0)
-    """The counts that were exported last."""
+    exported_counts: Counts = (0, 0, 0, 0)
+    """Counts in the last export."""
     state: str = ""
     changed: bool = True
-    """Whether anything was counted, or its state became another, since it was exported."""
+    """Whether anything was counted, or its state changed, since the last export."""
     ended: bool = False
     queued: bool = False
     is_new: bool = True
     active_at: float = 0.0
     idle_at: float = 0.0
     protocol: str = ""
-    """That of its last requests."""
+    """Protocol of its last requests."""
     requests: Requests = NONE
-    """Since it was exported."""
+    """Requests since the last export."""
     ends: Ends | None = None
-    """By which requests find it."""
+    """Ends by which requests find it."""
 
     def see(self, now: float, wall: float) -> None:
-        """Note that there is something of it at these times. While the clock is set back, its own time continues.
-
-        A record that ends before the last one, or before it starts, is dropped by collectors, with what it counts.
-        """
+        """Record activity at these times. While the clock is set back, its own time continues."""
         self.seen = wall if wall >= self.seen else self.seen + max(now - self.seen_at, 0.0)
         self.seen_at = max(now, self.seen_at)
 
     def written(self) -> FlowRecord:
-        """The record that is due now; what it counts from now on is of the next one."""
+        """Return the due record; later counts belong to the next one."""
         packets, octets, back, back_octets = self.counts
-        deltas = [max(now - before, 0) for now, before in zip(self.counts, self.told, strict=True)]
+        deltas = [max(now - before, 0) for now, before in zip(self.counts, self.exported_counts, strict=True)]
         reason = FlowEndReason.ACTIVE_TIMEOUT if self.changed else FlowEndReason.IDLE_TIMEOUT
         self.protocol = self.requests.protocol or self.protocol
         made = msgspec.structs.replace(
@@ -104,14 +103,14 @@ class Connection(msgspec.Struct, gc=False, eq=False):
             app_protocol_name=self.protocol,
             http_vals=self.requests.text,
         )
-        self.told, self.is_new, self.requests = self.counts, False, NONE
+        self.exported_counts, self.is_new, self.requests = self.counts, False, NONE
         return made
 
 
 def _tracked(
     record: FlowRecord, entry: TrackedConnection, poll: _Poll, before: _Poll | None, ends: Ends | None
 ) -> Connection:
-    """Found at a poll, where it was not there at the one before; None: there was none."""
+    """Make a connection found at a poll, but not at the one before; None if there was none."""
     start = start_time(entry.start) or int(poll.wall - (poll.now - before.now) / 2 if before else poll.wall)
     snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
     seen = max(poll.wall, start)
@@ -119,23 +118,23 @@ def _tracked(
 
 
 def is_unanswered(entry: TrackedConnection) -> bool:
-    """Whether it has packets of one direction alone, as of one that another Node denies. What is not counted is taken as answered."""
+    """Whether it has packets of one direction only, as one that another Node denies. Without counters it counts as answered."""
     if entry.state:
         return entry.state == "SYN_SENT"
     return entry.packets > 0 and not entry.reply_packets
 
 
 class _Poll(NamedTuple):
-    """When all connections were looked at."""
+    """Time of a poll of all connections."""
 
     now: float
-    """By the monotonic clock."""
+    """Time by the monotonic clock."""
     wall: float
-    """In seconds of the epoch."""
+    """Time in seconds of the epoch."""
 
 
 class _Queue:
-    """Connections by the time at which a record of theirs is due."""
+    """Queue of connections by the time at which their record is due."""
 
     def __init__(self, active: float, idle: float) -> None:
         self._active, self._idle = active, idle
@@ -143,50 +142,50 @@ class _Queue:
         self._order = count()
         self._forgotten = 0
 
-    def forget(self, one: Connection) -> None:
-        """Take it out at once: while the collector is away, what is due is taken out by nothing else."""
-        one.queued = False
+    def forget(self, connection: Connection) -> None:
+        """Remove immediately: while the collector is away, nothing else removes what is due."""
+        connection.queued = False
         self._forgotten += 1
         if self._forgotten > SLICE and 4 * self._forgotten >= len(self._heap):
             self._heap = [row for row in self._heap if row[2].queued]
             heapq.heapify(self._heap)
             self._forgotten = 0
 
-    def put(self, one: Connection, now: float, *, at_once: bool = False) -> None:
-        """Queue it, or let it wait for the idle timeout anew."""
-        one.idle_at = now + self._idle
-        if one.queued and not at_once:
+    def put(self, connection: Connection, now: float, *, at_once: bool = False) -> None:
+        """Queue it, or restart its idle timeout."""
+        connection.idle_at = now + self._idle
+        if connection.queued and not at_once:
             return  # found too early, it is put back
-        one.active_at = now if at_once else now + self._active
-        one.queued = True
-        self._push(one, min(one.active_at, one.idle_at))
+        connection.active_at = now if at_once else now + self._active
+        connection.queued = True
+        self._push(connection, min(connection.active_at, connection.idle_at))
 
-    def again(self, one: Connection, now: float) -> None:
-        """After it was exported, while it has traffic."""
-        one.active_at, one.queued = now + self._active, True
-        self._push(one, min(one.active_at, max(one.idle_at, now)))
+    def again(self, connection: Connection, now: float) -> None:
+        """Queue it again after its export, while it has traffic."""
+        connection.active_at, connection.queued = now + self._active, True
+        self._push(connection, min(connection.active_at, max(connection.idle_at, now)))
 
     def due(self, now: float, most: int) -> list[Connection]:
-        """Take out those that are due."""
-        found: list[Connection] = []
-        while self._heap and self._heap[0][0] <= now and len(found) < most:
-            _, _, one = heapq.heappop(self._heap)
-            if not one.queued:
+        """Remove and return those that are due."""
+        due: list[Connection] = []
+        while self._heap and self._heap[0][0] <= now and len(due) < most:
+            _, _, connection = heapq.heappop(self._heap)
+            if not connection.queued:
                 continue
-            at = min(one.active_at, one.idle_at)
+            at = min(connection.active_at, connection.idle_at)
             if at > now:
-                self._push(one, at)
+                self._push(connection, at)
                 continue
-            one.queued = False
-            found.append(one)
-        return found
+            connection.queued = False
+            due.append(connection)
+        return due
 
-    def _push(self, one: Connection, at: float) -> None:
-        heapq.heappush(self._heap, (at, next(self._order), one))
+    def _push(self, connection: Connection, at: float) -> None:
+        heapq.heappush(self._heap, (at, next(self._order), connection))
 
 
 class ConnectionStore:
-    """What connection tracking has, of this Node's Pods."""
+    """Connections of this Node's Pods in connection tracking."""
 
     def __init__(
         self,
@@ -197,24 +196,24 @@ class ConnectionStore:
         requests: bool = False,
         most_ended: int = MAX_ENDED,
     ) -> None:
-        """`requests`: connections are found by their ends."""
+        """`requests`: whether connections are indexed by their ends."""
         self._queue = _Queue(active, idle)
         self._stale, self._requests, self._most_ended = stale, requests, most_ended
         self._by_ends: dict[Ends, Connection] = {}
         self._found: dict[Hashable, Connection | None] = {}
         self._gone: dict[Hashable, float] = {}
-        """Since when those are tracked no more whose last record was not exported, the oldest first."""
+        """Time since which connections are no longer tracked whose last record was not exported, the oldest first."""
         self.lost = 0
         """Connections whose last record was not exported in time: it waited too long, or too many did."""
         self._poll: _Poll | None = None
-        """When all were looked at last, in seconds of the epoch."""
+        """Time of the last poll of all connections."""
         self.begun = False
         """Whether there was an update: the first one takes all connections."""
         self.joined: set[Ends] = set()
-        """Ends of connections that have got requests in the last update."""
+        """Ends of connections that got requests in the last update."""
 
     def __len__(self) -> int:
-        return sum(1 for one in self._found.values() if one is not None)
+        return sum(1 for connection in self._found.values() if connection is not None)
 
     def update(
         self,
@@ -224,7 +223,7 @@ class ConnectionStore:
         wall: float,
         record_of: Callable[[TrackedConnection], FlowRecord | None],
     ) -> Iterator[None]:
-        """Take in what has changed, in slices; what is gone has ended."""
+        """Process changes, in slices; missing connections have ended."""
         before, poll = self._poll, _Poll(now, wall)
         self.begun, self._poll = True, poll
         for number, entry in enumerate(changed, 1):
@@ -232,12 +231,12 @@ class ConnectionStore:
                 yield
             key: Hashable = entry.identity
             self._gone.pop(key, None)
-            one = self._found.get(key)
-            begins_anew = one is not None and one.ended and entry.state not in ENDED
+            connection = self._found.get(key)
+            begins_anew = connection is not None and connection.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
-                one = self._found[key] = self._begun(entry, record_of(entry), poll, before)
-            if one is not None and not one.ended:
-                self._take(one, entry, now, wall)
+                connection = self._found[key] = self._begun(entry, record_of(entry), poll, before)
+            if connection is not None and not connection.ended:
+                self._take(connection, entry, now, wall)
         for ended in gone:
             if ended.identity in self._found:
                 self._gone.setdefault(ended.identity, now)
@@ -254,69 +253,75 @@ class ConnectionStore:
         if record is None:
             return None
         ends = Ends(*entry.key[:3], entry.destination, entry.port) if self._requests else None
-        one = _tracked(record, entry, poll, before, ends)
+        connection = _tracked(record, entry, poll, before, ends)
         if ends:
-            self._by_ends[ends] = one
-        return one
+            self._by_ends[ends] = connection
+        return connection
 
     def join(self, requests: Mapping[Ends, Requests], now: float) -> None:
-        """Give requests that wait to their connections."""
+        """Give waiting requests to their connections."""
         self.joined = set()
-        for ends, found in requests.items():
-            if one := self._by_ends.get(ends):
-                self._join(one, ends, found, now)
+        for ends, waiting in requests.items():
+            if connection := self._by_ends.get(ends):
+                self._join(connection, ends, waiting, now)
 
-    def _take(self, one: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
+    def _take(self, connection: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
-        one.see(now, wall)
-        if counts == one.counts and entry.state == one.state and not one.is_new:
+        connection.see(now, wall)
+        if counts == connection.counts and entry.state == connection.state and not connection.is_new:
             return
-        one.counts, one.state, one.changed = counts, entry.state, True
+        connection.counts, connection.state, connection.changed = counts, entry.state, True
         if entry.state in ENDED:
-            one.ended = True
-        self._queue.put(one, now, at_once=one.is_new and not one.queued and is_unanswered(entry))
+            connection.ended = True
+        self._queue.put(
+            connection, now, at_once=connection.is_new and not connection.queued and is_unanswered(entry)
+        )
 
-    def _join(self, one: Connection, ends: Ends, found: Requests, now: float) -> None:
-        one.changed = True
-        if (both := spliced(one.requests, found)) is not None:
-            one.requests = both
+    def _join(self, connection: Connection, ends: Ends, waiting: Requests, now: float) -> None:
+        connection.changed = True
+        if (both := spliced(connection.requests, waiting)) is not None:
+            connection.requests = both
             self.joined.add(ends)
         # requests that come after the last record, or find no room in the next one, have a record of their own
-        self._queue.put(one, now, at_once=one.ended or both is None)
+        self._queue.put(connection, now, at_once=connection.ended or both is None)
 
     def _end(self, key: Hashable, now: float, before: _Poll | None) -> None:
-        """It was there at the poll `before`."""
-        one = self._found[key]
-        if one is None or (one.ended and not one.queued) or now - self._gone[key] >= self._stale:
+        """End a connection that was there at the poll `before`."""
+        connection = self._found[key]
+        if (
+            connection is None
+            or (connection.ended and not connection.queued)
+            or now - self._gone[key] >= self._stale
+        ):
             self._forget(key)
-        elif not one.ended:
-            one.ended = True
+        elif not connection.ended:
+            connection.ended = True
             if before:
-                one.see(*before)
-            self._queue.put(one, now, at_once=True)
+                connection.see(*before)
+            self._queue.put(connection, now, at_once=True)
 
     def _forget(self, key: Hashable) -> None:
-        one = self._found.pop(key)
+        connection = self._found.pop(key)
         del self._gone[key]
-        if one is None:
+        if connection is None:
             return
-        if one.ends and self._by_ends.get(one.ends) is one:
-            del self._by_ends[one.ends]
-        if one.queued or not one.ended:
+        if connection.ends and self._by_ends.get(connection.ends) is connection:
+            del self._by_ends[connection.ends]
+        if connection.queued or not connection.ended:
             self.lost += 1
-            self._queue.forget(one)
+            self._queue.forget(connection)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
-        """Records that are to be exported now."""
+        """Return the due records."""
         records = []
-        for one in self._queue.due(now, most):
-            if self._poll and not one.ended:
-                one.see(*self._poll)
-            records.append(one.written())
-            one.exported = now
-            active, one.changed = one.changed and not one.ended, False
+        for connection in self._queue.due(now, most):
+            if self._poll and not connection.ended:
+                connection.see(*self._poll)
+            records.append(connection.written())
+            connection.exported = now
+            active, connection.changed = connection.changed and not connection.ended, False
             if active:
-                self._queue.again(one, now)
+                self._queue.again(connection, now)
         return records
 
 
@@ -328,7 +333,7 @@ class DeniedStore:
         self._most = most
         self._found: dict[Hashable, Connection] = {}
         self.lost = 0
-        """Packets of connections for which there was no room."""
+        """Number of packets of connections for which there was no room."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -337,8 +342,8 @@ class DeniedStore:
         self, key: Hashable, octets: int, now: float, wall: float, record: Callable[[], FlowRecord | None]
     ) -> None:
         """Count a packet of a connection, whose record is made if it is a new one."""
-        one = self._found.get(key)
-        if one is None:
+        connection = self._found.get(key)
+        if connection is None:
             if len(self._found) >= self._most:
                 self.lost += 1
                 return
@@ -346,22 +351,22 @@ class DeniedStore:
             if made is None:
                 return
             port, snat_port = made.source_transport_port, made.proxy_snat_port
-            one = self._found[key] = Connection(made, now, wall, now, port, snat_port, start=wall)
-        packets, before, *_ = one.counts
-        one.see(now, wall)
-        one.counts, one.changed = (packets + 1, before + octets, 0, 0), True
-        self._queue.put(one, now, at_once=one.is_new and not one.queued)
+            connection = self._found[key] = Connection(made, now, wall, now, port, snat_port, start=wall)
+        packets, before, *_ = connection.counts
+        connection.see(now, wall)
+        connection.counts, connection.changed = (packets + 1, before + octets, 0, 0), True
+        self._queue.put(connection, now, at_once=connection.is_new and not connection.queued)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
-        """Records that are to be exported now; a connection without a packet since the last one is forgotten."""
+        """Return the due records; a connection without a packet since the last one is removed."""
         records, quiet = [], False
-        for one in self._queue.due(now, most):
-            records.append(one.written())
-            if one.changed:
-                one.changed = False
-                self._queue.again(one, now)
+        for denied in self._queue.due(now, most):
+            records.append(denied.written())
+            if denied.changed:
+                denied.changed = False
+                self._queue.again(denied, now)
             else:
-                one.ended = quiet = True
+                denied.ended = quiet = True
         if quiet:
-            self._found = {key: one for key, one in self._found.items() if not one.ended}
+            self._found = {key: connection for key, connection in self._found.items() if not connection.ended}
         return records

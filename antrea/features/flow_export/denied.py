@@ -1,4 +1,4 @@
-"""The record of a connection that a policy denies, made of a packet of it.
+"""Record of a connection that a policy denies, made from one of its packets.
 
 parity: pkg/agent/controller/networkpolicy/packetin.go storeDenyConnection
 """
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 def connection_key(read: Packet) -> tuple[int, str, int, str, int]:
-    """What the packets of one connection have in common."""
+    """Return what the packets of one connection have in common."""
     source, destination = read.ports or (0, 0)
     return read.protocol, read.source, source, read.destination, destination
 
 
 def denied_record(
-    facts: Facts, networks: PodNetworks, found: PacketIn, read: Packet, now: float
+    facts: Facts, networks: PodNetworks, packet_in: PacketIn, read: Packet, now: float
 ) -> FlowRecord | None:
-    """None if it is not exported: neither end is a Pod of this Node, or the rule is gone meanwhile."""
+    """Make the record; None if it is not exported: neither end is a Pod of this Node, or the rule is gone."""
     protocol, source, source_port, destination, port = connection_key(read)
     record = FlowRecord(
         source_ip=source, destination_ip=destination, source_transport_port=source_port,
@@ -46,24 +46,24 @@ def denied_record(
     )  # fmt: skip
     if not named(facts, networks, record):
         return None
-    if _number(found, CT_MARK) & SERVICE.mask:
-        asked = found.fields.get(CT_IPV6_DST if read.ipv6 else CT_NW_DST, b"")
-        if len(asked) in (4, 16):
-            add_service(facts, record, str(ip_address(asked)), _number(found, CT_TP_DST))
-    add_allowed(facts, record, _number(found, CT_LABEL))
-    realized, number = facts.get(RealizedPipeline), found.value(PACKET_IN_TABLE)
+    if _number(packet_in, CT_MARK) & SERVICE.mask:
+        destination_ip = packet_in.fields.get(CT_IPV6_DST if read.ipv6 else CT_NW_DST, b"")
+        if len(destination_ip) in (4, 16):
+            add_service(facts, record, str(ip_address(destination_ip)), _number(packet_in, CT_TP_DST))
+    add_allowed(facts, record, _number(packet_in, CT_LABEL))
+    realized, number = facts.get(RealizedPipeline), packet_in.value(PACKET_IN_TABLE)
     table = realized.pipeline.name_of(number) if realized else ""
     if not table:
         return None
     egress = table in (OUT.antrea.name, OUT.rule.name, OUT.default.name)
-    rejected = found.value(AP_DISPOSITION) == DISPOSITION_REJ_REG_MARK.value
-    if found.value(AP_DENY):
+    rejected = packet_in.value(AP_DISPOSITION) == DISPOSITION_REJ_REG_MARK.value
+    if packet_in.value(AP_DENY):
         action = RuleAction.REJECT if rejected else RuleAction.DROP
-        add_rule(facts, record, found.value(AP_CONJ_ID), action, egress=egress)
+        add_rule(facts, record, packet_in.value(AP_CONJ_ID), action, egress=egress)
     else:
         add_isolation(record, egress=egress)
     return record
 
 
-def _number(found: PacketIn, field: int) -> int:
-    return int.from_bytes(found.fields.get(field, b""))
+def _number(packet_in: PacketIn, field: int) -> int:
+    return int.from_bytes(packet_in.fields.get(field, b""))

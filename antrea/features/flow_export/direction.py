@@ -1,10 +1,10 @@
-"""Finds which end has opened a connection that connection tracking has lost and then tracks again.
+"""Detection of which end has opened a connection that connection tracking has lost and then tracks again.
 
 Tracking loses connections when the switch is restarted, when they are idle for long, and when their entries are flushed. It
 tracks such a connection again from its next packet on, which may be sent by the server: then the server is the source of the
-entry. The switch marks TCP connections whose first tracked segment is no SYN. Their direction is, in this order, that of the
-same connection before; from any end to an end that is known as a server; from an ephemeral port to another port. Otherwise
-it is unknown. A first datagram of UDP or SCTP opens a connection, except where it may be a late answer, which is unknown.
+entry. The switch marks TCP connections whose first tracked segment is not a SYN. Their direction is, in this order, that of the
+same connection before; from any end to an end that is known as a server; from an ephemeral port to another port. Otherwise it
+is unknown. A first datagram of UDP or SCTP opens a connection, except where it may be a late answer, which is unknown.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from antrea.openflow.tracked_connection import TrackedConnection
 
 FIRST_EPHEMERAL: Final = 32768
-"""From here on systems choose the ports of clients (RFC 6335 from 49152 on; Linux: ip_local_port_range)."""
+"""First port that systems choose for clients (RFC 6335 from 49152 on; Linux: ip_local_port_range)."""
 MAX_LOST: Final = 65_536
-"""Lost connections whose direction is kept."""
+"""Maximum number of lost connections whose direction is kept."""
 MAX_SERVERS: Final = 16_384
-"""Ends that are known to be servers."""
+"""Maximum number of ends that are known to be servers."""
 TCP: Final = 6
 _TRANSLATED: Final = SERVICE.mask | CONN_SNAT.mask | HAIRPIN.mask
 Ends = tuple[int, str, int, str, int]
@@ -35,93 +35,93 @@ Ends = tuple[int, str, int, str, int]
 Server = tuple[int, str, int]
 
 
-def ends_of(found: TrackedConnection) -> Ends:
-    """The ends of a connection, as connection tracking has them."""
-    return found.key[:5]
+def ends_of(connection: TrackedConnection) -> Ends:
+    """Return the ends of a connection, as connection tracking has them."""
+    return connection.key[:5]
 
 
 def turned_ends(ends: Ends) -> Ends:
-    """The same ends with the other one as the client."""
+    """Return the same ends with the other one as the client."""
     protocol, source, source_port, destination, port = ends
     return protocol, destination, port, source, source_port
 
 
-def turned(found: TrackedConnection) -> TrackedConnection:
-    """The connection with its ends exchanged, without its rules: these let a packet of the other direction pass."""
-    protocol, source, source_port, server, port, echo = found.key
-    return found._replace(
+def turned(connection: TrackedConnection) -> TrackedConnection:
+    """Return the connection with its ends exchanged, without its rules: these let a packet of the other direction pass."""
+    protocol, source, source_port, server, port, echo = connection.key
+    return connection._replace(
         key=(protocol, server, port, source, source_port, echo),
         destination=source,
         port=source_port,
         source_seen=server,
         source_port_seen=port,
-        packets=found.reply_packets,
-        octets=found.reply_octets,
-        reply_packets=found.packets,
-        reply_octets=found.octets,
+        packets=connection.reply_packets,
+        octets=connection.reply_octets,
+        reply_packets=connection.packets,
+        reply_octets=connection.octets,
         label=0,
     )
 
 
 class Directions:
-    """Decides which end has opened a connection, once for as long as it is tracked."""
+    """Decisions on which end has opened a connection, once for as long as it is tracked."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._opened: dict[Ends, None] = {}
         """Connections that are tracked and whose client is known."""
         self._lost: dict[Ends, None] = {}
-        """Those that tracking has lost before they ended, the oldest first."""
+        """Connections that tracking has lost before they ended, the oldest first."""
         self._servers: dict[Server, None] = {}
         """Ends to which connections were opened, the one used longest ago first."""
         self._decided: dict[Hashable, bool | None] = {}
-        """Whether the ends of a connection whose opening was not seen are exchanged, by its identity; None: unknown."""
+        """Whether the ends of a connection whose opening was not seen are exchanged, by its identity; None if unknown."""
 
     def directed_changes(
         self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection]
     ) -> tuple[list[TrackedConnection], list[TrackedConnection]]:
         """Return both with clients as sources; a connection that was lost and is tracked again is not gone."""
         gone = list(gone)
-        ended = [self.directed(one) for one in gone]
+        ended = [self.directed(connection) for connection in gone]
         changed = list(changed)
         self._take(changed, gone)
-        found = [self.directed(one) for one in changed]
-        there = {one.identity for one in found}
-        return found, [one for one in ended if one.identity not in there]
+        directed = [self.directed(connection) for connection in changed]
+        there = {connection.identity for connection in directed}
+        return directed, [connection for connection in ended if connection.identity not in there]
 
     def _take(self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection]) -> None:
         """Decide on new connections."""
         doubtful = []
-        for found in gone:
-            self._forget(found)
-        for found in changed:
-            if _is_certain(found):
-                self._decided.pop(found.identity, None)
-                self._learn(ends_of(found))
-            elif found.identity not in self._decided:
-                doubtful.append(found)
+        for connection in gone:
+            self._forget(connection)
+        for connection in changed:
+            if _is_certain(connection):
+                self._decided.pop(connection.identity, None)
+                self._learn(ends_of(connection))
+            elif connection.identity not in self._decided:
+                doubtful.append(connection)
         endpoints = self._endpoints() if doubtful else set()
-        for found in doubtful:
-            ends = ends_of(found)
-            is_turned = self._decided[found.identity] = self._decision(ends, endpoints)
+        for connection in doubtful:
+            ends = ends_of(connection)
+            is_turned = self._decided[connection.identity] = self._decision(ends, endpoints)
             if is_turned is not None:
                 self._learn(turned_ends(ends) if is_turned else ends)
 
-    def directed(self, found: TrackedConnection) -> TrackedConnection:
+    def directed(self, connection: TrackedConnection) -> TrackedConnection:
         """The connection with its client as the source, if that is known."""
-        if found.identity not in self._decided:
-            return found
-        is_turned = self._decided[found.identity]
+        if connection.identity not in self._decided:
+            return connection
+        is_turned = self._decided[connection.identity]
         if is_turned is None:
-            return found._replace(is_direction_known=False)
-        return turned(found) if is_turned else found
+            return connection._replace(is_direction_known=False)
+        return turned(connection) if is_turned else connection
 
     def is_known(self, ends: Ends) -> bool:
         """Whether the sender of a packet with these ends, which opens no connection, is the client."""
         return self._decision(ends, set()) is False
 
     def _decision(self, ends: Ends, endpoints: set[Server]) -> bool | None:
-        """Whether the ends have to be exchanged; None: unknown."""
+        """Whether the ends have to be exchanged; None if unknown."""
         for memory in (self._opened, self._lost):
             if ends in memory:
                 return False
@@ -146,12 +146,12 @@ class Directions:
         self._servers[server] = None
         _bound(self._servers, MAX_SERVERS)
 
-    def _forget(self, found: TrackedConnection) -> None:
-        is_turned = self._decided.pop(found.identity, False)
-        ends = turned_ends(ends_of(found)) if is_turned else ends_of(found)
+    def _forget(self, connection: TrackedConnection) -> None:
+        is_turned = self._decided.pop(connection.identity, False)
+        ends = turned_ends(ends_of(connection)) if is_turned else ends_of(connection)
         if is_turned is not None and ends in self._opened:
             del self._opened[ends]
-            if found.state not in ENDED:
+            if connection.state not in ENDED:
                 self._lost[ends] = None
                 _bound(self._lost, MAX_LOST)
 
@@ -159,19 +159,21 @@ class Directions:
         """All Endpoints of Services."""
         numbers = {name: number for number, name in PROTOCOLS.items()}
         return {
-            (numbers[one.protocol], one.ip, one.port)
-            for one in self._facts.all(ServiceEndpoint)
-            if one.protocol in numbers
+            (numbers[endpoint.protocol], endpoint.ip, endpoint.port)
+            for endpoint in self._facts.all(ServiceEndpoint)
+            if endpoint.protocol in numbers
         }
 
 
-def _is_certain(found: TrackedConnection) -> bool:
+def _is_certain(connection: TrackedConnection) -> bool:
     """Whether the first tracked packet is of the client: it opens the connection, or was translated for a Service."""
-    if found.key[0] not in PROTOCOLS or found.mark & _TRANSLATED or found.host:
+    if connection.key[0] not in PROTOCOLS or connection.mark & _TRANSLATED or connection.host:
         return True
-    if found.key[0] == TCP:
-        return not found.mark & PICKED_UP.mask
-    return found.key[2] == found.key[4]  # peers that use one port, as of gossip, open connections both ways
+    if connection.key[0] == TCP:
+        return not connection.mark & PICKED_UP.mask
+    return (
+        connection.key[2] == connection.key[4]
+    )  # peers that use one port, as of gossip, open connections both ways
 
 
 def _bound(memory: dict[Any, None], most: int) -> None:

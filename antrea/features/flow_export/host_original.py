@@ -1,6 +1,6 @@
-"""Connections that the host may have translated before the switch got them: kube-proxy's NodePorts, ports of NodePortLocal.
+"""Connections that the host may have translated before the switch: kube-proxy's NodePorts, ports of NodePortLocal.
 
-Who sent the first packet, and to which address and port, the kernel's default zone alone has. It is asked once for each new
+Only the kernel's default zone has the sender of the first packet, and its destination. It is queried once for each new
 connection from the host that no Service of the switch has translated.
 parity: pkg/agent/flowexporter/connections/from_external_correlator.go, which reads that zone at every poll
 """
@@ -25,55 +25,64 @@ if TYPE_CHECKING:
 _MARKS: Final = CONN_SOURCE_CT_MARK.mask | SERVICE.mask
 
 
-def is_from_host(found: TrackedConnection) -> bool:
+def is_from_host(connection: TrackedConnection) -> bool:
     """Whether it came from the host, to the address of its destination: no Service of the switch has translated it."""
-    return found.mark & _MARKS == FROM_GATEWAY_CT_MARK.value and found.key[0] in PROTOCOLS
+    return connection.mark & _MARKS == FROM_GATEWAY_CT_MARK.value and connection.key[0] in PROTOCOLS
 
 
 class HostOriginals:
-    """What the host was asked of connections that are tracked."""
+    """Results of the host's translation for tracked connections."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._found: dict[Hashable, HostOriginal | None] = {}
         self._ended: set[Hashable] = set()
-        """Where nothing is counted the same ports that begin anew have the same identity, and may have another client."""
+        """Ended connections without counters: a new one with the same ports has the same identity, and may have another client.
+        """
 
-    def lacking(self, found: Iterable[TrackedConnection]) -> list[TrackedConnection]:
-        """Those of which the host is to be asked."""
-        return [one for one in found if is_from_host(one) and self._lacks(one)]
+    def lacking(self, connections: Iterable[TrackedConnection]) -> list[TrackedConnection]:
+        """Return the connections for which the host is to be queried."""
+        return [
+            connection for connection in connections if is_from_host(connection) and self._lacks(connection)
+        ]
 
-    def _lacks(self, found: TrackedConnection) -> bool:
-        key = found.identity
+    def _lacks(self, connection: TrackedConnection) -> bool:
+        key = connection.identity
         if key not in self._found:
             return True
-        if found.state in ENDED:
+        if connection.state in ENDED:
             self._ended.add(key)
             return False
         return key in self._ended
 
-    def take(self, found: Iterable[TrackedConnection], told: Iterable[HostOriginal | None]) -> None:
-        """Take in the answers of the host on these."""
-        for one, original in zip(found, told, strict=True):
-            self._found[one.identity] = self._translated(one.key, original) if original else None
-            if one.state in ENDED:
-                self._ended.add(one.identity)
+    def take(
+        self, connections: Iterable[TrackedConnection], originals: Iterable[HostOriginal | None]
+    ) -> None:
+        """Store the results of the host for these."""
+        for connection, original in zip(connections, originals, strict=True):
+            self._found[connection.identity] = (
+                self._translated(connection.key, original) if original else None
+            )
+            if connection.state in ENDED:
+                self._ended.add(connection.identity)
             else:
-                self._ended.discard(one.identity)
+                self._ended.discard(connection.identity)
 
-    def _translated(self, key: Key, told: HostOriginal) -> HostOriginal | None:
-        """None if nothing is; what begins at the Node itself keeps the source that the Pod sees."""
-        own = self._facts.get(LocalAddress, told.source) or ip_address(told.source).is_loopback
-        original = HostOriginal(key[1], key[2], told.ip, told.port) if own else told
+    def _translated(self, key: Key, reported: HostOriginal) -> HostOriginal | None:
+        """Return the original; None if nothing is translated; what begins at the Node itself keeps the source that the Pod
+        sees.
+        """
+        is_of_node = self._facts.get(LocalAddress, reported.source) or ip_address(reported.source).is_loopback
+        original = HostOriginal(key[1], key[2], reported.ip, reported.port) if is_of_node else reported
         return original if original != key[1:5] else None
 
-    def with_original(self, found: TrackedConnection) -> TrackedConnection:
-        """The connection with its first packet as the host got it, if that was another one."""
-        original = self._found.get(found.identity) if is_from_host(found) else None
-        return found._replace(host=original) if original else found
+    def with_original(self, connection: TrackedConnection) -> TrackedConnection:
+        """Return the connection with its first packet as the host got it, if that was another one."""
+        original = self._found.get(connection.identity) if is_from_host(connection) else None
+        return connection._replace(host=original) if original else connection
 
     def forget(self, gone: Iterable[TrackedConnection]) -> None:
-        """Those are tracked no more."""
-        for one in gone:
-            self._found.pop(one.identity, None)
-            self._ended.discard(one.identity)
+        """Remove connections that are no longer tracked."""
+        for connection in gone:
+            self._found.pop(connection.identity, None)
+            self._ended.discard(connection.identity)

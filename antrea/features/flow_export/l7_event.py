@@ -1,4 +1,4 @@
-"""What the engine writes of an application protocol: a request, the server name of TLS, a name that is looked up, each as JSON of a record.
+"""Events of the engine on application protocols: a request, the server name of TLS, a DNS query, each as JSON of a record.
 
 Clients and servers choose every text in it: all of it has a limit, and leaves as JSON.
 Source: docs.suricata.io/en/suricata-7.0.10/output/eve/eve-json-format.html
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 HTTP, TLS, DNS = "http", "tls", "dns"
 """Names of protocols in records. Requests of HTTP/2 have the same fields as those of HTTP/1, and the same name."""
 MAX_ANSWERS: Final = 8
-"""Of one look-up, that a record has."""
+"""Maximum number of answers to one query in a record."""
 PROTOCOLS: Final[Mapping[str, int]] = {"TCP": 6, "UDP": 17}
 _MAX_BYTES: Final = 256
-"""Octets of a text without a limit of its own, as JSON; the rest is cut off."""
+"""Maximum number of bytes of a text without a limit of its own, as JSON; the rest is cut off."""
 MAX_OF_ONE: Final = 6
-"""Octets of one character in JSON."""
+"""Maximum number of bytes of one character in JSON."""
 _LIMITS: Final = {
     "url": 1024,
     "http_content_type": 128,
@@ -37,12 +37,12 @@ _LIMITS: Final = {
     "rcode": 16,
 }
 _MAX_VALUE: Final = 0x7FFFFFFF
-_HTML: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 class Ends(NamedTuple):
-    """Of a connection, as its first packet had them."""
+    """Ends of a connection, as its first packet had them."""
 
     protocol: int
     source: str
@@ -52,7 +52,7 @@ class Ends(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One event: `number` is that of the request in its connection, `text` the JSON of its fields."""
+    """Event: `number` is that of the request in its connection, `text` the JSON of its fields."""
 
     ends: Ends
     protocol: str
@@ -61,7 +61,7 @@ class Seen(NamedTuple):
 
 
 class HttpFields(msgspec.Struct, gc=False):
-    """Of a request with its answer; their order is that of records."""
+    """Fields of a request with its answer, in the order of records."""
 
     hostname: str = ""
     url: str = ""
@@ -74,21 +74,21 @@ class HttpFields(msgspec.Struct, gc=False):
 
 
 class HttpRequest(HttpFields, gc=False):
-    """As a record has it."""
+    """Request in a record."""
 
     grpc_status: int | msgspec.UnsetType = msgspec.UNSET
-    """Of gRPC alone."""
+    """Status of gRPC alone."""
 
 
 class TlsSession(msgspec.Struct, gc=False):
-    """The name that a client asks for, which is not encrypted."""
+    """Server name that a client requests, which is not encrypted."""
 
     sni: str = ""
     version: str = ""
 
 
 class Lookup(msgspec.Struct, gc=False):
-    """A question; `rcode` is empty before its answer."""
+    """DNS query; `rcode` is empty before its answer."""
 
     rrname: str = ""
     rrtype: str = ""
@@ -140,16 +140,16 @@ _DECODER: Final = msgspec.json.Decoder(_Event)
 
 
 def parsed(line: bytes) -> Seen | None:
-    """What a line of the engine is about; None: nothing that records have. Raises Invalid for a line that is no such event."""
+    """Parse a line of the engine; None if records have nothing of it. Raises Invalid for a line that is not such an event."""
     return guarded("event", _parsed, line)
 
 
 def _parsed(line: bytes) -> Seen | None:
     event = _DECODER.decode(line)
-    found = _fields(event)
-    if found is None or event.proto not in PROTOCOLS:
+    parts = _fields(event)
+    if parts is None or event.proto not in PROTOCOLS:
         return None
-    number, fields = found
+    number, fields = parts
     source, destination = str(ip_address(event.src_ip)), str(ip_address(event.dest_ip))
     ends = Ends(PROTOCOLS[event.proto], source, _port(event.src_port), destination, _port(event.dest_port))
     return Seen(ends, event.event_type, _bounded(number), text_of(fields))
@@ -161,26 +161,26 @@ def _fields(event: _Event) -> tuple[int, HttpRequest | TlsSession | Lookup] | No
     if event.event_type == TLS and event.tls:
         return event.tx_id, event.tls
     if event.event_type == DNS and event.dns:
-        one = event.dns
-        answers = [answer.rdata for answer in one.answers[:MAX_ANSWERS] if answer.rdata]
+        dns = event.dns
+        answers = [answer.rdata for answer in dns.answers[:MAX_ANSWERS] if answer.rdata]
         # question and answer have one number: the answer takes the place of the question
-        return one.id, Lookup(one.rrname, one.rrtype, one.rcode, answers)
+        return dns.id, Lookup(dns.rrname, dns.rrtype, dns.rcode, answers)
     return None
 
 
-def _of_http(one: _Http) -> HttpRequest:
-    return HttpRequest(*(getattr(one, name) for name in HttpFields.__struct_fields__))
+def _of_http(http: _Http) -> HttpRequest:
+    return HttpRequest(*(getattr(http, name) for name in HttpFields.__struct_fields__))
 
 
-def _of_http2(one: _Http) -> tuple[int, HttpRequest] | None:
-    """Of a stream that the client has opened: each second number is one; other streams have no request."""
-    number, odd = divmod(one.http2.stream_id if one.http2 else 0, 2)
-    if not odd or not one.http_method:
+def _of_http2(http: _Http) -> tuple[int, HttpRequest] | None:
+    """Return a request of a stream that the client has opened, which has an odd number; other streams have no request."""
+    number, odd = divmod(http.http2.stream_id if http.http2 else 0, 2)
+    if not odd or not http.http_method:
         return None
-    asked = {header.name: header.value for header in one.request_headers}
-    got = {header.name: header.value for header in one.response_headers}
-    request = _of_http(one)
-    request.hostname, request.protocol = request.hostname or asked.get(":authority", ""), "HTTP/2"
+    requested = {header.name: header.value for header in http.request_headers}
+    got = {header.name: header.value for header in http.response_headers}
+    request = _of_http(http)
+    request.hostname, request.protocol = request.hostname or requested.get(":authority", ""), "HTTP/2"
     request.http_content_type = got.get("content-type", "")
     if (status := got.get("grpc-status", "")[:3]).isdecimal():
         request.grpc_status = int(status)
@@ -188,7 +188,7 @@ def _of_http2(one: _Http) -> tuple[int, HttpRequest] | None:
 
 
 def text_of(fields: HttpRequest | TlsSession | Lookup) -> str:
-    """JSON, within the limits, with what HTML gives a meaning escaped."""
+    """Encode as JSON, within the limits, with characters of HTML escaped."""
     for name in fields.__struct_fields__:
         value = getattr(fields, name)
         if isinstance(value, str):
@@ -196,12 +196,12 @@ def text_of(fields: HttpRequest | TlsSession | Lookup) -> str:
         elif isinstance(value, int):
             setattr(fields, name, _bounded(value))
         elif isinstance(value, list):
-            setattr(fields, name, [_cut(one, _MAX_BYTES) for one in value])
+            setattr(fields, name, [_cut(text, _MAX_BYTES) for text in value])
     return _escaped(fields)
 
 
 def _cut(text: str, most: int) -> str:
-    """As much as has this many octets in JSON: what a record has no room for by itself would never leave."""
+    """Cut a text to this many bytes in JSON: a text too long for a record would never leave."""
     text = _CONTROLS.sub("\ufffd", text[:most])
     while (over := len(_escaped(text).encode()) - most - len('""')) > 0:
         text = text[: len(text) - -(-over // MAX_OF_ONE)]
@@ -214,7 +214,7 @@ def _escaped(fields: object) -> str:
 
 def _port(number: int) -> int:
     if not 0 <= number <= 0xFFFF:
-        raise ValueError(f"{number} is no port")
+        raise ValueError(f"{number} is not a port")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Where requests, as the engine writes them, wait for the records of their connections: requests of HTTP, server names of TLS, look-ups of DNS."""
+"""Store where requests of the engine wait for their flow records: HTTP requests, TLS server names, DNS queries."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from antrea.features.flow_export.l7_event import Ends, Seen
 
 MAX_CONNECTIONS: Final = 4096
-"""Connections whose requests wait at a time."""
+"""Maximum number of connections with waiting requests."""
 MAX_REQUESTS: Final = 256
-"""Requests of one connection that wait at a time."""
+"""Maximum number of waiting requests of one connection."""
 MAX_BYTES: Final = 8 << 20
-"""Of all that waits."""
+"""Maximum number of bytes of all waiting requests."""
 EMPTY: Final = 256
-"""Octets that keeping a request takes beside its text, about."""
+"""Approximate number of bytes that a request takes beside its text."""
 MAX_RECORD_BYTES: Final = MAX_REQUEST_BYTES
-"""Octets of the requests of one record."""
+"""Maximum number of bytes of the requests of one record."""
 TIMEOUT: Final = 60.0
 """Seconds for which requests wait for connection tracking to show their connection."""
 
 
 class Requests(NamedTuple):
-    """Of one record: of one protocol, as JSON."""
+    """Requests of one record: of one protocol, as JSON."""
 
     protocol: str = ""
     text: str = ""
@@ -38,11 +38,15 @@ NONE: Final = Requests()
 class _Waiting(NamedTuple):
     since: float
     requests: dict[tuple[str, int], str]
-    """By protocol and number; a connection has several protocols when it begins TLS after a request, as through an HTTP proxy."""
+    """Requests by protocol and number; a connection has several protocols when it begins TLS after a request, as through an
+    HTTP proxy.
+    """
 
 
 def json_text(requests: Mapping[int, str]) -> tuple[str, list[int]]:
-    """The first ones that a record has room for, as Go writes a map: sorted by number as text; and their numbers."""
+    """Encode the first requests that fit into a record, as Go writes a map: sorted by number as text; return their numbers,
+    too.
+    """
     parts: list[str] = []
     numbers: list[int] = []
     size = 2
@@ -56,14 +60,14 @@ def json_text(requests: Mapping[int, str]) -> tuple[str, list[int]]:
     return ("{" + ",".join(parts) + "}" if parts else ""), numbers
 
 
-def spliced(one: Requests, other: Requests) -> Requests | None:
-    """Both as those of one record; None: they are of different protocols, or a record has no room for both."""
-    if not one.text or not other.text:
-        return one if one.text else other
-    if one.protocol != other.protocol:
+def spliced(first: Requests, other: Requests) -> Requests | None:
+    """Merge both into one record; None if they are of different protocols, or too long."""
+    if not first.text or not other.text:
+        return first if first.text else other
+    if first.protocol != other.protocol:
         return None
-    text = f"{one.text[:-1]},{other.text[1:]}"
-    return Requests(one.protocol, text) if len(text.encode()) <= MAX_RECORD_BYTES else None
+    text = f"{first.text[:-1]},{other.text[1:]}"
+    return Requests(first.protocol, text) if len(text.encode()) <= MAX_RECORD_BYTES else None
 
 
 class RequestStore:
@@ -74,56 +78,60 @@ class RequestStore:
         self._octets = 0
         self._given: dict[Ends, list[tuple[str, int]]] = {}
         self.received = self.lost = 0
-        """Requests; `lost`: there was no room, or no connection of theirs was found."""
+        """Number of requests; `lost`: there was no room, or no connection of theirs was found."""
 
     def __len__(self) -> int:
-        return sum(len(one.requests) for one in self._waiting.values())
+        return sum(len(waiting.requests) for waiting in self._waiting.values())
 
     def add(self, seen: Seen, now: float) -> None:
-        """Keep a request that came at `now`, in seconds of the monotonic clock; a later event about the same one takes its place."""
-        key, one = (seen.protocol, seen.number), self._waiting.get(seen.ends)
-        known = one is not None and key in one.requests
+        """Store a request that came at `now`, in seconds of the monotonic clock; a later event on the same one replaces it."""
+        key, waiting = (seen.protocol, seen.number), self._waiting.get(seen.ends)
+        known = waiting is not None and key in waiting.requests
         self.received += not known
-        full = len(self._waiting) >= MAX_CONNECTIONS if one is None else len(one.requests) >= MAX_REQUESTS
-        if (full and not known) or self._octets + _octets(seen.text) > MAX_BYTES:
+        full = (
+            len(self._waiting) >= MAX_CONNECTIONS
+            if waiting is None
+            else len(waiting.requests) >= MAX_REQUESTS
+        )
+        if (full and not known) or self._octets + _memory_of(seen.text) > MAX_BYTES:
             self.lost += not known
             return
-        one = one or self._waiting.setdefault(seen.ends, _Waiting(now, {}))
-        self._forget(one, key)
-        one.requests[key] = seen.text
-        self._octets += _octets(seen.text)
+        waiting = waiting or self._waiting.setdefault(seen.ends, _Waiting(now, {}))
+        self._forget(waiting, key)
+        waiting.requests[key] = seen.text
+        self._octets += _memory_of(seen.text)
 
     def texts(self) -> dict[Ends, Requests]:
-        """JSON of what waits, by connection: of the protocol that came first, as much as a record has room for."""
+        """Return JSON of the waiting requests, by connection: of the protocol that came first, as much as fits into a record."""
         self._given, made = {}, {}
-        for ends, one in self._waiting.items():
-            protocol = next(iter(one.requests))[0]
-            own = {number: text for (name, number), text in one.requests.items() if name == protocol}
-            text, numbers = json_text(own)
+        for ends, waiting in self._waiting.items():
+            protocol = next(iter(waiting.requests))[0]
+            texts = {number: text for (name, number), text in waiting.requests.items() if name == protocol}
+            text, numbers = json_text(texts)
             made[ends] = Requests(protocol, text)
             self._given[ends] = [(protocol, number) for number in numbers]
         return made
 
     def taken(self, those: Iterable[Ends], now: float) -> None:
-        """Forget what records have of the last `texts`, and what no record has taken in TIMEOUT."""
+        """Remove requests that records took from the last `texts`, and those that no record has taken in TIMEOUT."""
         for ends in those:
-            one = self._waiting[ends]
+            waiting = self._waiting[ends]
             for key in self._given[ends]:
-                self._forget(one, key)
-            self._waiting[ends] = one._replace(since=now)
-        for ends, one in list(self._waiting.items()):
-            if one.requests and now - one.since > TIMEOUT:
-                self.lost += len(one.requests)
-                for key in list(one.requests):
-                    self._forget(one, key)
-            if not one.requests:
+                self._forget(waiting, key)
+            self._waiting[ends] = waiting._replace(since=now)
+        for ends, waiting in list(self._waiting.items()):
+            if waiting.requests and now - waiting.since > TIMEOUT:
+                self.lost += len(waiting.requests)
+                for key in list(waiting.requests):
+                    self._forget(waiting, key)
+            if not waiting.requests:
                 del self._waiting[ends]
 
-    def _forget(self, one: _Waiting, key: tuple[str, int]) -> None:
-        if before := one.requests.pop(key, None):
-            self._octets -= _octets(before)
+    def _forget(self, waiting: _Waiting, key: tuple[str, int]) -> None:
+        if before := waiting.requests.pop(key, None):
+            self._octets -= _memory_of(before)
 
 
-def _octets(text: str) -> int:
-    """About what it takes to keep it."""
+def _memory_of(text: str) -> int:
+    """Return the approximate memory of a text."""
     return EMPTY + len(text)

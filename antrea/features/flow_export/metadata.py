@@ -1,4 +1,4 @@
-"""Whose a connection is: Pods of its ends, its Service, the rules that decided, its Egress, and which way it goes.
+"""Metadata of a connection: Pods of its ends, its Service, the rules that decided, its Egress, and its type.
 
 parity: pkg/agent/flowexporter/connections/connections.go, pkg/agent/flowexporter/destination.go findFlowType, fillEgressInfo
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PodNetworks:
-    """The Pod CIDRs of all Nodes, as they are when it is made."""
+    """Pod CIDRs of all Nodes at the time of creation."""
 
     def __init__(self, facts: Facts) -> None:
         node = facts.get(ThisNode)
@@ -59,15 +59,15 @@ class PodNetworks:
 
     def has(self, ip: str) -> bool:
         """Whether it is in one of the CIDRs."""
-        found = ip_address(ip)
+        address = ip_address(ip)
         return any(
-            version == found.version and int(found) >> shift in networks
+            version == address.version and int(address) >> shift in networks
             for (version, shift), networks in self._networks.items()
         )
 
 
 def flow_type(networks: PodNetworks, record: FlowRecord) -> FlowType | None:
-    """Which way a connection goes; None: it is not exported, as neither end is a Pod."""
+    """Return the type of a connection; None if it is not exported, as neither end is a Pod."""
     source, destination = record.source_ip, record.destination_ip
     if networks.is_gateway(destination):
         return None
@@ -83,41 +83,41 @@ def flow_type(networks: PodNetworks, record: FlowRecord) -> FlowType | None:
 
 
 def tracked_record(
-    facts: Facts, networks: PodNetworks, found: TrackedConnection, now: float
+    facts: Facts, networks: PodNetworks, connection: TrackedConnection, now: float
 ) -> FlowRecord | None:
-    """Of a connection that policies let pass; None if it is not exported."""
-    if not found.mark & CONN_SOURCE_CT_MARK.mask:
+    """Make the record of a connection that policies let pass; None if it is not exported."""
+    if not connection.mark & CONN_SOURCE_CT_MARK.mask:
         return None  # denied by a rule that came after one that remembered it
-    protocol, _, _, destination, port, _ = found.key
-    source, source_port = found.client
+    protocol, _, _, destination, port, _ = connection.key
+    source, source_port = connection.client
     record = FlowRecord(
         source_ip=source, destination_ip=destination, source_transport_port=source_port,
         destination_transport_port=port, protocol_identifier=protocol,
-        flow_start_seconds=int(start_time(found.start) or now),
+        flow_start_seconds=int(start_time(connection.start) or now),
     )  # fmt: skip
-    if not found.is_direction_known:
+    if not connection.is_direction_known:
         record.biflow_direction = int(BiflowDirection.ARBITRARY)
     if not named(facts, networks, record):
-        if not is_asked_for_another(networks, found):
+        if not is_asked_for_another(networks, connection):
             return None
         record.flow_type = int(FlowType.FROM_EXTERNAL)
-    if (found.source_seen, found.source_port_seen) != found.client:
-        record.proxy_snat_ip, record.proxy_snat_port = found.source_seen, found.source_port_seen
-    if found.mark & SERVICE.mask:
-        add_service(facts, record, found.destination, found.port)
-    elif found.host:
-        _add_asked(facts, record, found.host)
-    add_allowed(facts, record, found.label)
+    if (connection.source_seen, connection.source_port_seen) != connection.client:
+        record.proxy_snat_ip, record.proxy_snat_port = connection.source_seen, connection.source_port_seen
+    if connection.mark & SERVICE.mask:
+        add_service(facts, record, connection.destination, connection.port)
+    elif connection.host:
+        _add_asked(facts, record, connection.host)
+    add_allowed(facts, record, connection.label)
     return record
 
 
-def is_asked_for_another(networks: PodNetworks, found: TrackedConnection) -> bool:
-    """Whether a client outside asked this Node for a Pod of another one, which sees this Node's gateway as the source."""
+def is_asked_for_another(networks: PodNetworks, connection: TrackedConnection) -> bool:
+    """Whether an external client used this Node for a Pod of another one, which sees this Node's gateway as the source."""
     return (
-        (found.host is not None or is_translated(found))
-        and networks.is_gateway(found.source_seen)
-        and not networks.has(found.client[0])
-        and networks.has(found.key[3])
+        (connection.host is not None or is_translated(connection))
+        and networks.is_gateway(connection.source_seen)
+        and not networks.has(connection.client[0])
+        and networks.has(connection.key[3])
     )
 
 
@@ -145,9 +145,9 @@ def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:
 
 
 def _uid(facts: Facts, pod: str) -> str:
-    """Empty until the Pod is known, and on a machine outside the cluster."""
-    found = facts.get(LocalPod, pod)
-    return found.uid if found else ""
+    """Return the UID; empty until the Pod is known, and on a machine outside the cluster."""
+    local_pod = facts.get(LocalPod, pod)
+    return local_pod.uid if local_pod else ""
 
 
 def _add_egress(facts: Facts, record: FlowRecord) -> None:
@@ -163,7 +163,7 @@ def _add_egress(facts: Facts, record: FlowRecord) -> None:
 
 
 def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
-    """Add the Service that the client has sent to: by an address of its own, or by a port of Nodes, whose address is not known here."""
+    """Add the Service of the client's destination: by its own address, or by a port of Nodes, whose address is unknown here."""
     if ip in NODE_PORT_IPS:
         _add_node_port(facts, record, "", port)
         return
@@ -171,14 +171,16 @@ def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
         _add_if_served(record, service, service.ports, ip, port)
 
 
-def _add_asked(facts: Facts, record: FlowRecord, asked: HostOriginal) -> None:
-    """Add what leads to the Pod by the host, with the address that was asked: a port of NodePortLocal, or a Service of another proxy."""
-    if held_port(facts, record) == asked.port:
-        add_held_port(facts, record, asked.ip, asked.port)
+def _add_asked(facts: Facts, record: FlowRecord, original: HostOriginal) -> None:
+    """Add the host's translation to the Pod, with the client's destination: a port of NodePortLocal, or a Service of another
+    proxy.
+    """
+    if held_port(facts, record) == original.port:
+        add_held_port(facts, record, original.ip, original.port)
         return
-    add_service(facts, record, asked.ip, asked.port)
+    add_service(facts, record, original.ip, original.port)
     if not record.destination_service_port:
-        _add_node_port(facts, record, asked.ip, asked.port)
+        _add_node_port(facts, record, original.ip, original.port)
 
 
 def _add_node_port(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
@@ -189,17 +191,17 @@ def _add_node_port(facts: Facts, record: FlowRecord, ip: str, port: int) -> None
 def _add_if_served(
     record: FlowRecord, service: Service, ports: Iterable[tuple[str, int]], ip: str, port: int
 ) -> None:
-    asked = PROTOCOLS.get(record.protocol_identifier, ""), port
+    wanted = PROTOCOLS.get(record.protocol_identifier, ""), port
     names = dict(zip(ports, service.port_names, strict=False))
-    if asked in names:
-        record.destination_service_port_name = f"{service.key}:{names[asked]}"
+    if wanted in names:
+        record.destination_service_port_name = f"{service.key}:{names[wanted]}"
         record.destination_service_port, record.destination_service_uid = port, service.uid
         # parity: an external IP is in both, too
         record.destination_cluster_ip = record.destination_service_ip = ip
 
 
 def _on_nodes(service: Service) -> list[tuple[str, int]]:
-    """Protocol and number on Nodes, of each of its ports."""
+    """Return protocol and number on Nodes, of each of its ports."""
     return [
         (protocol, number) for (protocol, _), number in zip(service.ports, service.node_ports, strict=False)
     ]
@@ -215,12 +217,16 @@ def add_allowed(facts: Facts, record: FlowRecord, label: int) -> None:
 def add_rule(facts: Facts, record: FlowRecord, number: int, action: RuleAction, *, egress: bool) -> None:
     """Add the policy and the rule of a conjunction's number, and what it did; of several policies that state it the first by name."""
     known = facts.get(ConjunctionId, str(number))
-    stated = sorted(facts.by(StatedRule, "rule", known.rule), key=lambda one: one.key) if known else ()
-    for one in stated:
-        policy = facts.get(SentPolicy, one.policy)
-        if policy is None or policy.found.source_ref is None:
+    stated = (
+        sorted(facts.by(StatedRule, "rule", known.rule), key=lambda stated_rule: stated_rule.key)
+        if known
+        else ()
+    )
+    for statement in stated:
+        policy = facts.get(SentPolicy, statement.policy)
+        if policy is None or policy.policy.source_ref is None:
             continue
-        source, rule = policy.found.source_ref, policy.found.rules[one.number].name
+        source, rule = policy.policy.source_ref, policy.policy.rules[statement.number].name
         kind = POLICY_TYPES.get(source.type, 0)
         _set_policy(record, source.name, source.namespace, kind, rule, action, egress=egress)
         setattr(record, f"{'egress' if egress else 'ingress'}_network_policy_uid", source.uid)

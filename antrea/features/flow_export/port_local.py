@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
-"""Those that have ports, by number."""
+"""Protocols with ports, by number."""
 
 
 def held_port(facts: Facts, record: FlowRecord) -> int:
-    """The Node's port that leads to where a connection from outside goes; 0: none does."""
+    """Return the Node's port that leads to the destination of a connection from outside; 0 if none does."""
     if record.flow_type != FlowType.FROM_EXTERNAL:
         return 0
     protocol = PROTOCOLS.get(record.protocol_identifier, "").lower()

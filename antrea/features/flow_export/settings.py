@@ -1,4 +1,4 @@
-"""The settings of an export of records: of the configuration, and of a FlowExporterDestination.
+"""Settings of an export of flow records: of the configuration, and of a FlowExporterDestination.
 
 parity: cmd/antrea-agent/options.go (defaults, timeouts that are raised)
 """
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 FILTERED: Final = {"tcp": (6,), "udp": (17,), "sctp": (132,)}
 STALE: Final = 300.0
-"""Seconds after which a connection that cannot be exported is forgotten."""
+"""Seconds after which a connection that cannot be exported is dropped."""
 
 
 NAMESPACE: Final = "flow-aggregator"
 
 
 class Trust(NamedTuple):
-    """How the collector and the agent know each other over TLS."""
+    """Mutual authentication of collector and agent by TLS."""
 
     authority: str = f"{NAMESPACE}/flow-aggregator-ca"
     """namespace/name of the ConfigMap with the authority of the collector's certificate, as ca.crt."""
     identity: str = f"{NAMESPACE}/flow-aggregator-client-tls"
-    """namespace/name of the Secret with the certificate of agents, as tls.crt and tls.key; empty: without one."""
+    """Namespace/name of the Secret with the certificate of agents, as tls.crt and tls.key; empty for none."""
     server_name: str = f"flow-aggregator.{NAMESPACE}.svc"
-    """That of the collector's certificate."""
+    """Name in the collector's certificate."""
     tls13: bool = False
     """Whether TLS 1.2 is refused."""
 
 
 class ExportSettings(NamedTuple):
-    """Of one destination; times in seconds."""
+    """Settings of one destination; times in seconds."""
 
     collector: Collector
     poll: float
@@ -47,41 +47,41 @@ class ExportSettings(NamedTuple):
     idle: float
     stale: float
     protocols: frozenset[int]
-    """Numbers of those that are exported; empty: all."""
+    """Numbers of the exported protocols; empty for all."""
     trust: Trust = Trust()
-    """Used with TLS."""
+    """Authentication, used with TLS."""
 
 
 def settings(config: AgentConfig) -> ExportSettings:
-    """Of the one collector that the configuration names."""
-    own = config.flow_exporter
-    active = seconds(config.active_flow_export_timeout or own.active_flow_export_timeout)
-    idle = seconds(config.idle_flow_export_timeout or own.idle_flow_export_timeout)
-    return _settings(collector_of(config), poll_seconds(config), active, idle, own.protocol_filter or ())
+    """Return the settings of the one collector in the configuration."""
+    exporter = config.flow_exporter
+    active = seconds(config.active_flow_export_timeout or exporter.active_flow_export_timeout)
+    idle = seconds(config.idle_flow_export_timeout or exporter.idle_flow_export_timeout)
+    return _settings(collector_of(config), poll_seconds(config), active, idle, exporter.protocol_filter or ())
 
 
 def poll_seconds(config: AgentConfig) -> float:
-    """Between two looks at all connections."""
+    """Return the seconds between two polls of all connections."""
     return seconds(config.flow_poll_interval or config.flow_exporter.flow_poll_interval)
 
 
-def destination_settings(asked: FlowDestination, poll: float) -> ExportSettings:
-    """Of a FlowExporterDestination. Raises Invalid naming the field that must change."""
-    if asked.protocol in ("tls", "grpc") and not asked.authority:
-        with_this = "transport tls" if asked.protocol == "tls" else "protocol grpc"
+def destination_settings(requested: FlowDestination, poll: float) -> ExportSettings:
+    """Return the settings of a FlowExporterDestination. Raises Invalid naming the field that must change."""
+    if requested.protocol in ("tls", "grpc") and not requested.authority:
+        with_this = "transport tls" if requested.protocol == "tls" else "protocol grpc"
         raise Invalid(
             "spec.tlsConfig", f"is required with {with_this}; name a ConfigMap with the collector's ca.crt"
         )
     try:
-        to = collector(f"{asked.address}:{asked.protocol}")
+        to = collector(f"{requested.address}:{requested.protocol}")
     except ValueError as error:
         raise Invalid(
-            "spec.address", f"{asked.address!r} is not host:port or namespace/service:port"
+            "spec.address", f"{requested.address!r} is not host:port or namespace/service:port"
         ) from error
     namespace, mark, name = to.host.partition("/")
     host = f"{name}.{namespace}.svc" if mark else to.host
-    trust = Trust(asked.authority, asked.identity, asked.server_name or host, asked.tls13)
-    return _settings(to, poll, asked.active, asked.idle, asked.protocols)._replace(trust=trust)
+    trust = Trust(requested.authority, requested.identity, requested.server_name or host, requested.tls13)
+    return _settings(to, poll, requested.active, requested.idle, requested.protocols)._replace(trust=trust)
 
 
 def _settings(

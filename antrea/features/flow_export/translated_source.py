@@ -1,6 +1,7 @@
-"""Connections from outside that this Node was asked for and whose Pod is on another one: their source becomes this Node's gateway.
+"""Connections from outside through this Node to a Pod of another one: their source becomes this Node's gateway.
 
-The zone of destinations marks them, and has where they go; the address and port that the Pod sees are in the zone of sources alone.
+The zone of destinations marks them, and has their destination; only the zone of sources has the address and port that the Pod
+sees.
 parity: beyond pkg/agent/flowexporter/connections/from_external_correlator.go, which reads what kube-proxy translates
 """
 
@@ -20,43 +21,47 @@ if TYPE_CHECKING:
 _WHY: Final = CONN_SNAT.mask | HAIRPIN.mask
 
 
-def is_translated(found: TrackedConnection) -> bool:
+def is_translated(connection: TrackedConnection) -> bool:
     """Whether its source was translated for an Endpoint elsewhere."""
-    return found.mark & _WHY == CONN_SNAT.mask
+    return connection.mark & _WHY == CONN_SNAT.mask
 
 
 class TranslatedSources:
-    """What the zone of sources has. It is read for connections that are new and marked alone."""
+    """Content of the zone of sources, read only for connections that are new and marked."""
 
     def __init__(self) -> None:
         self._dump = TrackedDump()
         self._sources: dict[Key, tuple[str, int]] = {}
         self._known: set[Hashable] = set()
-        """Open connections that have got theirs."""
+        """Open connections whose source is known."""
 
-    def lack(self, found: Iterable[TrackedConnection]) -> bool:
-        """Whether one of these is marked and has not got its source."""
-        return any(is_translated(one) and one.identity not in self._known for one in found)
+    def lack(self, connections: Iterable[TrackedConnection]) -> bool:
+        """Whether one of these is marked and its source unknown."""
+        return any(
+            is_translated(connection) and connection.identity not in self._known for connection in connections
+        )
 
     def read(self, texts: Iterable[str]) -> None:
-        """Take in dumps of the zones of sources, of which only what is new is parsed."""
+        """Read dumps of the zones of sources, of which only new lines are parsed."""
         changed, gone = self._dump.read(texts)
-        for one in gone:
-            self._sources.pop(one.key, None)
-        for one in changed:
-            self._sources[one.key] = one.source_seen, one.source_port_seen
+        for connection in gone:
+            self._sources.pop(connection.key, None)
+        for connection in changed:
+            self._sources[connection.key] = connection.source_seen, connection.source_port_seen
 
-    def seen(self, found: TrackedConnection) -> TrackedConnection:
-        """The connection with the source that its other end sees."""
-        if not is_translated(found):
-            return found
-        if found.state in ENDED:
-            self._known.discard(found.identity)  # the same ports may begin anew, with another source
+    def seen(self, connection: TrackedConnection) -> TrackedConnection:
+        """Return the connection with the source that its other end sees."""
+        if not is_translated(connection):
+            return connection
+        if connection.state in ENDED:
+            self._known.discard(connection.identity)  # the same ports may begin anew, with another source
         else:
-            self._known.add(found.identity)
-        source, port = self._sources.get(found.key, (found.source_seen, found.source_port_seen))
-        return found._replace(source_seen=source, source_port_seen=port)
+            self._known.add(connection.identity)
+        source, port = self._sources.get(
+            connection.key, (connection.source_seen, connection.source_port_seen)
+        )
+        return connection._replace(source_seen=source, source_port_seen=port)
 
     def forget(self, gone: Iterable[TrackedConnection]) -> None:
-        """Those are tracked no more."""
-        self._known.difference_update(one.identity for one in gone)
+        """Remove connections that are no longer tracked."""
+        self._known.difference_update(connection.identity for connection in gone)

@@ -1,1 +1,1 @@
-"""What features are written with."""
+"""Building blocks of features."""

@@ -16,26 +16,27 @@ _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 
 
 def read(text: str) -> Address | None:
-    """One address, an IPv4 address in IPv6 form as what it is; None if it is none, or has a zone, which may be any text."""
+    """Parse an address, an IPv4 address in IPv6 form as IPv4; None if it is invalid or has a zone, which may be any text."""
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return None
     if "%" in text:
         return None
-    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def canonical(text: str) -> str:
-    """The one way to write it, so that equal addresses are equal texts; empty if it is none."""
+    """Return the canonical text of an address, so that equal addresses are equal texts; empty if it is invalid."""
     if _IPV4.fullmatch(text):
         return text  # ten times as fast as ip_address, for most of 50,000 Endpoints
-    found = read(text)
-    return "" if found is None else str(found)
+    address = read(text)
+    return "" if address is None else str(address)
 
 
 def stored(text: str) -> str:
-    """As `canonical`, of addresses that the API has: numbers of IPv4 that begin with 0 are decimal, as old objects may have them.
+    """Return the canonical text of a stored address, whose IPv4 numbers may have leading zeros and are decimal, as in old
+    objects.
 
     parity: k8s.io/utils/net ParseIPSloppy, by which kube-apiserver and kube-proxy read Services and EndpointSlices
     """

@@ -1,7 +1,7 @@
-"""Nouns of admission: a webhook is one row, its decision is a pure generator over facts and the reviewed object.
+"""Types of admission: a webhook is one row, its decision is a pure generator over facts and the reviewed object.
 
-A validator raises `Invalid` to deny, yields `Warn` for what the user should read, and yields `Find` or `MayGet` for
-what is in no fact: the handler looks it up outside and sends the answer back in.
+A validator raises `Invalid` to deny, yields `Warn` for what the user should read, and yields `Find` or `MayGet` for what is in
+no fact: the handler looks it up outside and sends the answer back in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Review(msgspec.Struct, Generic[T], frozen=True):
-    """One object about to be written; `object` is None on DELETE, `old` on CREATE."""
+    """Object about to be written; `object` is None on DELETE, `old` on CREATE."""
 
     operation: Operation
     object: T | None
@@ -56,7 +56,7 @@ class Warn(msgspec.Struct, frozen=True):
 
 
 class Find(msgspec.Struct, frozen=True):
-    """Asks for the object `name` of a collection, as `kind`; None if there is none, and none has what is no name."""
+    """Request for the object `name` of a collection, as `kind`; the answer is None if it does not exist or the name is invalid."""
 
     collection: str
     name: str
@@ -65,7 +65,7 @@ class Find(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str | None:
-        """Where the API has it; None for names that no object has, which could lead anywhere."""
+        """Path of the object in the API; None for invalid names, which could lead anywhere."""
         if not is_object_name(self.name) or not (is_object_name(self.namespace) or not self.namespace):
             return None
         root, _, plural = self.collection.rpartition("/")
@@ -74,14 +74,14 @@ class Find(msgspec.Struct, frozen=True):
 
 
 class FindAll(msgspec.Struct, frozen=True):
-    """Asks for all objects of a collection, as `kind`."""
+    """Request for all objects of a collection, as `kind`."""
 
     collection: str
     kind: type
 
 
 class MayGet(msgspec.Struct, frozen=True):
-    """Asks whether the reviewed user may read a Secret; the answer is a bool."""
+    """Question whether the reviewed user may read a Secret; the answer is a bool."""
 
     namespace: str
     secret: str
@@ -104,34 +104,37 @@ Mutator = Callable[[Facts, Review[Any]], Iterable[Patch]]
 
 
 class Installation(Fact, frozen=True):
-    """Who we are in the cluster and what the user wants on."""
+    """Identity of the controller in the cluster, and the gates that the user wants."""
 
     namespace: str = "kube-system"
     service_account: str = "antrea-controller"
     gates: frozenset[str] = frozenset()
-    """Gates that configuration and upstream's defaults have on, whether the feature is built here or not."""
+    """Gates that configuration and upstream's defaults turn on, whether the feature is built here or not."""
 
 
 OF_THIS_NODE = "spec.nodeName={node}"
-"""Field selector of the Pods of the Node that the agent runs on."""
+"""Field selector of the Pods of this agent's Node."""
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """A collection of the API of which rows are kept; `row` gives those of one object of `kind`."""
+    """Collection of the API that is kept as rows; `row` makes those of one object of `kind`."""
 
     path: str
     kind: type
     fact: type[Fact]
     row: Callable[[Any], Rows]
     guards: Literal["", "all", "its Pods", "its own"] = ""
-    """Pods whose network an object describes, which has to be here before they start: those of the whole cluster, of the
-    Namespace that it is, or of its own Namespace."""
+    """Pods whose network depends on an object, which must be known before they start: those of the whole cluster, of the
+    Namespace
+
+    that the object is, or of its own Namespace.
+    """
     optional: bool = False
-    """Whether there are no objects where the cluster has no such kind; else its absence is a failure."""
+    """Whether a cluster may lack the kind, and then has no objects of it; else its absence is a failure."""
     field_selector: str = ""
-    """Which objects are watched, such as "spec.nodeName={node}", where {node} is the name of this Node; empty: all."""
+    """Selector of the watched objects, such as "spec.nodeName={node}", where {node} is the name of this Node; empty for all."""
     metadata_only: bool = False
-    """Whether the API server sends nothing but the metadata of the objects."""
+    """Whether the API server sends only the metadata of the objects."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
@@ -145,11 +148,11 @@ class Webhook(msgspec.Struct, frozen=True):
     resource: str
     scope: Literal["Cluster", "Namespaced", "*"]
     kind: Any
-    """The type, a Struct, that the reviewed object is decoded into."""
+    """Struct type that the reviewed object is decoded into."""
     rules: str
-    """What it decides, one line for docs/admission.md."""
+    """Rules of the webhook, one line for docs/admission.md."""
     configuration: str = "crdvalidator.antrea.io"
-    """The object that holds it."""
+    """Name of the webhook configuration object."""
     validate: Validator | None = None
     mutate: Mutator | None = None
     gates: tuple[str, ...] = ()
@@ -157,23 +160,23 @@ class Webhook(msgspec.Struct, frozen=True):
     feature: str = ""
     """The gate of the feature that acts on the object, where `gates` does not name it."""
     failure: Literal["", "Fail", "Ignore"] = ""
-    """What the API server does without an answer; empty: its default, Fail."""
+    """Behavior of the API server without an answer; empty for its default, Fail."""
     aliases: tuple[str, ...] = ()
     """Further paths that older configurations use."""
     reads: tuple[type[Fact], ...] = ()
     """Kinds that must have been listed before it can decide."""
     anew: tuple[Watched, ...] = ()
-    """Small collections that are listed again for each decision: what must be unique is not judged by a watch that lags."""
+    """Small collections that are listed again for each decision: uniqueness cannot be judged by a watch that lags."""
 
 
-def wanted_gates(asked: Mapping[str, bool]) -> frozenset[str]:
-    """Gates that are on by `featureGates` and upstream's defaults, as if all were built. Raises Invalid.
+def wanted_gates(configured: Mapping[str, bool]) -> frozenset[str]:
+    """Return the gates that are on by `featureGates` and upstream's defaults, as if all were built. Raises Invalid.
 
     The chart writes one map for agents and controller, so gates of both are known here.
     """
     built = tuple(msgspec.structs.replace(gate, built=True) for gate in GATES)
     components: tuple[Component, ...] = ("agent", "controller")
-    return frozenset().union(*(resolve(component, asked, built).names for component in components))
+    return frozenset().union(*(resolve(component, configured, built).names for component in components))
 
 
 def is_off(webhook: Webhook, wanted: frozenset[str]) -> bool:
@@ -182,10 +185,9 @@ def is_off(webhook: Webhook, wanted: frozenset[str]) -> bool:
 
 
 def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = "CREATE") -> Steps:
-    """Denies where every gate of `webhook` is off, warns where its feature is off or not built yet. Raises Invalid.
+    """Deny if every gate of `webhook` is off, warn if its feature is off or not built yet. Raises Invalid.
 
-    Whatever is stored can be deleted. A gate that agents alone read is in their configuration: whether it is on
-    there is not known here.
+    Deletion is always allowed. A gate that only agents read is in their configuration, so its setting is not known here.
     """
     names = webhook.gates
     built = {gate.name for gate in GATES if gate.built}

@@ -1,4 +1,4 @@
-"""What a feature declares to the agent: the tables it needs and the units that fill them."""
+"""Declaration of a feature to the agent: the tables it needs and the units that fill them."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ class Families(msgspec.Struct, frozen=True):
 
 
 class RealizedPipeline(Fact, frozen=True):
-    """The pipeline that this agent numbered at start."""
+    """Pipeline that this agent numbered at start."""
 
     pipeline: Pipeline
 
 
 class NumberPattern(msgspec.Struct, frozen=True):
-    """How the numbers of a pool look in lines of flows and groups, and how a number is made of what is found."""
+    """Pattern of the numbers of a pool in lines of flows and groups, and their conversion."""
 
     pool: str
     pattern: re.Pattern[str]
     """The first of its groups that matches is the number."""
     base: int = 0
-    """Of the number's digits; 0: by its prefix."""
+    """Base of the number's digits; 0 to infer it from the prefix."""
     mask: int = -1
     less: int = 0
 
     def numbers(self, line: str) -> Iterator[int]:
-        """Those in a line."""
-        for found in self.pattern.finditer(line):
-            text = next(filter(None, found.groups()))
+        """Yield the numbers in a line."""
+        for match in self.pattern.finditer(line):
+            text = next(filter(None, match.groups()))
             yield (int(text, self.base) & self.mask) - self.less
 
 
 class AgentFeature(msgspec.Struct, frozen=True):
-    """What a feature declares to the agent. All fields but the name have a default: a feature sets what it has."""
+    """Declaration of a feature to the agent. All fields but the name have a default: a feature sets what it has."""
 
     name: str
     tables: tuple[Table, ...] | Callable[[AgentConfig, Families], tuple[Table, ...]] = ()
@@ -101,7 +101,7 @@ class AgentFeature(msgspec.Struct, frozen=True):
     kept: Mapping[type[Fact], Callable[[Facts], Collection[Fact]]] = {}
     """Rows of `watched` to save on disk, by kind, beside all rows of `watches`, for a start without antrea-controller."""
     lacking: Callable[[Facts], str] | None = None
-    """What is not synced yet and must be before a Pod starts, beside antrea-controller's watches; empty: nothing."""
+    """Return what is not synced yet but must be before a Pod starts, beside antrea-controller's watches; empty if nothing."""
     runs_on: tuple[NodeType, ...] = ("k8sNode",)
     """`nodeType`s of agents that have it."""
     counted: Counted | None = None

@@ -1,4 +1,4 @@
-"""The effects of a feature in the agent: what its pure modules cannot do.
+"""Effects of a feature in the agent: what its pure modules cannot do.
 
 A feature `x` has one if there is a module `antrea/features/x/agent_part.py`, or `agent_part/part.py`, whose `PART` makes it. The agent makes a part where the
 gates leave anything on of what the feature declares to it, and collects what the parts provide.
@@ -41,9 +41,9 @@ SIDE = "agent_part"
 """Module, or folder with a module `part`, of a feature with effects in the agent."""
 Query = Mapping[str, str]
 Route = Callable[[Query], Any]
-"""Gives what GET answers, as JSON, or what it is when awaited. Raises NotFound, Invalid, Unavailable."""
+"""Function that returns the answer to GET, as JSON, or an awaitable of it. Raises NotFound, Invalid, Unavailable."""
 Handler = Callable[[Any], Awaitable[None]]
-"""Does an act."""
+"""Function that performs an act."""
 P = TypeVar("P", bound="Part")
 
 
@@ -55,18 +55,18 @@ class FlowSelection(Protocol):
         """Numbers of the groups."""
 
     def matches(self, flow: str) -> bool:
-        """Whether a line of `ovs-ofctl dump-flows` belongs to it."""
+        """Whether a line of `ovs-ofctl dump-flows` belongs to the selection."""
 
 
 class Connected(NamedTuple):
-    """What there is as soon as OVSDB and the Node are there."""
+    """Connections that are available once OVSDB and the Node are."""
 
     db: Ovsdb
     node: ThisNode
 
 
 class AgentContext(msgspec.Struct, kw_only=True):
-    """What a part may use of the agent."""
+    """Services of the agent that a part may use."""
 
     node: str
     """Name of this Node."""
@@ -81,22 +81,22 @@ class AgentContext(msgspec.Struct, kw_only=True):
     ready: asyncio.Event
     """Set once Pods can be connected."""
     engine: Callable[[], Engine]
-    """There is one when acts are done; not before."""
+    """Return the engine, which exists when acts are done; not before."""
     begin: Callable[[Coroutine[Any, Any, None], str], None]
-    """Go on with this under that name, until the agent ends."""
+    """Run this under that name in the background, until the agent ends."""
     send: Callable[[PacketOut], None]
-    """Have the switch send a packet."""
+    """Send a packet through the switch."""
     resume: Callable[[PacketIn], None]
-    """Have the switch go on with a packet that it holds."""
+    """Resume a packet that the switch holds."""
     bundle: Callable[[], Awaitable[Order]]
-    """What a support bundle of this agent holds now."""
+    """Collect a support bundle of this agent."""
     save_state: Callable[[], None]
-    """What is kept of the controller's state has changed (`AgentFeature.kept`)."""
+    """Save the controller's state soon, because what is kept of it has changed (`AgentFeature.kept`)."""
     parts: list[Part] = []
-    """Those that were made so far, in order of the features."""
+    """Parts that were made so far, in order of the features."""
 
     def part(self, kind: type[P]) -> P:
-        """The part of another feature that is listed before. Raises LookupError if there is none."""
+        """Return the part of another feature that is listed before. Raises LookupError if there is none."""
         for part in self.parts:
             if isinstance(part, kind):
                 return part
@@ -119,14 +119,14 @@ class Part:
     """Base class of parts. Every method has a default for features without such an effect: override what the feature has."""
 
     essential_feeds: ClassVar[frozenset[str]] = frozenset()
-    """Names of its feeds whose failure ends the agent; all others fail alone, as `run` does, and are started again."""
+    """Names of feeds whose failure ends the agent; all others fail alone, as `run` does, and are restarted."""
 
     def acts(self) -> Mapping[type[Act], Handler]:
         """Handlers of the acts that its units yield."""
         return {}
 
     def sinks(self) -> Mapping[type, Sink]:
-        """Sinks of entries of its own kinds."""
+        """Sinks of entries of the feature's own kinds."""
         return {}
 
     def packet_ins(self) -> Mapping[PacketInCategory, Callable[[PacketIn], None]]:
@@ -142,7 +142,7 @@ class Part:
         return ()
 
     async def run(self) -> None:
-        """Run whatever else there is until cancelled; called when the engine starts, and again after it failed."""
+        """Run other work of the feature until cancelled; called when the engine starts, and again after a failure."""
 
     def owns(self, _interface: str) -> bool:
         """Whether the feature creates this interface: addresses and routes are restored when the interface comes back."""
@@ -169,18 +169,20 @@ class Part:
         return {}
 
     def bundle(self) -> Mapping[str, Any]:
-        """Files of a support bundle by name; a value that is no text is written as YAML."""
+        """Files of a support bundle by name; a value other than text is written as YAML."""
         return {}
 
     async def farewell(self) -> None:
-        """Hand over what other Nodes can take, before this process ends; not called when a new configuration restarts the agent."""
+        """Hand over what other Nodes can take, before this process ends; not called when a new configuration restarts the
+        agent.
+        """
 
     async def close(self) -> None:
-        """Release its resources; called last."""
+        """Release the part's resources; called last."""
 
 
 def make_parts(context: AgentContext, on: Container[str], names: Iterable[str] = FEATURES) -> list[Part]:
-    """The parts of the features that are `on`, by their folders' names, in order."""
+    """Make the parts of the features that are `on`, by their folders' names, in order."""
     for name in names:
         module = module_of(name, SIDE) if name in on else None
         if module is not None:
@@ -192,6 +194,6 @@ def make_parts(context: AgentContext, on: Container[str], names: Iterable[str] =
 
 
 def idle_metrics(on: Container[str], names: Iterable[str] = FEATURES) -> str:
-    """Metrics of the features that are off, each 0: `METRICS` of module `idle_metrics_part` of their folders, if they have one."""
+    """Render the metrics of the features that are off, each 0: `METRICS` of module `idle_metrics_part` of their folders."""
     modules = (module_of(name, "idle_metrics_part") for name in names if name not in on)
     return "".join(metric.text([Sample(0)]) for module in modules if module for metric in module.METRICS)

@@ -1,4 +1,4 @@
-"""When rows of some kinds changed last, for Events and log lines with the time that a reaction took."""
+"""Times of the last changes of some kinds of rows, for Events and log lines with the duration of a reaction."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 GONE: Final = 1000
-"""Rows that are gone whose times are kept: what a deletion leads to follows within seconds."""
+"""Number of dropped rows whose times are kept: the reaction to a deletion follows within seconds."""
 
 
 class ChangeTimes:
-    """Times of changes by kind and key; bounded by the rows that there are and the last GONE ones that were dropped."""
+    """Times of changes by kind and key; bounded by the existing rows and the last GONE dropped ones."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ChangeTimes:
 
     @property
     def times(self) -> Mapping[type[Fact], Mapping[str, float]]:
-        """By kind and key, in seconds of the clock."""
+        """Times by kind and key, in seconds of the clock."""
         return self._times
 
     def _note(self, kind: type[Fact], key: str) -> None:

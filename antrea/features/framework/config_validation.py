@@ -1,4 +1,4 @@
-"""Refuses, at start and in one sentence, configurations that cannot work or that ask for what is not built yet."""
+"""Validation of the configuration at start: refuse, in one sentence, what cannot work or is not built yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats", "SupportBundleCollection"})
-"""Those that an agent with `nodeType: externalNode` can have."""
+"""Gates that an agent with `nodeType: externalNode` can have."""
 
 
 GATE_KEYS = "featureGates."
@@ -94,10 +94,10 @@ def _has(config: msgspec.Struct, gates: EnabledGates, choices: Choices) -> bool:
 
 
 def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False) -> EnabledGates:
-    """The gates that are on. Raises Invalid naming the key that must change.
+    """Return the gates that are on. Raises Invalid naming the key that must change.
 
-    `encap_free_without_proxy` is env ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY: modes without a tunnel are then taken
-    without AntreaProxy, though NetworkPolicies of Services no longer hold in them.
+    `encap_free_without_proxy` is env ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY: modes without a tunnel are then accepted without
+    AntreaProxy, though NetworkPolicies of Services are not enforced in them.
     """
     gates = resolve("agent", config.feature_gates)
     if not config.antrea_proxy.enable:
@@ -111,7 +111,7 @@ def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False)
 
 
 def _idle_switches(config: AgentConfig, gates: EnabledGates) -> Iterator[str]:
-    """A sentence for each key that turns on what its gate keeps off."""
+    """Yield a sentence for each key that turns on what its gate keeps off."""
     switches = (
         ("flowExporter.enable", config.flow_exporter.enable, "FlowExporter"),
         ("nodePortLocal.enable", config.node_port_local.enable, "NodePortLocal"),
@@ -122,7 +122,7 @@ def _idle_switches(config: AgentConfig, gates: EnabledGates) -> Iterator[str]:
 
 
 def _on_machine(config: AgentConfig, gates: EnabledGates) -> EnabledGates:
-    """Those that a machine outside the cluster can have; one of the others may be on by default alone. Raises Invalid.
+    """Keep the gates that a machine outside the cluster can have; others may be on by default. Raises Invalid if one is set.
 
     # parity: cmd/antrea-agent/options.go resetVMDefaultFeatures, validateExternalNodeOptions
     """
@@ -137,7 +137,7 @@ def _on_machine(config: AgentConfig, gates: EnabledGates) -> EnabledGates:
 
 
 def accept_controller(config: ControllerConfig) -> EnabledGates:
-    """The gates that are on. Raises Invalid naming the key that must change."""
+    """Return the gates that are on. Raises Invalid naming the key that must change."""
     gates = resolve("controller", config.feature_gates)
     _check(config, gates, CONTROLLER_RULES, CONTROLLER_NOT_BUILT)
     return gates
@@ -295,7 +295,7 @@ AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
 
 
 def _needs_antrea_policy(gate: str) -> ConfigRule:
-    """Agents enforce policies of these kinds as they do Antrea's own."""
+    """Make the rule for a gate of policies that agents enforce as Antrea's own."""
     return ConfigRule(
         f"featureGates.{gate}",
         "requires the feature gate AntreaPolicy",

@@ -1,4 +1,4 @@
-"""What a feature declares to the controller: what it watches, the units that compute, and what is sent to agents."""
+"""Declaration of a feature to the controller: its watches, the units that compute, and what is sent to agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antrea.features.framework.query import Answers
 
 
 class ControllerFeature(msgspec.Struct, frozen=True):
-    """What a feature declares to the controller. All fields but the name have a default: a feature sets what it has."""
+    """Declaration of a feature to the controller. All fields but the name have a default: a feature sets what it has."""
 
     name: str
     watched: tuple[Watched, ...] = ()

@@ -1,4 +1,4 @@
-"""The effects of a feature in the controller: what its pure modules cannot do.
+"""Effects of a feature in the controller: what its pure modules cannot do.
 
 A feature `x` has one if there is a module `antrea/features/x/controller_part.py`, or `controller_part/part.py`, whose `PART` makes it. The controller makes a part where
 the gates leave anything on of what the feature declares to it, and collects what the parts provide.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SIDE = "controller_part"
 """Module, or folder with a module `part`, of a feature with effects in the controller."""
 Handler = Callable[[Any], Awaitable[None]]
-"""Does an act."""
+"""Function that performs an act."""
 
 
 class ControllerContext(msgspec.Struct, kw_only=True):
@@ -40,7 +40,7 @@ class ControllerContext(msgspec.Struct, kw_only=True):
     """Writes only while this replica leads."""
     lead: Leadership
     namespace: str
-    """Where the controller runs."""
+    """Namespace of the controller."""
 
 
 class ControllerPart:
@@ -69,7 +69,7 @@ class ControllerPart:
         """Run what only the leader does; called whenever this replica begins to lead, cancelled when that ends."""
 
     def left_span(self, policy: str, nodes: Iterable[str]) -> None:
-        """A published policy, by its UID, is no longer for these Nodes, whose agents reported on it."""
+        """Handle a published policy, by its UID, that is no longer for these Nodes, whose agents reported on it."""
 
     def metrics(self) -> str:
         """Metrics in Prometheus' format."""
@@ -79,13 +79,13 @@ class ControllerPart:
 def make_parts(
     context: ControllerContext, on: Container[str], names: Iterable[str] = FEATURES
 ) -> tuple[ControllerPart, ...]:
-    """The parts of the features that are `on`, by their folders' names, in order."""
-    found: list[ControllerPart] = []
+    """Make the parts of the features that are `on`, by their folders' names, in order."""
+    parts: list[ControllerPart] = []
     for name in names:
         module = module_of(name, SIDE) if name in on else None
         if module is not None:
             part = module.PART(context)
             if not isinstance(part, ControllerPart):
                 raise TypeError(f"{module.__name__}.PART must make a ControllerPart")
-            found.append(part)
-    return tuple(found)
+            parts.append(part)
+    return tuple(parts)

@@ -1,4 +1,4 @@
-"""What agents watch at the controller, and what an event of such a watch means as facts."""
+"""Watches of agents at the controller, and the facts that their events mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antrea.facts.fact import Fact
 
 
 class WatchedEvent(NamedTuple):
-    """One event: the object, the rows that it brings, and, where it is only a change, those that it takes away."""
+    """Event with the object's name, rows to add and, in a partial update, rows to remove."""
 
     name: str
     come: list[Fact]
@@ -23,7 +23,7 @@ class WatchedEvent(NamedTuple):
 
 
 class ObjectKind(msgspec.Struct, frozen=True):
-    """Objects that are sent whole, each a row of `fact`."""
+    """Kind of objects that are sent whole, each a row of `fact`."""
 
     plural: str
     fact: type[Fact]
@@ -34,41 +34,41 @@ class ObjectKind(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> tuple[type[Fact], ...]:
-        """Kinds of rows that come of this watch alone."""
+        """Kinds of rows that come only from this watch."""
         return (self.fact,)
 
-    def read(self, found: msgspec.Raw) -> WatchedEvent:
-        """Raises Invalid."""
+    def read(self, data: msgspec.Raw) -> WatchedEvent:
+        """Decode an event. Raises Invalid."""
         try:
-            shown: Any = decode_json(found, self.kind, self.plural)
+            shown: Any = decode_json(data, self.kind, self.plural)
         except Invalid as error:
             if not isinstance(error.__cause__, msgspec.ValidationError):
                 raise
             # a controller of upstream writes a null for a time that is not said
-            tree = without_nulls(decode_json(found, object, self.plural))
+            tree = without_nulls(decode_json(data, object, self.plural))
             shown = decode_tree(tree, self.kind, self.plural)
         return WatchedEvent(shown.metadata.name, [self.row(shown)], [])
 
 
 class GroupKind(msgspec.Struct, frozen=True):
-    """Groups: each member on this Node is a row of `fact`, each group one of `head`, if a unit reads it."""
+    """Kind of groups: each member on this Node is a row of `fact`, each group one of `head`, if a unit reads it."""
 
     plural: str
     fact: type[Fact]
     row: Callable[[str, GroupMember], Fact]
     head: type[Any] | None = None
-    """Its one field is the group's name."""
+    """Kind of rows whose one field is the group's name."""
     saved: bool = True
-    """As in ObjectKind."""
+    """See ObjectKind."""
 
     @property
     def facts(self) -> tuple[type[Fact], ...]:
-        """Kinds of rows that come of this watch alone."""
+        """Kinds of rows that come only from this watch."""
         return (self.fact, self.head) if self.head else (self.fact,)
 
-    def read(self, found: msgspec.Raw) -> WatchedEvent:
-        """Raises Invalid."""
-        group = decode_json(found, _Group, self.plural)
+    def read(self, data: msgspec.Raw) -> WatchedEvent:
+        """Decode an event. Raises Invalid."""
+        group = decode_json(data, _Group, self.plural)
         name = group.metadata.name or group.name
         members = (*group.members, *group.added, *(group.egress_added or ()))
         heads = [self.head(name)] if self.head else []
@@ -82,7 +82,7 @@ class _Meta(msgspec.Struct, frozen=True):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """A group, or how it changed; EgressGroupPatch has names of its own for the same."""
+    """Group, or its changes; EgressGroupPatch uses other names for the same fields."""
 
     metadata: _Meta = _Meta()
     name: str = ""

@@ -1,4 +1,4 @@
-"""Objects of a feature whose gate is off in the controller: their status from before is no longer true."""
+"""Status of objects whose gate is off in the controller: their earlier status is no longer true."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASON = "FeatureGateDisabled"
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """What is read of an object that nothing acts on."""
+    """Fields that are read of an object that nothing acts on."""
 
     metadata: ObjectMetadata = ObjectMetadata()
 
@@ -28,7 +28,7 @@ class DisabledObject(Fact, frozen=True):
     """An object of a kind whose feature is off; each kind has a class of its own, as each has its own feed."""
 
     path: str
-    """Of the object in the API."""
+    """Path of the object in the API."""
     generation: int
 
     @property
@@ -37,15 +37,15 @@ class DisabledObject(Fact, frozen=True):
 
 
 def watched(collection: str, fact: type[DisabledObject], *, optional: bool = False) -> Watched:
-    """All objects of a collection, which may be missing if it is `optional`."""
+    """Watch all objects of a collection, which may be missing if it is `optional`."""
     return Watched(collection, StoredObject, fact, _row(collection, fact), optional=optional)
 
 
 def _row(collection: str, fact: type[DisabledObject]) -> Callable[[StoredObject], DisabledObject]:
     root, _, plural = collection.rpartition("/")
 
-    def row(found: StoredObject) -> DisabledObject:
-        meta = found.metadata
+    def row(stored: StoredObject) -> DisabledObject:
+        meta = stored.metadata
         space = f"/namespaces/{meta.namespace}" if meta.namespace else ""
         return fact(f"{root}{space}/{plural}/{meta.name}", meta.generation)
 
@@ -53,6 +53,6 @@ def _row(collection: str, fact: type[DisabledObject]) -> Callable[[StoredObject]
 
 
 def switched_off(kind: str, gate: str) -> Condition:
-    """The condition `kind` of such an object."""
+    """Make the condition `kind` of such an object."""
     why = f"the feature gate {gate} is off in antrea-controller.conf: nothing acts on this object"
     return Condition(kind, "False", reason=REASON, message=why)

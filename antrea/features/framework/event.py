@@ -1,4 +1,4 @@
-"""A report of a unit to the user, once, in `kubectl describe` of an object."""
+"""Event that a unit reports once, in `kubectl describe` of an object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from antrea.engine import Act
 
 
 class RecordEvent(Act, frozen=True):
-    """An Event about the object; `cause` is what makes it another one than the last."""
+    """Event about the object; a different `cause` makes it a new one."""
 
     api_version: str
     kind: str

@@ -1,4 +1,4 @@
-"""Whether a file server to which agents send a password is known to be the right one."""
+"""Check of the identity of a file server to which agents send a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which collector the configuration names: keys of older releases win over those in use, as upstream reads them."""
+"""Flow collector of the configuration: keys of older releases take precedence, as upstream reads them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def collector_of(config: AgentConfig) -> Collector:
-    """The one of `flowExporter.flowCollectorAddr`."""
+    """Return the collector of `flowExporter.flowCollectorAddr`."""
     return collector(config.flow_collector_addr or config.flow_exporter.flow_collector_addr)

@@ -22,12 +22,12 @@ STAGE_SWITCHES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
 
 Gates = str | tuple[str, ...]
-"""What turns a feature on: a gate, any of several, or "" for none at all."""
+"""Gates that turn a feature on: one, any of several, or "" for none at all."""
 
 
-def opened(asked: Gates, on: Container[str]) -> bool:
-    """Whether the gates that are `on` leave a feature on that asks for one, for any of several, or for none."""
-    return not asked or any(name in on for name in ((asked,) if isinstance(asked, str) else asked))
+def is_opened(gates: Gates, on: Container[str]) -> bool:
+    """Whether the enabled gates leave a feature on that needs one gate, any of several, or none."""
+    return not gates or any(name in on for name in ((gates,) if isinstance(gates, str) else gates))
 
 
 class EnabledGates(Fact, frozen=True):
@@ -60,7 +60,7 @@ OTHER_GATES: tuple[Gate, ...] = (
         "ALPHA",
         False,
         "alpha v2.1",
-        "Tell BGP routers where Service, Pod and Egress IPs are.",
+        "Advertise Service, Pod and Egress IPs by BGP.",
     ),
     Gate("IPsecCertAuth", BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
     Gate("Multicast", BOTH, "BETA", True, "alpha v1.5, beta v1.12", "Forward multicast."),
@@ -90,29 +90,30 @@ if twice := sorted(name for name, count in Counter(gate.name for gate in GATES).
     raise ValueError(f"feature gate {', '.join(twice)}: declared twice")
 
 
-def resolve(component: Component, asked: Mapping[str, bool], gates: tuple[Gate, ...] = GATES) -> EnabledGates:
-    """The gates that are on, `asked` being featureGates of the configuration file.
+def resolve(
+    component: Component, configured: Mapping[str, bool], gates: tuple[Gate, ...] = GATES
+) -> EnabledGates:
+    """Return the gates that are on, for the featureGates of the configuration file.
 
-    Raises Invalid for a name that is no gate, for a locked gate set against its lock, and for a gate of this
-    component that is asked for but not built. A gate of the other component is none of our business: upstream's
-    chart writes one map into both files.
+    Raises Invalid for a name that is not a gate, for a locked gate set against its lock, and for a gate of this component that
+    is set to true but not built. Gates of the other component are ignored: upstream's chart writes one map into both files.
     """
     names = {gate.name: gate for gate in gates}
-    for name in asked:
+    for name in configured:
         if name not in names and name not in STAGE_SWITCHES:
             near = difflib.get_close_matches(name, [*names, *STAGE_SWITCHES], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise Invalid(f"featureGates.{name}", f"unrecognized feature gate{hint}")
-    on = frozenset(g.name for g in gates if component in g.components and _on(g, asked))
-    return EnabledGates(component, on, tuple(_notes(component, asked, on, gates)))
+    on = frozenset(g.name for g in gates if component in g.components and _on(g, configured))
+    return EnabledGates(component, on, tuple(_notes(component, configured, on, gates)))
 
 
 def _notes(
-    component: Component, asked: Mapping[str, bool], on: frozenset[str], gates: tuple[Gate, ...]
+    component: Component, configured: Mapping[str, bool], on: frozenset[str], gates: tuple[Gate, ...]
 ) -> Iterator[str]:
-    """A sentence for each gate that is set in vain."""
+    """Yield a sentence for each setting without effect."""
     known = {gate.name: gate for gate in gates}
-    for name, wanted in sorted(asked.items()):
+    for name, wanted in sorted(configured.items()):
         gate = known.get(name)
         if gate is None or component not in gate.components:
             continue
@@ -128,9 +129,9 @@ def _notes(
 
 
 def one_sided(here: EnabledGates, there: EnabledGates, gates: tuple[Gate, ...] = GATES) -> Iterator[str]:
-    """A sentence for each gate of both programs that is on in one of them alone."""
+    """Yield a sentence for each gate of both programs that is on in only one of them."""
     for gate in sorted(gates, key=lambda gate: gate.name):
-        holders = [one for one in (here, there) if gate.name in one]
+        holders = [enabled for enabled in (here, there) if gate.name in enabled]
         if set(gate.components) == {here.component, there.component} and len(holders) == 1:
             on = holders[0].component
             off = there.component if on == here.component else here.component
@@ -140,13 +141,13 @@ def one_sided(here: EnabledGates, there: EnabledGates, gates: tuple[Gate, ...] =
             )
 
 
-def _on(gate: Gate, asked: Mapping[str, bool]) -> bool:
-    wanted = asked.get(gate.name)
+def _on(gate: Gate, configured: Mapping[str, bool]) -> bool:
+    wanted = configured.get(gate.name)
     if wanted is not None and gate.locked and wanted != gate.default:
         raise Invalid(f"featureGates.{gate.name}", f"is locked to {str(gate.default).lower()}")
     if gate.always:
         return True
-    by_stage = any(asked.get(switch) and gate.stage == stage for switch, stage in STAGE_SWITCHES.items())
+    by_stage = any(configured.get(switch) and gate.stage == stage for switch, stage in STAGE_SWITCHES.items())
     if not gate.built:
         if wanted or (by_stage and wanted is None):
             path = (
@@ -159,13 +160,14 @@ def _on(gate: Gate, asked: Mapping[str, bool]) -> bool:
     if wanted is not None:
         return wanted
     switched = next(
-        (asked[s] for s, stage in STAGE_SWITCHES.items() if stage == gate.stage and s in asked), None
+        (configured[s] for s, stage in STAGE_SWITCHES.items() if stage == gate.stage and s in configured),
+        None,
     )
     return gate.default if switched is None or gate.locked else switched
 
 
 def statuses(enabled: EnabledGates, gates: tuple[Gate, ...] = GATES) -> list[GateStatus]:
-    """What /featuregates answers for one component, sorted by byte order of the name."""
+    """Return the answer of /featuregates for one component, sorted by byte order of the name."""
     return [
         GateStatus(
             enabled.component, gate.name, "Enabled" if gate.name in enabled else "Disabled", gate.stage

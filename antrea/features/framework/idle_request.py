@@ -1,4 +1,4 @@
-"""Requests of users that nothing acts on: annotations and objects of features that are off or not built, values not understood.
+"""Requests of users that nothing acts on: annotations and objects of features that are off or not built, unknown values.
 
 The registry's table of annotations (`antrea/features/registry/annotations.py`) is judged here, as are kinds of objects.
 """
@@ -28,7 +28,7 @@ _BY_NAME = {gate.name: gate for gate in GATES}
 
 
 class Finding(NamedTuple):
-    """One reason of an Event, and its text."""
+    """Reason of an Event, and its text."""
 
     reason: str
     text: str
@@ -50,9 +50,9 @@ class AnnotationRule(NamedTuple):
     instead: str = ""
     """A sentence about what happens without the feature."""
     reported: str = ""
-    """What else reports a value that is not understood, while the gate is on: the reason of an Event, or `admission`."""
+    """Other reporter of an unknown value, while the gate is on: the reason of an Event, or `admission`."""
     reported_on: tuple[str, ...] = ()
-    """The kinds for which it does; empty: all."""
+    """Kinds for which it reports; empty for all."""
 
     def reports(self, kind: str) -> bool:
         """Return True if a value on an object of this kind that is not understood is reported elsewhere."""
@@ -60,14 +60,14 @@ class AnnotationRule(NamedTuple):
 
 
 class ProgramGates(NamedTuple):
-    """The gates in the configuration of each program; None: not known."""
+    """Gates in the configuration of each program; None if unknown."""
 
     agent: EnabledGates | None = None
     controller: EnabledGates | None = None
 
 
 def gate_finding(gate: str, programs: ProgramGates) -> Finding | None:
-    """Why the feature of this gate does nothing; None: it is on, as far as is known."""
+    """Return why the feature of this gate does nothing; None if it is on, as far as is known."""
     row = _BY_NAME[gate]
     if not row.built:
         return Finding(NOT_BUILT, f"the feature {gate} is not built yet")
@@ -84,7 +84,7 @@ def annotation_findings(
     rules: Mapping[str, AnnotationRule],
     programs: ProgramGates,
 ) -> Iterator[Finding]:
-    """What of these annotations of an object has no effect; `rules` by name, `kind` as in AnnotationRule."""
+    """Yield annotations of an object that have no effect; `rules` by name, `kind` as in AnnotationRule."""
     unknown = 0
     for name, value in sorted(annotations.items()):
         if (rule := rules.get(name)) is not None:
@@ -97,10 +97,10 @@ def annotation_findings(
 
 
 def object_finding(gate: str, programs: ProgramGates) -> Finding | None:
-    """Why nothing acts on objects of a kind for which this gate is; None: something does."""
-    if (found := gate_finding(gate, programs)) is None:
+    """Return why nothing acts on objects of a kind with this gate; None if something does."""
+    if (finding := gate_finding(gate, programs)) is None:
         return None
-    return Finding(found.reason, f"{found.text}: nothing acts on this object")
+    return Finding(finding.reason, f"{finding.text}: nothing acts on this object")
 
 
 def _is_ours(name: str) -> bool:
@@ -117,6 +117,6 @@ def _judged(kind: str, value: str, rule: AnnotationRule, programs: ProgramGates)
         shown = one_line(value[:MAX_VALUE])
         text = f"annotation {rule.name}: {shown!r} has no effect: expected is {rule.expected}"
         yield Finding(NOT_UNDERSTOOD, text)
-    elif rule.gate and rule.needs_gate(value) and (found := gate_finding(rule.gate, programs)) is not None:
+    elif rule.gate and rule.needs_gate(value) and (finding := gate_finding(rule.gate, programs)) is not None:
         instead = f": {rule.instead}" if rule.instead else ""
-        yield Finding(found.reason, f"annotation {rule.name}: {found.text}{instead}")
+        yield Finding(finding.reason, f"annotation {rule.name}: {finding.text}{instead}")

@@ -1,4 +1,4 @@
-"""Address ranges of pools: what a range is, whether ranges overlap, and where one must lie.
+"""Address ranges of pools: parsing, overlaps, and the subnet that they must be in.
 
 parity: pkg/controller/validation/ippool.go
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Address = IPv4Address | IPv6Address
-NOBODYS: Final = tuple(
+UNUSABLE_NETWORKS: Final = tuple(
     (f"{kind} addresses ({cidr})", ip_network(cidr))
     for kind, cidr in (
         ("unspecified", "0.0.0.0/8"),
@@ -48,7 +48,7 @@ NOBODYS: Final = tuple(
         ("multicast", "ff00::/8"),
     )
 )
-"""Addresses with which no Node can send to outside, and at which none can be reached from there.
+"""Addresses with which no Node can send to outside, and which cannot be reached from there.
 
 Other link-local addresses of IPv4 are in use as Egress IPs and addresses of Services on one segment, also by upstream's end-to-end tests.
 """
@@ -69,48 +69,51 @@ class Span(msgspec.Struct, frozen=True):
         return self.family == address.version and self.first <= int(address) <= self.last
 
 
-NOBODYS_SPANS: Final = tuple(
-    (what, Span("", network.version, int(network[0]), int(network[-1]))) for what, network in NOBODYS
+UNUSABLE_SPANS: Final = tuple(
+    (what, Span("", network.version, int(network[0]), int(network[-1])))
+    for what, network in UNUSABLE_NETWORKS
 )
 
 
-def alone(address: Address) -> Span:
-    """The range of one address."""
+def single_address(address: Address) -> Span:
+    """Return the range of one address."""
     return Span(str(address), address.version, int(address), int(address))
 
 
-def nobodys(one: Span) -> str:
-    """Which of its addresses are of no use outside; empty: none."""
-    what = next((what for what, span in NOBODYS_SPANS if one.overlaps(span)), "")
+def unusable_addresses(tested: Span) -> str:
+    """Return which of the range's addresses cannot be used outside; empty if none."""
+    what = next((what for what, span in UNUSABLE_SPANS if tested.overlaps(span)), "")
     return what and f"{what}, with which no Node can send"
 
 
 @lru_cache(1024)
 def unusable(ip: str) -> str:
-    """The kind of an address, in its canonical form, that no Node, Service or router has outside; empty: one that they can have."""
-    one = alone(ip_address(ip))
-    return next((what for what, span in NOBODYS_SPANS if one.overlaps(span)), "")
+    """Return the kind of a canonical address that no Node, Service or router has outside; empty if they can have it."""
+    tested = single_address(ip_address(ip))
+    return next((what for what, span in UNUSABLE_SPANS if tested.overlaps(span)), "")
 
 
 def usable(text: str) -> str:
-    """The canonical form of an address that a Node can send with; empty: it is none, or one of another kind."""
+    """Return the canonical form of an address that a Node can send with; empty if invalid or of another kind."""
     ip = canonical(text)
     return "" if not ip or unusable(ip) else ip
 
 
 @lru_cache(1024)
 def unusable_network(cidr: str, *, neighbours: bool = False) -> str:
-    """The kind of a network that has only unusable addresses; `neighbours`: link-local ones are usable, as sources of packets."""
-    found = ip_network(cidr, strict=False)
-    one = Span(cidr, found.version, int(found[0]), int(found[-1]))
+    """Return the kind of a network of only unusable addresses; with `neighbours`, link-local ones are usable, as sources of
+    packets.
+    """
+    network = ip_network(cidr, strict=False)
+    tested = Span(cidr, network.version, int(network[0]), int(network[-1]))
     return next(
         (
             what
-            for what, span in NOBODYS_SPANS
+            for what, span in UNUSABLE_SPANS
             if not (neighbours and what.startswith("link-local"))
-            and one.family == span.family
-            and span.first <= one.first
-            and one.last <= span.last
+            and tested.family == span.family
+            and span.first <= tested.first
+            and tested.last <= span.last
         ),
         "",
     )
@@ -152,53 +155,53 @@ def subnet(gateway: str, prefix_length: int, path: str = "spec.subnetInfo") -> S
 
 
 def check_inside(spans: Sequence[Span], within: Span | None) -> None:
-    """Every range in `within`, none over another of the same pool. Raises Invalid."""
+    """Check that every range is in `within` and none overlaps another of the same pool. Raises Invalid."""
     seen: list[
         tuple[int, int, int]
     ] = []  # family, first address and index of ranges so far, none over another
-    for index, one in enumerate(spans):
+    for index, tested in enumerate(spans):
         path = f"spec.ipRanges[{index}]"
         if within and not (
-            one.family == within.family and within.first <= one.first and one.last <= within.last
+            tested.family == within.family and within.first <= tested.first and tested.last <= within.last
         ):
-            raise Invalid(path, f"range [{one.text}] must be a strict subset of the subnet {within.text}")
-        place = bisect.bisect(seen, (one.family, one.last, len(spans)))
-        over = _overlapping(one, spans, seen, place)
+            raise Invalid(path, f"range [{tested.text}] must be a strict subset of the subnet {within.text}")
+        place = bisect.bisect(seen, (tested.family, tested.last, len(spans)))
+        over = _overlapping(tested, spans, seen, place)
         if over:
-            raise Invalid(path, f"range [{one.text}] overlaps with range [{spans[min(over)].text}]")
-        seen.insert(place, (one.family, one.first, index))
+            raise Invalid(path, f"range [{tested.text}] overlaps with range [{spans[min(over)].text}]")
+        seen.insert(place, (tested.family, tested.first, index))
 
 
 def _overlapping(
-    one: Span, spans: Sequence[Span], seen: Sequence[tuple[int, int, int]], place: int
+    tested: Span, spans: Sequence[Span], seen: Sequence[tuple[int, int, int]], place: int
 ) -> list[int]:
     over: list[int] = []
-    while place and one.overlaps(spans[seen[place - 1][2]]):
+    while place and tested.overlaps(spans[seen[place - 1][2]]):
         place -= 1
         over.append(seen[place][2])
     return over
 
 
 class TakenRanges:
-    """Ranges that others have, found without looking at each of them; they may overlap with each other."""
+    """Ranges of other objects, indexed for quick search; they may overlap each other."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self._spans = tuple(spans)
         ordered = sorted((span.family, span.first, span.last) for span in self._spans)
         self._firsts = [(family, first) for family, first, _ in ordered]
         self._reach = list(itertools.accumulate(((family, last) for family, _, last in ordered), max))
-        """By place in the order: how far the ranges up to there reach."""
+        """For each place in the order, the maximum end of the ranges up to there."""
 
-    def first_over(self, one: Span) -> int | None:
-        """The place, among those given, of the first range that overlaps with `one`."""
-        place = bisect.bisect(self._firsts, (one.family, one.last))
-        if not place or self._reach[place - 1] < (one.family, one.first):
+    def first_over(self, tested: Span) -> int | None:
+        """Return the index of the first given range that overlaps `span`."""
+        place = bisect.bisect(self._firsts, (tested.family, tested.last))
+        if not place or self._reach[place - 1] < (tested.family, tested.first):
             return None
-        return next(number for number, span in enumerate(self._spans) if one.overlaps(span))
+        return next(number for number, span in enumerate(self._spans) if tested.overlaps(span))
 
 
 def check_kept(old: Iterable[Span], new: Iterable[Span]) -> None:
-    """No range that was there is gone or written otherwise. Raises Invalid."""
+    """Check that no existing range was removed or rewritten. Raises Invalid."""
     gone = sorted({span.text for span in old} - {span.text for span in new})
     if gone:
         raise Invalid("spec.ipRanges", f"existing IPRanges [{' '.join(gone)}] cannot be updated or deleted")

@@ -1,4 +1,4 @@
-"""What a label's key and value may be, in the API server's own words.
+"""Validation of label keys and values, with the API server's messages.
 
 Source: k8s.io/apimachinery pkg/util/validation IsQualifiedName, IsValidLabelValue
 """
@@ -34,7 +34,7 @@ def is_object_name(name: str) -> bool:
 
 
 def key_faults(key: str) -> list[str]:
-    """Why `key` is no qualified name; empty if it is one."""
+    """Return why `key` is not a qualified name; empty if it is."""
     parts = key.split("/")
     if len(parts) > 2:
         form = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -58,6 +58,6 @@ def _prefix_faults(prefix: str) -> list[str]:
 
 
 def value_faults(value: str) -> list[str]:
-    """Why `value` is no label value; empty if it is one."""
+    """Return why `value` is not a label value; empty if it is."""
     faults = ["must be no more than 63 characters"] if len(value) > 63 else []
     return faults if re.fullmatch(_VALUE, value) else [*faults, _VALUE_RULE]

@@ -1,4 +1,4 @@
-"""What flows do so that a number crosses to the host or to another Node's switch; see antrea/host/carrier.py."""
+"""Marks that carry a number to the host or to another Node's switch; see antrea/host/carrier.py."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from antrea.openflow.packet_in import PacketIn
 
 
-def marked(datapath: str, mark: int) -> list[Action]:
-    """To the host by the gateway, with an Egress mark."""
+def load_egress_mark(datapath: str, mark: int) -> list[Action]:
+    """Mark packets to the host through the gateway with an Egress mark."""
     return [SNAT_PKT_MARK(mark).load if crosses(datapath) else set_eth_src(mark_mac(mark))]
 
 
-def has_mark(datapath: str, mark: int) -> Match:
-    """What `marked` did to a packet."""
+def match_egress_mark(datapath: str, mark: int) -> Match:
+    """Match packets with the mark of `load_egress_mark`."""
     return SNAT_PKT_MARK(mark).match if crosses(datapath) else dl_src(mark_mac(mark))
 
 
-def mark_of(datapath: str, found: PacketIn, read: Packet) -> int:
-    """The Egress mark with which a packet goes to the host; 0: none."""
+def egress_mark_of(datapath: str, packet_in: PacketIn, read: Packet) -> int:
+    """Return the Egress mark with which a packet goes to the host; 0 if none."""
     if not crosses(datapath):
         return mac_mark(read.source_mac)
-    return int.from_bytes(found.fields.get(PKT_MARK, b"")) & SNAT_PKT_MARK.mask
+    return int.from_bytes(packet_in.fields.get(PKT_MARK, b"")) & SNAT_PKT_MARK.mask
 
 
-def told(datapath: str, mark: Mark) -> Match:
-    """From the host by the gateway, with a mark of one bit."""
+def match_host_mark(datapath: str, mark: Mark) -> Match:
+    """Match packets from the host through the gateway that have a mark of one bit."""
     return mark.match if crosses(datapath) else dl_src(mark_mac(mark.field.mask))
 
 
-def ends_at(datapath: str, ip: str) -> bool:
+def is_identified_by_tunnel(datapath: str, ip: str) -> bool:
     """Whether the end of the tunnel identifies the Egress IP of a packet; else the source MAC does.
 
-    The kernel takes no flow that looks at tunnels of both families ("Mixed IPv4 and IPv6 tunnel attributes"), and every
-    packet by tunnel would go through ovs-vswitchd. So only IPv4 is identified by the tunnel, where upstream identifies both.
+    The kernel rejects flows that match tunnels of both families ("Mixed IPv4 and IPv6 tunnel attributes"), and every packet by
+    tunnel would go through ovs-vswitchd. So only IPv4 is identified by the tunnel, where upstream identifies both.
     """
     return crosses(datapath) and not is_ipv6(ip)
 
 
-def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:
-    """To the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty: unknown."""
+def tunnel_to_egress_node(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:
+    """Send packets to the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty if unknown."""
     return [
-        set_eth_src(gateway_mac if ends_at(datapath, ip) else ip_mac(ip)),
+        set_eth_src(gateway_mac if is_identified_by_tunnel(datapath, ip) else ip_mac(ip)),
         set_eth_dst(GLOBAL_VIRTUAL_MAC),
         set_tun_dst(ip if crosses(datapath) or not end else end),
     ]
 
 
-def arrived(datapath: str, ip: str) -> tuple[Match, ...]:
-    """From another Node by the tunnel, for Egress IP `ip`."""
-    if ends_at(datapath, ip):
+def match_tunnel_arrival(datapath: str, ip: str) -> tuple[Match, ...]:
+    """Match packets from another Node through the tunnel, for Egress IP `ip`."""
+    if is_identified_by_tunnel(datapath, ip):
         return (tun_dst(ip),)
     return FROM_TUNNEL_REG_MARK.match, dl_src(ip_mac(ip))

@@ -1,4 +1,4 @@
-"""Load what the features of a list declare, one side of them at a time: a program imports nothing that it does not run."""
+"""Loader of what features declare, one side at a time: a program imports only what it runs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 PACKAGE = "antrea.features"
-"""Where the folders of features are."""
+"""Package of the features' folders."""
 PART_SUFFIX = "_part"
-"""How names of modules and folders end that may have effects; all others are pure."""
+"""Suffix of modules and folders that may have effects; all others are pure."""
 
 
 def declared(
     names: Iterable[str], side: str, kind: type[T], attribute: str = "FEATURES"
 ) -> dict[str, tuple[T, ...]]:
-    """What each feature's module `side` defines as `attribute`, by the feature's name, in order of `names`.
+    """Return what each feature's module `side` defines as `attribute`, by the feature's name, in order of `names`.
 
-    A feature without such a module is left out. Raises ValueError for a name without a folder, TypeError if the module
-    defines something else than a tuple of `kind`.
+    A feature without such a module is left out. Raises ValueError for a name without a folder, TypeError if the module defines
+    something else than a tuple of `kind`.
     """
-    found: dict[str, tuple[T, ...]] = {}
+    declarations: dict[str, tuple[T, ...]] = {}
     for name in names:
         if find_spec(f"{PACKAGE}.{name}") is None:
             raise ValueError(
@@ -37,12 +37,12 @@ def declared(
             rows: Any = getattr(module, attribute, ())
             if not isinstance(rows, tuple) or not all(isinstance(row, kind) for row in rows):
                 raise TypeError(f"{module.__name__}.{attribute} must be a tuple of {kind.__name__}")
-            found[name] = rows
-    return found
+            declarations[name] = rows
+    return declarations
 
 
 def module_of(name: str, side: str) -> ModuleType | None:
-    """Module `side` of the feature `name`; None: it has none.
+    """Import module `side` of the feature `name`; None if it has none.
 
     If that is a folder, the module `part` in the folder of a part, else the module `feature` in it.
     """
@@ -55,11 +55,11 @@ def module_of(name: str, side: str) -> ModuleType | None:
     return import_module(f"{path}.{'part' if side.endswith(PART_SUFFIX) else 'feature'}")
 
 
-def merged(what: str, found: Iterable[Mapping[K, V]]) -> dict[K, V]:
-    """All of these in one. Raises ValueError for a key that two of them have; `what` names its kind."""
+def merged(what: str, mappings: Iterable[Mapping[K, V]]) -> dict[K, V]:
+    """Merge mappings into one. Raises ValueError for a duplicate key; `what` names its kind."""
     whole: dict[K, V] = {}
-    for one in found:
-        if twice := sorted(str(key) for key in one if key in whole):
+    for mapping in mappings:
+        if twice := sorted(str(key) for key in mapping if key in whole):
             raise ValueError(f"{what} {', '.join(twice)}: two parts have it")
-        whole |= one
+        whole |= mapping
     return whole

@@ -20,23 +20,23 @@ _MULTIPLES = {
     **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
 }
 _FAR = 30
-"""An exponent beyond which all quantities are nothing, or capped."""
+"""Exponent beyond which all quantities are zero, or capped."""
 _MAX_VALUE = 2**63 - 1
 
 
 def fault(text: str) -> str:
-    """Why `text` is no quantity, in Kubernetes' words; empty if it is one."""
+    """Return why `text` is not a quantity, in Kubernetes' words; empty if it is."""
     if _QUANTITY.fullmatch(text):
         return ""
     return f"quantities must match the regular expression '{_FORM}'"
 
 
 def whole(text: str) -> int:
-    """The quantity, rounded up, as Kubernetes' `Value()` has it: at most 2^63 - 1 either way. Raises ValueError."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    """Return the quantity, rounded up, as Kubernetes' `Value()`: at most 2^63 - 1 either way. Raises ValueError."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
         raise ValueError(fault(text))
-    suffix = found[2] or ""
+    suffix = match[2] or ""
     number = Fraction(text.removesuffix(suffix))
     if suffix[1:].lstrip("+-").isdigit():
         value = number * Fraction(10) ** max(-_FAR, min(int(suffix[1:]), _FAR))

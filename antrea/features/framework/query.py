@@ -10,16 +10,16 @@ import msgspec
 from antrea.engine import Facts
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One question: the object's name, the query and the posted object, None for get and delete."""
+class Query(msgspec.Struct, frozen=True):
+    """Query: the object's name, the parameters and the posted object, None for get and delete."""
 
     namespace: str
     name: str
     query: Mapping[str, str] = {}
-    found: Any = None
+    posted: Any = None
 
 
-Answer = Callable[[Facts, Asked], msgspec.Struct | None]
-"""None: there is no such object. Raises Invalid for what the client must change, Unavailable."""
+Answer = Callable[[Facts, Query], msgspec.Struct | None]
+"""Function that answers a query, None if there is no such object. Raises Invalid for client errors, Unavailable."""
 Answers = Mapping[tuple[str, str, str], Answer]
-"""By resource, subresource and verb."""
+"""Answers by resource, subresource and verb."""

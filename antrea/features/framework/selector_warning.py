@@ -1,4 +1,4 @@
-"""Selectors that cannot mean what is written, wherever they are in an object: refused, or their author is warned."""
+"""Selectors that cannot mean what is written, anywhere in an object: refused, or their author is warned."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def selector_doubts(spec: object, path: str = "spec") -> Iterator[Warn]:
-    """One sentence for each operator whose values do not fit. Raises Invalid for keys and values that no label can have.
+    """Yield a warning for each operator whose values do not fit. Raises Invalid for keys and values that no label can have.
 
     Upstream stores these, and its controller then leaves out the whole selector, so that it selects everything.
     """
     for where, selector in _selectors(spec, path):
         for key, value in selector.match_labels.items():
             _check(f"{where}.matchLabels", key, (value,))
-        for index, one in enumerate(selector.match_expressions):
+        for index, requirement in enumerate(selector.match_expressions):
             at = f"{where}.matchExpressions[{index}]"
-            _check(at, one.key, one.values)
-            if why := _values(one):
+            _check(at, requirement.key, requirement.values)
+            if why := _values(requirement):
                 yield Warn(f"{at}.values: {why}")
 
 
@@ -40,13 +40,13 @@ def _check(path: str, key: str, values: tuple[str, ...]) -> None:
             raise Invalid(path, f"Invalid label value: {value!r}: {'; '.join(faults)}")
 
 
-def _values(one: Requirement) -> str:
-    """What is wrong with them; empty: nothing."""
-    operator = one.operator or "In"
+def _values(requirement: Requirement) -> str:
+    """Return what is wrong with the values; empty if nothing."""
+    operator = requirement.operator or "In"
     if operator in ("In", "NotIn"):
         nothing = "nothing is selected" if operator == "In" else "nothing is left out"
-        return "" if one.values else f"{operator} without values: {nothing}"
-    return f"they count for nothing with {operator}" if one.values else ""
+        return "" if requirement.values else f"{operator} without values: {nothing}"
+    return f"they count for nothing with {operator}" if requirement.values else ""
 
 
 def _selectors(value: object, path: str) -> Iterator[tuple[str, LabelSelector]]:

@@ -1,4 +1,4 @@
-"""The category of a feature on its entries: declared once, and stamped on all that its units yield without one."""
+"""Category of a feature's entries: declared once, and stamped on all entries without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stamped(unit: Unit, category: Category) -> Unit:
-    """The same unit, whose entries have `category` where they name none."""
+    """Return the same unit, whose entries get `category` where they have none."""
     entries, number = unit.entries, int(category)
 
     @wraps(entries)

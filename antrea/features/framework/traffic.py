@@ -1,4 +1,4 @@
-"""Counters of flows: whose they are, by what they rose, and the report that a Node makes of it."""
+"""Flow counters: their owners, their increase, and the report that a Node makes of it."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ if TYPE_CHECKING:
 
 KUBERNETES, CLUSTER, NAMESPACED = "K8sNetworkPolicy", "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
 EGRESS = "Egress"
-"""As upstream names it where a packet's way is shown."""
+"""Name of the type in traces, as upstream has it."""
 KINDS = (KUBERNETES, CLUSTER, NAMESPACED, EGRESS)
 WHOLE = (KUBERNETES, EGRESS)
-"""Of which no rules are named."""
+"""Types that are counted as a whole, without rule names."""
 
 
 class SeenCounters(NamedTuple):
-    """A flow's counters when it was last looked at."""
+    """Counters of a flow at the last look."""
 
     packets: int
     bytes: int
     owner: str
-    """Whose it was; empty: unknown."""
+    """Owner of the flow; empty if unknown."""
 
 
 class Share(NamedTuple):
-    """Who counts: a policy or an Egress, and the policy's rule by name; Kubernetes and an Egress name none."""
+    """Counted object: a policy or an Egress, and the policy's rule by name; Kubernetes policies and Egresses name none."""
 
     policy: NetworkPolicyReference
     rule: str
 
 
 class Counted(NamedTuple):
-    """What a feature has counted, and how to read it."""
+    """Declaration of what a feature counts, and how to read it."""
 
     tables: tuple[str, ...]
-    """Where its packets are counted."""
+    """Tables where packets are counted."""
     owner: Callable[[Facts, FlowCount], str]
-    """Whose a flow of these tables is; empty: none's, or not found yet."""
+    """Return the owner of a flow of these tables; empty if none, or not found yet."""
     increase: Callable[[FlowCount, str, SeenCounters | None], TrafficStats]
-    """What a flow of this owner has counted since it was seen."""
+    """Return what a flow of this owner has counted since it was seen."""
     shares: Callable[[Facts, str], Iterable[Share]]
-    """Who counts what an owner's flows counted."""
+    """Return the counted objects of an owner's flows."""
     there: Callable[[Facts, Share], bool]
-    """Whether what counts exists still."""
+    """Whether the counted object still exists."""
     counters: bool = False
-    """Whether it counts by named counters of nftables, which are read as flows by their names."""
+    """Whether named counters of nftables are used, which are read as flows by their names."""
 
 
-def rise(found: FlowCount, before: SeenCounters | None) -> TrafficStats:
-    """Packets and bytes since the last look; all of them if it is another flow (None) or has begun anew."""
-    if before and found.packets >= before.packets and found.bytes >= before.bytes:
-        return TrafficStats(packets=found.packets - before.packets, bytes=found.bytes - before.bytes)
-    return TrafficStats(packets=found.packets, bytes=found.bytes)
+def counter_increase(flow: FlowCount, before: SeenCounters | None) -> TrafficStats:
+    """Return packets and bytes since the last look; all of them if the flow is new (None) or its counters were reset."""
+    if before and flow.packets >= before.packets and flow.bytes >= before.bytes:
+        return TrafficStats(packets=flow.packets - before.packets, bytes=flow.bytes - before.bytes)
+    return TrafficStats(packets=flow.packets, bytes=flow.bytes)
 
 
 def summary(node: str, counted: Mapping[Share, TrafficStats]) -> NodeStatsSummary:
-    """The report of a Node: totals of Kubernetes' policies and of Egresses, rule by rule of Antrea's own policies."""
+    """Make the report of a Node: totals of Kubernetes' policies and of Egresses, rule by rule of Antrea's own policies."""
     rows = {kind: tuple(_rows(counted, kind)) for kind in KINDS}
     return NodeStatsSummary(
         metadata=ObjectMetadata(name=node),
@@ -78,16 +78,17 @@ def summary(node: str, counted: Mapping[Share, TrafficStats]) -> NodeStatsSummar
 
 def _rows(counted: Mapping[Share, TrafficStats], kind: str) -> Iterator[NetworkPolicyStats]:
     by_policy: dict[NetworkPolicyReference, list[tuple[str, TrafficStats]]] = {}
-    for share, found in counted.items():
+    for share, total in counted.items():
         if share.policy.type == kind:
-            by_policy.setdefault(share.policy, []).append((share.rule, found))
+            by_policy.setdefault(share.policy, []).append((share.rule, total))
     for policy in sorted(by_policy, key=lambda policy: (policy.namespace, policy.name, policy.uid)):
-        own = by_policy[policy]
+        by_rule = by_policy[policy]
         if kind in WHOLE:
-            whole = sum((one for _, one in own), TrafficStats())
+            whole = sum((traffic for _, traffic in by_rule), TrafficStats())
             yield NetworkPolicyStats(network_policy=policy, traffic_stats=whole)
         else:
             rules = (
-                RuleTrafficStats(name=name, traffic_stats=one) for name, one in sorted(own, key=itemgetter(0))
+                RuleTrafficStats(name=name, traffic_stats=traffic)
+                for name, traffic in sorted(by_rule, key=itemgetter(0))
             )
             yield NetworkPolicyStats(network_policy=policy, rule_traffic_stats=tuple(rules))

@@ -1,4 +1,4 @@
-"""The watches of kube-apiserver that a program needs: one for each collection and selector."""
+"""Plan of the watches of kube-apiserver that a program needs: one for each collection and selector."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def watch_plan(watched: Iterable[Watched], node: str = "") -> tuple[Watch, ...]:
     """
     writers: dict[type[Fact], Watched] = {}
     groups: dict[tuple[str, str], list[Watched]] = {}
-    for one in watched:
-        if (first := writers.get(one.fact)) is None:
-            writers[one.fact] = one
-            groups.setdefault((one.path, one.field_selector), []).append(one)
-        elif first != one:
+    for declaration in watched:
+        if (first := writers.get(declaration.fact)) is None:
+            writers[declaration.fact] = declaration
+            groups.setdefault((declaration.path, declaration.field_selector), []).append(declaration)
+        elif first != declaration:
             raise ValueError(
-                f"{one.fact.__name__} is written by two watches, of {first.path} and of {one.path}: give each a fact of its own"
+                f"{declaration.fact.__name__} is written by two watches, of {first.path} and of {declaration.path}: give each a fact of its own"
             )
-    return tuple(_watch(found, selector.format(node=node)) for (_, selector), found in groups.items())
+    return tuple(_watch(group, selector.format(node=node)) for (_, selector), group in groups.items())
 
 
-def _watch(found: list[Watched], selector: str) -> Watch:
-    first = found[0]
-    for one in found:
-        if (one.kind, one.metadata_only) != (first.kind, first.metadata_only):
+def _watch(group: list[Watched], selector: str) -> Watch:
+    first = group[0]
+    for other in group:
+        if (other.kind, other.metadata_only) != (first.kind, first.metadata_only):
             raise ValueError(
-                f"{one.path} is decoded as {first.kind.__name__} for {first.fact.__name__} and as {one.kind.__name__} for "
-                f"{one.fact.__name__}: let both read the same type"
+                f"{other.path} is decoded as {first.kind.__name__} for {first.fact.__name__} and as {other.kind.__name__} for "
+                f"{other.fact.__name__}: let both read the same type"
             )
     return Watch(
         path=first.path,
         kind=first.kind,
-        rows={one.fact: one.row for one in found},
+        rows={declaration.fact: declaration.row for declaration in group},
         query={"fieldSelector": selector} if selector else {},
-        optional=all(one.optional for one in found),
+        optional=all(declaration.optional for declaration in group),
         metadata_only=first.metadata_only,
     )

@@ -1,1 +1,1 @@
-"""Members of groups: which Pods a selector means, computed once for all features that select Pods."""
+"""Members of groups: the Pods of each selector, computed once for all features that select Pods."""

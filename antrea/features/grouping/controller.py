@@ -1,7 +1,7 @@
-"""From Pods, ExternalEntities, Nodes and selectors to members of groups.
+"""Computation of group members from Pods, ExternalEntities, Nodes and selectors.
 
-A label set finds its selectors by its own labels, so that a new selector is weighed only against Pods that have the
-label it asks for, and a new Pod of a known Deployment against nothing at all.
+A label set finds its selectors by its own labels, so that a new selector is compared only with Pods that have the label it
+requires, and a new Pod of a known Deployment with nothing at all.
 parity: pkg/controller/grouping
 """
 
@@ -45,7 +45,7 @@ from antrea.features.grouping.publication import (
     ProcessedPods,
 )
 from antrea.features.grouping.row import namespace_row, pod_row
-from antrea.features.grouping.selector import looks, selects
+from antrea.features.grouping.selector import candidate_places, selects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,45 +57,45 @@ if TYPE_CHECKING:
 
 
 def matches(facts: Facts, labels: str) -> Iterator[Matches]:
-    """The selectors that match these labels, and the groups made of them."""
-    found = label_set(labels)
+    """Yield the selectors that match these labels, and the groups made of them."""
+    labels_found = label_set(labels)
     selectors: dict[str, None] = {}
     groups: dict[PublishedGroup, None] = {}
-    home = facts.get(Namespace, found.namespace) if found.namespace else None
-    for place in looks(found, home):
+    home = facts.get(Namespace, labels_found.namespace) if labels_found.namespace else None
+    for place in candidate_places(labels_found, home):
         for selector in facts.by(GroupSelector, "place", place):
-            if selects(selector, found, home):
+            if selects(selector, labels_found, home):
                 selectors[selector.name] = None
                 for group in selector.parts:
                     groups[group] = None
     if not selectors:
         return
     groups.pop(UNPUBLISHED, None)
-    told: dict[str, list[str]] = {}
+    by_resource: dict[str, list[str]] = {}
     homes: list[PublishedGroup] = []
     for group in groups:
         if group.home:
             homes.append(group)
-        elif group.resource in told:
-            told[group.resource].append(group.name)
+        elif group.resource in by_resource:
+            by_resource[group.resource].append(group.name)
         else:
-            told[group.resource] = [group.name]
-    names = tuple([(resource, tuple(names)) for resource, names in told.items()])
+            by_resource[group.resource] = [group.name]
+    names = tuple([(resource, tuple(names)) for resource, names in by_resource.items()])
     yield Matches(labels, tuple(selectors), tuple(groups), names, tuple(homes))
 
 
 def _groups(facts: Facts, labels: str) -> tuple[PublishedGroup, ...]:
-    found = facts.get(Matches, labels)
-    return found.groups if found else ()
+    matching = facts.get(Matches, labels)
+    return matching.groups if matching else ()
 
 
 def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
-    """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
-    found = facts.get(Matches, pod.labels)
-    if found is None:
+    """Yield all groups that this Pod is in; policies follow the Nodes of their targets."""
+    matching = facts.get(Matches, pod.labels)
+    if matching is None:
         return
     members, node = [], (pod.node,)
-    for resource, names in found.told:
+    for resource, names in matching.told:
         member = MEMBERS[resource](pod)
         members.append(member)
         if resource == APPLIED and member is not None:
@@ -104,8 +104,8 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
         if resource == PORTS:
             yield from _group_ports(pod, names)
     if any(members):
-        yield Memberships(pod.key, pod.node, found.told, tuple(members))
-    for group in found.homes:
+        yield Memberships(pod.key, pod.node, matching.told, tuple(members))
+    for group in matching.homes:
         if group.home != pod.namespace:
             yield ForeignMember(group.key)
         elif (member := MEMBERS[group.resource](pod)) is not None:
@@ -118,12 +118,12 @@ def _group_ports(pod: Pod, names: tuple[str, ...]) -> Iterator[GroupPorts]:
         yield GroupPorts(name, ports)
 
 
-def _named_ports(found: Pod | Entity) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({("", ""), *((name, protocol) for name, _, protocol in found.ports)}))
+def _named_ports(labelled: Pod | Entity) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({("", ""), *((name, protocol) for name, _, protocol in labelled.ports)}))
 
 
 def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | UnenforcedMember]:
-    """The same of an ExternalEntity; policies are for those that an agent is for."""
+    """Yield all groups of an ExternalEntity; policies are for those with an agent."""
     for group in _groups(facts, entity.labels):
         if group.resource == APPLIED and facts.get(ExternalNode, entity.node) is None:
             yield UnenforcedMember(group.name, entity.key)
@@ -137,7 +137,7 @@ def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | Unenf
 
 
 def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs | AppliedNode]:
-    """The same of a Node, which is also where policies for a Service are enforced."""
+    """Yield all groups of a Node, which also enforces policies for a Service."""
     for group in _groups(facts, node.labels):
         if group.resource in {ADDRESS, APPLIED}:
             member = node_member(node, addresses=group.resource == ADDRESS)
@@ -158,21 +158,23 @@ def _belongs(group: PublishedGroup, who: str, member: GroupMember, node: str) ->
         yield GroupNodes(group.name, (node,))
 
 
-def same_namespace_members(facts: Facts, found: MembershipCandidate) -> Iterator[Belongs]:
-    """A group with a home that selects a member of another Namespace has no members: policies for it are not realized."""
-    resource, name = found.group
+def same_namespace_members(facts: Facts, candidate: MembershipCandidate) -> Iterator[Belongs]:
+    """Yield the members of a group with a home; it has none if it selects one of another Namespace: policies for it are not
+    realized.
+    """
+    resource, name = candidate.group
     if facts.get(ForeignMember, f"{resource}/{name}") is None:
-        yield from _belongs(PublishedGroup(resource, name), found.who, found.member, found.node)
+        yield from _belongs(PublishedGroup(resource, name), candidate.who, candidate.member, candidate.node)
 
 
 def processed(_: Facts, heard: PodFeedProgress) -> Iterator[ProcessedPods]:
-    """After all that the Pods of that Node changed."""
+    """Yield the progress after all changes of the Pods of that Node."""
     yield ProcessedPods(heard.node, heard.version)
 
 
 _MEMBERS = (Pod, Entity, ClusterNode)
 _MEASURED = (ADDRESS, APPLIED)
-"""One job works out all groups that something is in, of both kinds."""
+"""Resources whose computation is measured; one unit computes all groups of an object, of both kinds."""
 FEATURE = ControllerFeature(
     name="Grouping",
     watched=(

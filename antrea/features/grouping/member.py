@@ -1,4 +1,4 @@
-"""How a Pod, an ExternalEntity or a Node is sent to agents in each kind of group.
+"""Members of each kind of group for a Pod, an ExternalEntity or a Node, as sent to agents.
 
 parity: pkg/controller/egress/controller.go syncEgress, pkg/controller/networkpolicy podToGroupMember and its like
 """
@@ -25,21 +25,23 @@ if TYPE_CHECKING:
 
 OCTETS = {str(number): bytes((number,)) for number in range(256)}
 MAPPED = bytes(10) + b"\xff\xff"
-"""What IPv4 addresses begin with in 16 bytes."""
+"""Prefix of IPv4 addresses in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
 PORTS = "namedports"
 """Groups whose named ports are collected (`GroupPorts`); they have no members and agents do not get them."""
 
 
 def egress_member(pod: Pod) -> GroupMember | None:
-    """None for Pods in their Node's own network, whose packets OVS does not see, and for those that are nowhere yet."""
+    """Make the member of an Egress group; None for Pods in the host network, whose packets OVS does not see, and without a
+    Node.
+    """
     if pod.host_network or not pod.node:
         return None
     return GroupMember(pod=PodReference(name=pod.name, namespace=pod.namespace))
 
 
 def applied_member(pod: Pod) -> GroupMember | None:
-    """As `egress_member`, with the ports that rules may name."""
+    """Make the member of an AppliedToGroup, with the ports that rules may name; None as for `egress_member`."""
     if pod.host_network or not pod.node:
         return None
     reference = PodReference(name=pod.name, namespace=pod.namespace)
@@ -47,7 +49,7 @@ def applied_member(pod: Pod) -> GroupMember | None:
 
 
 def address_member(pod: Pod) -> GroupMember | None:
-    """None for Pods without an address of their own."""
+    """Make the member of an AddressGroup; None for Pods without an address of their own."""
     if pod.host_network or not pod.ips:
         return None
     reference = PodReference(name=pod.name, namespace=pod.namespace)
@@ -59,12 +61,12 @@ def address_member(pod: Pod) -> GroupMember | None:
     )
 
 
-def no_member(_: Pod) -> None:
-    """None: the group is not published."""
+def unpublished_member(_: Pod) -> None:
+    """Return None: the group is not published."""
 
 
 def entity_member(entity: Entity, *, addresses: bool) -> GroupMember:
-    """An ExternalEntity."""
+    """Make the member of an ExternalEntity."""
     return GroupMember(
         external_entity=ExternalEntityReference(name=entity.name, namespace=entity.namespace),
         ips=_packed(entity.ips) if addresses else (),
@@ -73,23 +75,23 @@ def entity_member(entity: Entity, *, addresses: bool) -> GroupMember:
 
 
 def node_member(node: ClusterNode, *, addresses: bool) -> GroupMember:
-    """A Node."""
+    """Make the member of a Node."""
     return GroupMember(node=NodeReference(name=node.name), ips=_packed(node.ips) if addresses else ())
 
 
 def service_member(namespace: str, name: str) -> GroupMember:
-    """A Service."""
+    """Make the member of a Service."""
     return GroupMember(service=ServiceReference(name=name, namespace=namespace))
 
 
-def _ports(found: Pod | Entity) -> tuple[NamedPort, ...]:
+def _ports(labelled: Pod | Entity) -> tuple[NamedPort, ...]:
     return tuple(
-        NamedPort(port=number, name=name, protocol=protocol) for name, number, protocol in found.ports
+        NamedPort(port=number, name=name, protocol=protocol) for name, number, protocol in labelled.ports
     )
 
 
 def _packed(texts: Sequence[str]) -> tuple[bytes, ...]:
-    """Those that are addresses: a member is in its groups also where one of them cannot be read."""
+    """Pack the valid addresses: a member is in its groups also if one of them is invalid."""
     try:
         return tuple([packed(text) for text in texts])
     except ValueError:
@@ -103,19 +105,19 @@ def _readable(texts: Sequence[str]) -> Iterator[bytes]:
 
 
 def packed(text: str) -> bytes:
-    """An address in 16 bytes, also one of IPv4. Raises ValueError."""
+    """Pack an address into 16 bytes, also one of IPv4. Raises ValueError."""
     try:
         a, b, c, d = text.split(".")
         return b"".join((MAPPED, OCTETS[a], OCTETS[b], OCTETS[c], OCTETS[d]))
     except (ValueError, KeyError):
-        found = ipaddress.ip_address(text)
-    return found.packed if found.version == 6 else MAPPED + found.packed
+        address = ipaddress.ip_address(text)
+    return address.packed if address.version == 6 else MAPPED + address.packed
 
 
 MEMBERS: Mapping[str, Callable[[Pod], GroupMember | None]] = {
     ADDRESS: address_member,
     APPLIED: applied_member,
     EGRESS: egress_member,
-    PORTS: no_member,
+    PORTS: unpublished_member,
 }
-"""By the plural of the group's kind; None: the Pod does not count there."""
+"""Functions that make the member, by the plural of the group's kind; they return None if the Pod does not count there."""

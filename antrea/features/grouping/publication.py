@@ -1,4 +1,4 @@
-"""What is sent to agents, as entries: a group, and each of its members by itself, so that one Pod costs one member."""
+"""Entries that are sent to agents: a group, and each of its members by itself, so that a change of one Pod sends one member."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from antrea.facts.group import PublishedGroup
 
-TOLD = 0
-"""The one category of what is sent to agents: a Pod is sent with all its groups, whatever their kinds."""
+PUBLISHED = 0
+"""Category of all entries that are sent to agents: a Pod is sent with all its groups, whatever their kinds."""
 
 
 POLICIES = "networkpolicies"
-"""Plural of what policies are sent as."""
+"""Plural of the kind in which policies are sent."""
 
 
-class OfGroup(msgspec.Struct, frozen=True):
-    """Something about the group `name`, whose kind has the plural `resource`."""
+class GroupEntry(msgspec.Struct, frozen=True):
+    """Entry about the group `name`, whose kind has the plural `resource`."""
 
     resource: str
     name: str
@@ -32,15 +32,17 @@ class OfGroup(msgspec.Struct, frozen=True):
     def group(self) -> tuple[str, str]:
         return (self.resource, self.name)
 
-    category: ClassVar[int] = TOLD
+    category: ClassVar[int] = PUBLISHED
 
     @property
     def key(self) -> tuple[str, ...]:
         return self.group
 
 
-class GroupHead(OfGroup, frozen=True):
-    """A group exists; those of NetworkPolicies of Kubernetes do as long as a `PublishedPolicy` names them, without this."""
+class GroupHead(GroupEntry, frozen=True):
+    """Existence of a group; those of NetworkPolicies of Kubernetes exist as long as a `PublishedPolicy` names them, without
+    this.
+    """
 
     rank: ClassVar[int] = 10
 
@@ -48,11 +50,11 @@ class GroupHead(OfGroup, frozen=True):
 
 
 def head(group: PublishedGroup) -> GroupHead:
-    """A group is sent to agents also while it has no members; what refers to it yields this, too."""
+    """Make the entry by which a group is sent also while it has no members; what refers to it yields this, too."""
     return GroupHead(group.resource, group.name, group.uid)
 
 
-class GroupSpan(OfGroup, frozen=True):
+class GroupSpan(GroupEntry, frozen=True):
     """Nodes that need a group whose members may be anywhere; the Nodes of several policies are united."""
 
     rank: ClassVar[int] = 15
@@ -60,12 +62,12 @@ class GroupSpan(OfGroup, frozen=True):
     parts: tuple[str, ...]
 
     def with_parts(self, parts: tuple[str, ...]) -> GroupSpan:
-        """The same for these Nodes."""
+        """Return the entry for these Nodes."""
         return GroupSpan(self.resource, self.name, parts)
 
 
-class Membership(OfGroup, frozen=True):
-    """Something belongs to a group; `who` identifies it among the members, `node` is where it is ("": nowhere)."""
+class Membership(GroupEntry, frozen=True):
+    """Membership in a group; `who` identifies the member, `node` is its Node ("" if none)."""
 
     rank: ClassVar[int] = 20
 
@@ -79,35 +81,35 @@ class Membership(OfGroup, frozen=True):
 
 
 class Memberships(msgspec.Struct, frozen=True):
-    """All groups that a Pod is in, at once: as many `Membership`s, at the price of one entry."""
+    """All groups of a Pod at once: equal to as many `Membership`s, at the cost of one entry."""
 
     rank: ClassVar[int] = 20
-    category: ClassVar[int] = TOLD
+    category: ClassVar[int] = PUBLISHED
 
     who: str
     node: str
-    told: tuple[tuple[str, tuple[str, ...]], ...]
-    """By the plural of their kind the names of groups: one tuple for all Pods with the same labels."""
+    names: tuple[tuple[str, tuple[str, ...]], ...]
+    """Names of groups by the plural of their kind: one tuple for all Pods with the same labels."""
     members: tuple[GroupMember | None, ...]
-    """The Pod's member in each kind; None: it does not count there."""
+    """The Pod's member in each kind; None if it does not count there."""
 
     @property
     def key(self) -> str:
         return self.who
 
     def each(self) -> Iterator[Membership]:
-        """One by one."""
-        for (resource, names), member in zip(self.told, self.members, strict=True):
+        """Yield single memberships."""
+        for (resource, names), member in zip(self.names, self.members, strict=True):
             if member is not None:
                 for name in names:
                     yield Membership(resource, name, self.who, member, self.node)
 
 
 class MembershipCandidate(Fact, frozen=True):
-    """A `Membership` of a group with a home, unless there is a `Stranger`; derived."""
+    """`Membership` of a group with a home, unless there is a `ForeignMember`; derived."""
 
     group: tuple[str, str]
-    """Plural of its kind, name."""
+    """Plural of the group's kind, and its name."""
     who: str
     member: GroupMember
     node: str
@@ -118,12 +120,12 @@ class MembershipCandidate(Fact, frozen=True):
 
 
 class PublishedPolicy(msgspec.Struct, frozen=True):
-    """A policy, and the Nodes that enforce it; sent after the groups that it names."""
+    """Policy, and the Nodes that enforce it; sent after the groups that it names."""
 
     rank: ClassVar[int] = 30
-    category: ClassVar[int] = TOLD
+    category: ClassVar[int] = PUBLISHED
 
-    found: NetworkPolicy
+    policy: NetworkPolicy
     nodes: tuple[str, ...]
 
     def __hash__(self) -> int:
@@ -132,20 +134,20 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        return self.found.metadata.name
+        return self.policy.metadata.name
 
 
 class PublishedObject(msgspec.Struct, frozen=True):
-    """An object of any kind without members, and the Nodes that it is for; its feature lists the kind in `publishes`."""
+    """Object of any kind without members, and the Nodes that it is for; its feature lists the kind in `publishes`."""
 
     rank: ClassVar[int] = 30
-    category: ClassVar[int] = TOLD
+    category: ClassVar[int] = PUBLISHED
 
     resource: str
     """Plural of its kind."""
     name: str
-    found: Any
-    """A struct of antrea.apis.controlplane."""
+    content: Any
+    """Struct of antrea.apis.controlplane."""
     nodes: tuple[str, ...]
 
     def __hash__(self) -> int:
@@ -158,10 +160,10 @@ class PublishedObject(msgspec.Struct, frozen=True):
 
 
 class ProcessedPods(msgspec.Struct, frozen=True):
-    """All that agents need about a Node's Pods, as they were at this resourceVersion, has been sent before this."""
+    """Progress mark: everything that agents need about a Node's Pods at this resourceVersion has been sent before."""
 
     rank: ClassVar[int] = 40
-    category: ClassVar[int] = TOLD
+    category: ClassVar[int] = PUBLISHED
 
     node: str
     version: int
@@ -172,4 +174,4 @@ class ProcessedPods(msgspec.Struct, frozen=True):
 
 
 ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, PublishedObject, ProcessedPods)
-"""All classes of them."""
+"""All classes of entries."""

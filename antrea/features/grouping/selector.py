@@ -1,4 +1,4 @@
-"""Selectors as values: their one form, what they match, and under which labels they are found.
+"""Selectors as values: their canonical form, what they match, and the labels by which they are indexed.
 
 Source: k8s.io/apimachinery pkg/labels (String, Matches), pkg/apis/meta/v1 LabelSelectorAsSelector
 parity: pkg/controller/types/group.go GenerateNormalizedName
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _WORDS = {ENTITY: "eeSelector", NODE: "nodeSelector", POD: "podSelector"}
 SERVICE_ACCOUNT = "internal.antrea.io/service-account"
-"""A label that Pods have for their ServiceAccount, besides their own."""
+"""Label of Pods for their ServiceAccount, besides their own."""
 NEVER: Requirement = ("", "in", ())
-"""A condition that nothing meets. No label has its key, so that no selector of valid labels has the same text."""
+"""Condition that nothing meets. No label has its key, so that no selector of valid labels has the same text."""
 
 
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
-    """The conditions of a selector in the order of their keys; none: it selects everything.
+    """Return the conditions of a selector in the order of their keys; without any it selects everything.
 
-    Keys and values that no label can have select nothing. Passed on, they would let the author of one selector
-    write the text of another: the key `env=prod`, with Exists, reads as the label `env` with the value `prod`.
+    Keys and values that no label can have select nothing. Passed on, they would let the author of one selector write the text
+    of another: the key `env=prod`, with Exists, reads as the label `env` with the value `prod`.
     """
-    found: list[Requirement] = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
-    for one in selector.match_expressions:
-        operator = _OPERATORS[one.operator or "In"]
-        if operator != "notin" or one.values:
-            values = () if operator in ("exists", "!") else tuple(sorted(one.values))
-            found.append((one.key, operator, values))
-    if not all(_can_be_met(*one) for one in found):
+    conditions: list[Requirement] = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
+    for expression in selector.match_expressions:
+        operator = _OPERATORS[expression.operator or "In"]
+        if operator != "notin" or expression.values:
+            values = () if operator in ("exists", "!") else tuple(sorted(expression.values))
+            conditions.append((expression.key, operator, values))
+    if not all(_can_be_met(*condition) for condition in conditions):
         return (NEVER,)
-    return tuple(sorted(found, key=lambda one: one[0]))
+    return tuple(sorted(conditions, key=lambda condition: condition[0]))
 
 
 @lru_cache(maxsize=1024)
 def _can_be_met(key: str, operator: str, values: tuple[str, ...]) -> bool:
-    """Whether key and values are those of labels; policies in a row often have the same."""
+    """Whether key and values are valid for labels; consecutive policies often have the same."""
     sound = not key_faults(key) and not any(value_faults(value) for value in values)
     return sound and bool(values or operator != "in")
 
@@ -59,7 +59,7 @@ def group_selector(
     entities: LabelSelector | None = None,
     nodes: LabelSelector | None = None,
 ) -> GroupSelector | None:
-    """The selector of an object of `namespace` ("" for those of the cluster); None if it selects nothing."""
+    """Make the selector of an object of `namespace` ("" for those of the cluster); None if it selects nothing."""
     kind, labels = POD, pods
     if nodes is not None:
         kind, labels = NODE, nodes
@@ -82,7 +82,7 @@ def selector_of(
     labels: tuple[Requirement, ...] | None,
     kind: str = POD,
 ) -> GroupSelector:
-    """From its conditions; policies in a row often have the same. A Namespace that cannot be there has no members."""
+    """Make a selector of conditions; consecutive policies often have the same. An invalid Namespace has no members."""
     if namespace and not is_object_name(namespace):
         namespace, labels = "", (NEVER,)
     return GroupSelector(
@@ -96,7 +96,7 @@ def selector_of(
 
 
 def account_selector(namespace: str, account: str) -> GroupSelector:
-    """Pods that run as this ServiceAccount."""
+    """Make the selector of Pods that run as this ServiceAccount."""
     named = (SERVICE_ACCOUNT, "=", (account,))
     return selector_of(namespace, None, (named if is_object_name(account) else NEVER,))
 
@@ -123,8 +123,8 @@ def _pods(labels: tuple[Requirement, ...]) -> str:
 
 
 def text(conditions: Iterable[Requirement]) -> str:
-    """As kubectl writes a selector: `app=web,tier in (a,b),!canary`."""
-    return ",".join(_word(*one) for one in conditions)
+    """Format a selector as kubectl does: `app=web,tier in (a,b),!canary`."""
+    return ",".join(_word(*condition) for condition in conditions)
 
 
 def _word(key: str, operator: str, values: tuple[str, ...]) -> str:
@@ -153,20 +153,22 @@ def _meets(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
     return key in labels and labels[key] in values
 
 
-def selects(selector: GroupSelector, found: LabelSet, home: Namespace | None) -> bool:
-    """Whether what has the labels of `found` is meant; `home` is its Namespace, None while it is not known."""
-    if selector.kind != found.kind or (selector.namespace and selector.namespace != found.namespace):
+def selects(selector: GroupSelector, label_set: LabelSet, home: Namespace | None) -> bool:
+    """Whether the selector matches a label set; `home` is its Namespace, None while that is unknown."""
+    if selector.kind != label_set.kind or (selector.namespace and selector.namespace != label_set.namespace):
         return False
     if selector.namespaces and (home is None or not meets(dict(home.labels), selector.namespaces)):
         return False
     conditions = selector.labels
-    return not conditions or meets(found.labels, conditions)
+    return not conditions or meets(label_set.labels, conditions)
 
 
 def _places(
     kind: str, namespace: str, labels: tuple[Requirement, ...], namespaces: tuple[Requirement, ...]
 ) -> Iterator[Place]:
-    """Under one condition that asks for a label, each of its values; a selector is found by all that it may match."""
+    """Yield index places: for one condition that requires a label, each of its values; a selector is found by all that it may
+    match.
+    """
     for where, conditions in ((_own(kind, namespace), labels), (_home(kind), namespaces)):
         for key, operator, values in conditions:
             if operator == "exists":
@@ -182,14 +184,14 @@ def _places(
     yield (_every(kind), namespace)
 
 
-def looks(found: LabelSet, home: Namespace | None) -> Iterator[Place]:
-    """The places of all selectors that may match these labels."""
-    kind, of_namespace = found.kind, () if home is None else home.labels
-    space = found.namespace
+def candidate_places(label_set: LabelSet, home: Namespace | None) -> Iterator[Place]:
+    """Yield the places of all selectors that may match these labels."""
+    kind, of_namespace = label_set.kind, () if home is None else home.labels
+    space = label_set.namespace
     spaces = ("", space) if space else ("",)
-    for one in spaces:
-        where = f"{kind} own {one}"
-        for key, value in found.labels.items():
+    for namespace in spaces:
+        where = f"{kind} own {namespace}"
+        for key, value in label_set.labels.items():
             yield (where, key)
             yield (where, key, value)
     where = f"{kind} home"
@@ -197,8 +199,8 @@ def looks(found: LabelSet, home: Namespace | None) -> Iterator[Place]:
         yield (where, key)
         yield (where, key, value)
     where = f"{kind} every"
-    for one in spaces:
-        yield (where, one)
+    for namespace in spaces:
+        yield (where, namespace)
 
 
 def _own(kind: str, namespace: str) -> str:
@@ -210,5 +212,5 @@ def _home(kind: str) -> str:
 
 
 def _every(kind: str) -> str:
-    """Where a selector is found that asks for no label to be there."""
+    """Return the place of selectors that require no label."""
     return f"{kind} every"

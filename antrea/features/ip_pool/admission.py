@@ -1,4 +1,4 @@
-"""What an IPPool may hold, and when it may go.
+"""Validation of an IPPool's content and deletion.
 
 parity: pkg/controller/ipam/validate.go
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def validate_pool(_: Facts, review: Review[IPPool]) -> Steps:
-    """Raises Invalid."""
+    """Validate a pool. Raises Invalid."""
     if review.operation == "DELETE":
         if review.before.status.ip_addresses:
             raise Invalid("status.ipAddresses", "IPPool in use cannot be deleted")

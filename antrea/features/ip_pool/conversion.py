@@ -20,8 +20,8 @@ def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
 
     Raises Invalid if the ranges have different subnets.
     """
-    ranges = [{**found} for found in spec.get("ipRanges") or ()]
-    subnets = [{name: found.pop(name) for name in SUBNET if name in found} for found in ranges]
+    ranges = [{**ip_range} for ip_range in spec.get("ipRanges") or ()]
+    subnets = [{name: ip_range.pop(name) for name in SUBNET if name in ip_range} for ip_range in ranges]
     if any(_told(subnet) != _told(subnets[0]) for subnet in subnets):
         raise Invalid(
             "spec.ipRanges",
@@ -47,10 +47,14 @@ def older(spec: Spec, annotations: dict[str, str]) -> Spec:
     if not isinstance(subnet, dict):
         raise Invalid("spec.subnetInfo", "must be an object")
     carry({"subnetInfo": subnet} if subnet and not ranges else {}, annotations)
-    told = {name: subnet[name] for name in SUBNET if name in subnet}
+    subnet_fields = {name: subnet[name] for name in SUBNET if name in subnet}
     family = _family(annotations.pop(OLDER, ""))
     version = _version(str(subnet["gateway"])) if "gateway" in subnet else family
-    return {**others, "ipVersion": version, "ipRanges": [{**found, **told} for found in ranges]}
+    return {
+        **others,
+        "ipVersion": version,
+        "ipRanges": [{**ip_range, **subnet_fields} for ip_range in ranges],
+    }
 
 
 def _told(subnet: dict[str, Any]) -> tuple[Any, ...]:
@@ -66,7 +70,7 @@ def _version(gateway: str) -> int:
 
 
 def _family(text: str) -> int:
-    """What a pool without a subnet was written with. A user may have changed it, so anything is understood."""
+    """Return the family that a pool without a subnet was written with. A user may have changed it, so any text is accepted."""
     return 4 if text == FOUR else 6  # parity: what has no gateway is not IPv4
 
 

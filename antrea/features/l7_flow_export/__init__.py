@@ -1,1 +1,1 @@
-"""Requests of annotated Pods (HTTP, TLS, DNS) in the records of their connections."""
+"""Requests of annotated Pods (HTTP, TLS, DNS) in their flow records."""

@@ -1,10 +1,9 @@
-"""Requests in records: connections of annotated Pods are copied to a port of the switch, by which an engine reads them.
+"""Requests in flow records: connections of annotated Pods are copied to a port of the switch, where an engine reads them.
 
-The copies of one connection have the same two ends in both directions, also of a Service, whose address the client has sent to:
-the engine finds no requests in a connection of which it sees the half.
-Of UDP only connections to port 53, as the client has it, are copied: a Service of another port's Endpoints is one, too.
-Upstream copies what goes to a Pod (ingress) or comes from it (egress), which is half of each connection; here these are the
-connections that others open to the Pod, and those that it opens.
+The copies of one connection have the same two ends in both directions, also for a Service, whose address the client has used:
+the engine finds no requests in half a connection. Of UDP only connections to port 53, as the client has it, are copied: a
+Service of another port's Endpoints is one, too. Upstream copies what goes to a Pod (ingress) or comes from it (egress), which
+is half of each connection; here these are the connections that others open to the Pod, and those that it opens.
 parity: pkg/agent/controller/l7flowexporter, pkg/agent/openflow/pod_connectivity.go trafficControlMarkFlows (priority)
 """
 
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 
 GATE: Final = "L7FlowExporter"
 TAP: Final = "antrea-l7-flow0"
-"""The port: another one than those of L7NetworkPolicy, whose engine sends on what comes to it."""
+"""Port other than those of L7NetworkPolicy, whose engine forwards what comes to it."""
 PORT_TYPE: Final = "l7-flow-export"
 """antrea-type of the port."""
 FIRST, ANSWER = ct_state("-rpl-inv+trk"), ct_state("+rpl-inv+trk")
@@ -77,13 +76,13 @@ ENDS: Final = (
     (udp, CT_NW_DST, IP_DST, UDP_DST),
     (udp6, CT_IPV6_DST, IPV6_DST, UDP_DST),
 )
-"""Of each protocol: fields with what the client has sent to, each before the one that is to have it."""
+"""Fields with the client's destination by protocol, each before the one that gets it."""
 DNS_PORT: Final = 53
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
 class RequestEngine(msgspec.Struct, frozen=True):
-    """An entry: the engine runs while it stands."""
+    """Entry: the engine runs while it is wanted."""
 
     rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
@@ -91,7 +90,7 @@ class RequestEngine(msgspec.Struct, frozen=True):
 
 
 class RecordWrongDirection(Act, frozen=True):
-    """Write an Event on a Pod whose annotation has no effect."""
+    """Event on a Pod whose annotation has no effect."""
 
     namespace: str
     name: str
@@ -100,7 +99,7 @@ class RecordWrongDirection(Act, frozen=True):
 
 
 def export_port(facts: Facts, pod: PodInterface) -> Iterator[Port | Link | RequestEngine]:
-    """What all such Pods share, while there is one."""
+    """Yield the entries that all such Pods share, while there is one."""
     if direction(facts, pod.pod):
         yield Port(name=TAP, type="internal", external_ids=((TYPE_KEY, PORT_TYPE),), no_flood=True)
         yield Link(TAP, 0)
@@ -112,8 +111,8 @@ def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
     Below those of TrafficControls, and what L7NetworkPolicy judges goes to its engine alone.
     """
-    asked = direction(facts, pod.pod)
-    target = facts.get(OvsPort, TAP) if asked else None
+    wanted = direction(facts, pod.pod)
+    target = facts.get(OvsPort, TAP) if wanted else None
     if target is None or target.type != PORT_TYPE:
         return
     then = [
@@ -121,12 +120,14 @@ def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.load,
         goto(NEXT),
     ]
-    for match in packets(pod, asked):
-        own = (*match, NOT_HAIRPIN_CT_MARK.match)
+    for match in packets(pod, wanted):
+        tracked_match = (*match, NOT_HAIRPIN_CT_MARK.match)
         for protocol in (tcp, tcp6):
-            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, then=then)
+            yield flow(TRAFFIC_CONTROL, Priority.LOW, *tracked_match, protocol, then=then)
         for protocol in (udp, udp6):
-            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, ct_udp_dst(DNS_PORT), then=then)
+            yield flow(
+                TRAFFIC_CONTROL, Priority.LOW, *tracked_match, protocol, ct_udp_dst(DNS_PORT), then=then
+            )
     marked = (OUTPUT_TO_OF_PORT_REG_MARK.match, TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.match)
     out, copied = output(TARGET_OF_PORT), output(TRAFFIC_CONTROL_TARGET_OF_PORT)
     for protocol, asked_for, address, port in ENDS:
@@ -135,18 +136,18 @@ def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         yield flow(OUTPUT, Priority.HIGH + 1, *marked, protocol, ANSWER, then=[out, copied])
 
 
-def packets(pod: PodInterface, asked: str) -> Iterator[tuple[Match, ...]]:
-    """Of connections to the Pod, from it, or both."""
+def packets(pod: PodInterface, wanted: str) -> Iterator[tuple[Match, ...]]:
+    """Yield matches of connections to the Pod, from it, or both."""
     to, by = TARGET_OF_PORT(pod.ofport).match, in_port(pod.ofport)
-    if asked == "both":
+    if wanted == "both":
         yield from ((to, VALID), (by, VALID))
     else:
-        first, answer = (to, by) if asked == "ingress" else (by, to)
+        first, answer = (to, by) if wanted == "ingress" else (by, to)
         yield from ((first, FIRST), (answer, ANSWER))
 
 
 def wrong_direction(_: Facts, pod: RequestedPod) -> Iterator[RecordWrongDirection]:
-    """An Event if the value is none of the three."""
+    """Yield an Event if the value is invalid."""
     if pod.value.lower() not in DIRECTIONS:
         yield RecordWrongDirection(
             pod.key,

@@ -1,4 +1,4 @@
-"""Gets requests of annotated Pods from the engine, and keeps them until flow records take them."""
+"""Receiver of requests of annotated Pods from the engine, which keeps them until flow records take them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from antrea.outside.http.handlers import Check
 
 FOLDER: Final = "l7-flow-export"
-"""Below the agent's directory of its Node; the engine's container has it under the same path."""
+"""Folder below the agent's directory of its Node; the engine's container has it under the same path."""
 CONTAINER: Final = "antrea-l7-flow-engine"
 CONDITION: Final = "L7FlowEngineMissing"
 RECEIVED = Metric(
     "antrea_agent_l7_request_count",
     "counter",
     "ALPHA",
-    "Number of HTTP requests, TLS sessions and DNS look-ups of annotated Pods that were seen.",
+    "Number of HTTP requests, TLS sessions and DNS queries of annotated Pods that were seen.",
 )
 LOST = Metric(
     "antrea_agent_l7_request_lost_count",
@@ -82,11 +82,11 @@ class L7FlowExportPart(Part):
                 raise Refused(put, str(error)) from error
 
     async def resync(self, entries: Sequence[RequestEngine]) -> None:
-        """As `apply`."""
+        """Start the engine, or stop it, as `apply`."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """Nothing to sweep: the engine ends with the agent."""
+        """Do nothing: the engine ends with the agent."""
 
     async def close(self) -> None:
         """Stop the engine."""
@@ -94,12 +94,12 @@ class L7FlowExportPart(Part):
 
     def _take(self, line: bytes) -> None:
         try:
-            found = parsed(line)
+            request = parsed(line)
         except Invalid:
             self._malformed += 1
             return
-        if found:
-            self._requests.add(found, time.monotonic())
+        if request:
+            self._requests.add(request, time.monotonic())
 
     def _missing(self) -> str:
         if not (why := self._engine.trouble):

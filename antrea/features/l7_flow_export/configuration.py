@@ -1,4 +1,4 @@
-"""What the engine starts with: it reads one port, has no signatures, and writes requests to a socket.
+"""Configuration of the engine: it reads one port, has no signatures, and writes requests to a socket.
 
 Source: docs.suricata.io/en/suricata-7.0.10/configuration
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TLS_FIELDS = {"custom": ["sni", "version"], "session-resumption": "yes"}
 HEADER = "%YAML 1.1\n---\n"
-"""The engine asks for it; JSON is YAML."""
+"""First lines that the engine requires; JSON is YAML."""
 
 
 def engine_file(port: str, folder: str, events: str) -> str:
@@ -63,7 +63,9 @@ def _events(path: str) -> dict[str, Any]:
 
 
 def _capture(port: str) -> dict[str, Any]:
-    """Checksums are not looked at: those of local senders may be left to their device. A frame may have 64 KiB until it is cut."""
+    """Configure capture without verification of checksums, which may be left to a device. A frame may have 64 KiB until it is
+    cut.
+    """
     return {
         "interface": port, "threads": 1, "cluster-id": 90, "cluster-type": "cluster_flow", "defrag": "no", "use-mmap": "yes",
         "tpacket-v3": "yes", "ring-size": 2048, "block-size": 131072, "checksum-checks": "no",
@@ -71,7 +73,7 @@ def _capture(port: str) -> dict[str, Any]:
 
 
 def _protocols() -> dict[str, Any]:
-    """HTTP and TLS are found by what they begin with, at any port."""
+    """Configure HTTP and TLS, which are detected by their first bytes, at any port."""
     body = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
     dns = {"enabled": "yes", "detection-ports": {"dp": "53"}}
     return {
@@ -83,7 +85,7 @@ def _protocols() -> dict[str, Any]:
 
 
 def _stream() -> dict[str, Any]:
-    """`midstream`: connections that are there already are read from here on."""
+    """Configure streams with `midstream`: existing connections are read from here on."""
     return {
         "memcap": "16mb", "prealloc-sessions": 256, "checksum-validation": "no", "midstream": "true", "async-oneside": "false",
         "reassembly": {"memcap": "32mb", "depth": "1mb", "segment-prealloc": 256},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GATE: Final = "L7FlowExporter"
 MAX_LENGTH: Final = 64
-"""Characters of a value that are kept."""
+"""Maximum number of characters of a value that are kept."""
 
 
 class AnnotatedWorkload(Fact, frozen=True):
@@ -43,7 +43,7 @@ class AnnotatedWorkload(Fact, frozen=True):
 
     @classmethod
     def path(cls) -> str:
-        """Of the collection."""
+        """Path of the collection."""
         return f"/apis/{cls.api_version}/{cls.plural}"
 
 
@@ -94,9 +94,11 @@ WORKLOADS: Final[tuple[type[AnnotatedWorkload], ...]] = (
 )
 
 
-def annotated(kind: type[AnnotatedWorkload], found: OnlyMetadata) -> AnnotatedWorkload | None:
-    """None without the annotation, and for what another object has made: a Deployment copies its own to its ReplicaSets."""
-    meta = found.metadata
+def annotated(kind: type[AnnotatedWorkload], stored: OnlyMetadata) -> AnnotatedWorkload | None:
+    """Make the row; None without the annotation, and for what another object has made: a Deployment copies its own to its
+    ReplicaSets.
+    """
+    meta = stored.metadata
     value = meta.annotations.get(L7_EXPORT)
     if value is None or meta.owner_references:
         return None
@@ -104,19 +106,19 @@ def annotated(kind: type[AnnotatedWorkload], found: OnlyMetadata) -> AnnotatedWo
 
 
 def no_effect(kind: type[AnnotatedWorkload]) -> str:
-    """What the annotation does there, and where it has an effect."""
+    """Return why the annotation has no effect there, and where it has."""
     return (
         f"annotation {L7_EXPORT} has no effect on a {kind.kind}: write it into the template of its Pods, "
         f"{kind.template}.metadata.annotations"
     )
 
 
-def useless_annotation(_: Facts, found: AnnotatedWorkload) -> Iterator[RecordEvent]:
-    """An Event with the place where it has an effect."""
-    message = no_effect(type(found))
+def useless_annotation(_: Facts, workload: AnnotatedWorkload) -> Iterator[RecordEvent]:
+    """Yield an Event with the place where it has an effect."""
+    message = no_effect(type(workload))
     yield RecordEvent(
-        f"{found.kind}/{found.key}", (found.uid, found.value), found.api_version, found.kind, found.name, found.uid,
-        "L7ExportInvalid", message, warning=True, namespace=found.namespace,
+        f"{workload.kind}/{workload.key}", (workload.uid, workload.value), workload.api_version, workload.kind, workload.name, workload.uid,
+        "L7ExportInvalid", message, warning=True, namespace=workload.namespace,
     )  # fmt: skip
 
 

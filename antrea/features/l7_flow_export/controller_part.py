@@ -1,4 +1,4 @@
-"""Reads the metadata of workloads, and keeps those with the annotation by which requests of Pods are exported."""
+"""Watches of the metadata of workloads, of which those with the annotation for the export of requests are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class L7FlowExportPart(ControllerPart):
     """The watches of annotated workloads."""
 
     def __init__(self, _: ControllerContext) -> None:
-        """Nothing of the controller is needed."""
+        """Take no service of the controller."""
 
     def watched(self) -> Iterable[Watched]:
         for kind in WORKLOADS:

@@ -1,4 +1,4 @@
-"""Rows of the export of requests: which Pods and Namespaces ask for it, and of which connections."""
+"""Rows of the export of requests: annotated Pods and Namespaces, and the direction of their connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS: Final = ("ingress", "egress", "both")
 MAX_LENGTH: Final = 64
-"""Characters of a value that are kept, to be named in an Event."""
+"""Maximum number of characters of a value that are kept, for an Event."""
 
 
 class RequestedPod(Fact, frozen=True):
@@ -34,25 +34,27 @@ class RequestedNamespace(Fact, frozen=True):
 
     name: str
     value: str
-    """Empty: it has none."""
+    """Value; empty without the annotation."""
 
     @property
     def key(self) -> str:
         return self.name
 
 
-def requested_pod(found: core.Pod) -> RequestedPod | None:
-    """None without the annotation, and for Pods in the Node's network, which have no port."""
-    meta = found.metadata
+def requested_pod(pod: core.Pod) -> RequestedPod | None:
+    """Make the row; None without the annotation, and for Pods in the host network, which have no port."""
+    meta = pod.metadata
     value = meta.annotations.get(L7_EXPORT)
-    if value is None or found.spec.host_network:
+    if value is None or pod.spec.host_network:
         return None
     return RequestedPod(meta.namespace, meta.name, meta.uid, value[:MAX_LENGTH])
 
 
-def requested_namespace(found: core.Namespace) -> RequestedNamespace:
-    """The row of a Namespace."""
-    return RequestedNamespace(found.metadata.name, found.metadata.annotations.get(L7_EXPORT, "")[:MAX_LENGTH])
+def requested_namespace(namespace: core.Namespace) -> RequestedNamespace:
+    """Make the row of a Namespace."""
+    return RequestedNamespace(
+        namespace.metadata.name, namespace.metadata.annotations.get(L7_EXPORT, "")[:MAX_LENGTH]
+    )
 
 
 def direction(facts: Facts, pod: str) -> str:
@@ -60,7 +62,7 @@ def direction(facts: Facts, pod: str) -> str:
 
     parity: pkg/agent/controller/l7flowexporter (the Pod's comes first; capitals do not matter)
     """
-    found: RequestedPod | RequestedNamespace | None = facts.get(RequestedPod, pod)
-    found = found or facts.get(RequestedNamespace, pod.partition("/")[0])
-    value = found.value.lower() if found else ""
+    row: RequestedPod | RequestedNamespace | None = facts.get(RequestedPod, pod)
+    row = row or facts.get(RequestedNamespace, pod.partition("/")[0])
+    value = row.value.lower() if row else ""
     return value if value in DIRECTIONS else ""

@@ -138,18 +138,18 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
 
 
 def _old_versions(facts: Facts, rule: str, version: str) -> list[LoadedTenant]:
-    """The latest that are loaded, without this version: a rule that is edited on and on takes a bounded number."""
+    """Return the latest loaded versions, without this one: a rule that is edited repeatedly takes a bounded number."""
     rows = [row for row in facts.by(LoadedTenant, "rule", rule) if row.version != version]
     return sorted(rows, key=lambda row: row.since)[-MAX_OLD_VERSIONS:]
 
 
 def claims(facts: Facts, rule: PolicyRule) -> Iterator[L7Claim | L7Namespace]:
-    """What a rule of a Namespace counts for there; of several policies that state it, for the first one."""
+    """Yield the claim of a namespaced rule; if several policies state it, for the first one."""
     if not rule.l7_protocols or rule.order is None:
         return
     policies = {stated.policy for stated in facts.by(StatedRule, "rule", rule.name)}
     sent = [facts.get(SentPolicy, policy) for policy in policies]
-    sources = [one.found.source_ref for one in sent if one is not None]
+    sources = [policy.policy.source_ref for policy in sent if policy is not None]
     namespaces = [source.namespace if source else "" for source in sources]
     if namespaces and all(namespaces):
         namespace = min(namespaces)
@@ -158,20 +158,20 @@ def claims(facts: Facts, rule: PolicyRule) -> Iterator[L7Claim | L7Namespace]:
 
 
 def demand(facts: Facts, row: L7Namespace) -> Iterator[L7Demand]:
-    """What the rules of a Namespace need; cut at its share, so that a Namespace that has that does not count for more."""
+    """Yield what the rules of a Namespace need, cut at its share, so that a Namespace that has that does not count for more."""
     needed = sum(_needed(facts, claim) for claim in facts.by(L7Claim, "namespace", row.name))
     yield L7Demand(row.name, min(needed, NAMESPACE_SHARE))
 
 
 def share(facts: Facts, _node: ThisNode) -> Iterator[L7Share]:
-    """The share of each Namespace, where all of them need more than there is: who needs less than the others has all of it."""
+    """Yield the share of each Namespace, where all of them need more than there is: one that needs less gets all it needs."""
     needs = [row.tenants for row in facts.all(L7Demand)]
     if sum(needs) > ALL_NAMESPACES_SHARE:
         yield L7Share(fair_share(needs, ALL_NAMESPACES_SHARE))
 
 
 def fair_share(needs: list[int], total: int) -> int:
-    """The largest number to which all `needs` can be cut so that their sum is at most `total`; 0: there is not one for each.
+    """Return the largest number to which all `needs` can be cut so that their sum is at most `total`; 0 if there is not one for each.
 
     >>> fair_share([1, 2, 9, 9], 10)
     3
@@ -186,10 +186,12 @@ def fair_share(needs: list[int], total: int) -> int:
 
 
 def excess(facts: Facts, row: L7Namespace) -> Iterator[L7Excess]:
-    """The rules beyond the share of their Namespace: the oldest policies have theirs."""
+    """Yield the rules beyond the share of their Namespace: the oldest policies have theirs."""
     taken, shared = 0, facts.get(L7Share)
     most = min(shared.most, NAMESPACE_SHARE) if shared else NAMESPACE_SHARE
-    for claim in sorted(facts.by(L7Claim, "namespace", row.name), key=lambda one: (one.since, one.rule)):
+    for claim in sorted(
+        facts.by(L7Claim, "namespace", row.name), key=lambda row_claim: (row_claim.since, row_claim.rule)
+    ):
         taken += _needed(facts, claim)
         if taken > most:
             yield L7Excess(claim.rule, row.name, most)
@@ -200,13 +202,13 @@ def _needed(facts: Facts, claim: L7Claim) -> int:
 
 
 def used_vlan(facts: Facts, row: UsedVlan) -> Iterator[Tenant]:
-    """Nothing, but the number stays that of its version."""
+    """Yield nothing, but reserve the number for its version."""
     facts.id(POOL, row.version)
     yield from ()
 
 
 def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """The way to the engine and back, while any rule needs it."""
+    """Yield the path to the engine and back, while any rule needs it."""
     config, realized = facts.get(AgentConfig), facts.get(RealizedPipeline)
     ports = [facts.get(OvsPort, name) for name in TAPS]
     if config is None or realized is None or not inspecting(facts):
@@ -229,12 +231,12 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def _came(*marks: Action) -> list[Action]:
-    """A packet or a reset of the engine goes on."""
+    """Return actions that forward a packet or a reset of the engine."""
     return [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, *marks, goto(Stage.CONNTRACK_STATE)]
 
 
 def _second_way(to: OvsPort, back: OvsPort) -> Iterator[Flow]:
-    """What the egress rule lets pass goes to the engine once more, for the ingress rule."""
+    """Yield flows by which packets that the egress rule passes go to the engine again, for the ingress rule."""
     again = [move(ETH_SRC_END, VLAN_VID), set_vlan_priority(SECOND), output(to.ofport)]
     yield flow(CLASSIFIER, Priority.HIGH, in_port(back.ofport), dl_vlan_pcp(FIRST), then=again)
     came = _came(REWRITE_MAC_REG_MARK.load)
@@ -242,7 +244,7 @@ def _second_way(to: OvsPort, back: OvsPort) -> Iterator[Flow]:
 
 
 def _output_flows(tap: OvsPort | None) -> Iterator[Flow]:
-    """Packets to the engine; those that come from it go on, and pass no policy again."""
+    """Yield flows for packets to the engine; those that come from it continue, and pass no policy again."""
     back = FROM_L7_NP_RETURN_REG_MARK.match
     yield flow(TRAFFIC_CONTROL, Priority.HIGH, back, then=[goto(Stage.OUTPUT)])
     sent = (OUTPUT_TO_OF_PORT_REG_MARK.match, back)
@@ -258,9 +260,9 @@ def _output_flows(tap: OvsPort | None) -> Iterator[Flow]:
     only_ingress = (NOT_L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
     both = (L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
     for state in (REPLY, REQUEST):
-        own = (OUTPUT_TO_OF_PORT_REG_MARK.match, state, L7_NP_REDIRECT_CT_MARK.match)
+        connection = (OUTPUT_TO_OF_PORT_REG_MARK.match, state, L7_NP_REDIRECT_CT_MARK.match)
         for directions, then in ((only_egress, once), (only_ingress, once), (both, twice)):
-            yield flow(OUTPUT, Priority.HIGH + 2, *own, *directions, then=then)
+            yield flow(OUTPUT, Priority.HIGH + 2, *connection, *directions, then=then)
 
 
 def _tracking_flows(*, v6: bool) -> Iterator[Flow]:

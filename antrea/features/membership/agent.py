@@ -19,4 +19,4 @@ def is_needed(gates: Container[str]) -> bool:
 
 
 FEATURES = (AgentFeature(name="Membership"),)
-"""Always on, so that /memberlist explains why it has nothing to show."""
+"""Feature that is always on, so that /memberlist explains why it has nothing to show."""

@@ -1,4 +1,4 @@
-"""Gives every Namespace the label antrea.io/metadata.name; optional, off in the chart by default.
+"""Webhook that labels every Namespace with antrea.io/metadata.name; optional, off in the chart by default.
 
 parity: pkg/apiserver/handlers/webhook/mutation_labels.go
 """
@@ -26,7 +26,7 @@ class LabelledNamespace(CoreStruct, frozen=True):
 
 
 def label_namespace(_: Facts, review: Review[LabelledNamespace]) -> Iterable[Patch]:
-    """The label may not be removed or changed."""
+    """Restore the label if it was removed or changed."""
     meta = review.new.metadata
     if meta.labels.get(LABEL) != meta.name:
         yield Patch("/metadata/labels", {**meta.labels, LABEL: meta.name})

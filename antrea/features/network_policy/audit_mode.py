@@ -1,6 +1,6 @@
-"""Which policies and rules are audited: they drop nothing, and what they would drop is counted and logged.
+"""Auditing of policies and rules: they drop nothing, and what they would drop is counted and logged.
 
-The annotation `antrea.io/enforcement` of a policy decides, else that of its Namespace; without a word a policy is enforced.
+The annotation `antrea.io/enforcement` of a policy decides, else that of its Namespace; without either a policy is enforced.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
 MAX_LENGTH = 100
-"""Characters of a value that a message quotes."""
+"""Maximum number of characters of a value that a message quotes."""
 
 
 class AuditMode(NamedTuple):
-    """The annotations of a policy about audit."""
+    """Annotations of a policy on auditing."""
 
     whole: bool = False
-    """All of it is audited."""
+    """Whether all of it is audited."""
     rules: tuple[str, ...] = ()
-    """Names of rules that are, if the whole is not."""
+    """Names of the audited rules, if not all are."""
     enforced: bool = False
-    """It is enforced whatever its Namespace has: so it is with an unknown word."""
+    """Whether it is enforced whatever its Namespace has, as for an unknown value."""
 
     def within(self, *, namespace_audits: bool) -> AuditMode:
-        """The same in a Namespace that audits its policies, or does not."""
+        """Return the mode in a Namespace that audits its policies, or does not."""
         return AUDITED if namespace_audits and not self.enforced else self
 
     def has(self, rule: str) -> bool:
@@ -42,12 +42,12 @@ AUDITED = AuditMode(whole=True)
 
 
 def audits(annotations: Mapping[str, str]) -> bool:
-    """Whether an object with these annotations is audited as a whole; what cannot be read is enforced."""
+    """Whether an object with these annotations is audited as a whole; with an invalid value it is enforced."""
     return annotations.get(ENFORCEMENT) == AUDIT
 
 
 def audit_mode(annotations: Mapping[str, str]) -> AuditMode:
-    """Of a policy."""
+    """Read the mode of a policy."""
     if ENFORCEMENT not in annotations and AUDITED_RULES not in annotations:
         return ENFORCED
     names = (name.strip() for name in annotations.get(AUDITED_RULES, "").split(","))
@@ -56,7 +56,7 @@ def audit_mode(annotations: Mapping[str, str]) -> AuditMode:
 
 
 def enforcement_doubt(annotations: Mapping[str, str]) -> str:
-    """Why the value of the annotation means nothing; empty if it does not."""
+    """Return why the value of the annotation has no effect; empty if it has."""
     text = annotations.get(ENFORCEMENT, AUDIT)
     if text in (AUDIT, ENFORCE):
         return ""
@@ -64,12 +64,12 @@ def enforcement_doubt(annotations: Mapping[str, str]) -> str:
 
 
 def unknown_text(doubt: str) -> str:
-    """Of an Event on a policy whose kind no webhook of ours checks."""
+    """Return the text of an Event on a policy whose kind no webhook of Antrea checks."""
     return f"metadata.annotations[{ENFORCEMENT}]: {doubt}: the policy is enforced"
 
 
 def check_audit(annotations: Mapping[str, str], rules: Container[str]) -> None:
-    """Raises Invalid."""
+    """Check the annotations. Raises Invalid."""
     if why := enforcement_doubt(annotations):
         raise Invalid(f"metadata.annotations[{ENFORCEMENT}]", why)
     for name in audit_mode(annotations).rules:

@@ -1,7 +1,7 @@
-"""Policies that are taken back by themselves unless they are confirmed: annotation `antrea.io/confirm-within`.
+"""Policies that are reverted automatically unless they are confirmed: annotation `antrea.io/confirm-within`.
 
-Each Node has its own deadline, from when it was sent this generation of the policy: it holds also for a Node that the
-policy has cut off. `antrea.io/confirmed` names the generation that stays; so does the removal of the first annotation.
+Each Node has its own deadline, from when it received this generation of the policy: it applies also to a Node that the policy
+has cut off. `antrea.io/confirmed` names the generation that stays; removing the first annotation has the same effect.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_SECONDS = 3600
 
 
 class TakenBack(Fact, frozen=True):
-    """A generation of a policy that was not confirmed in time; the agent's deadlines write it."""
+    """Generation of a policy that was not confirmed in time; the agent's deadlines write it."""
 
     policy: str
-    """UID."""
+    """UID of the policy."""
     generation: int
 
     @property
@@ -35,7 +35,7 @@ class TakenBack(Fact, frozen=True):
 
 
 def check_confirmation(annotations: Mapping[str, str]) -> None:
-    """Raises Invalid."""
+    """Check the annotation. Raises Invalid."""
     text = annotations.get(CONFIRM_WITHIN)
     if text is not None and not _seconds(text):
         raise Invalid(
@@ -45,28 +45,28 @@ def check_confirmation(annotations: Mapping[str, str]) -> None:
 
 
 def unconfirmed_seconds(annotations: Mapping[str, str], generation: int) -> int:
-    """Within which this generation is to be confirmed; 0: it stays."""
+    """Return the seconds within which this generation must be confirmed; 0 if it is permanent."""
     if annotations.get(CONFIRMED, "").strip() == str(generation):
         return 0
     return _seconds(annotations.get(CONFIRM_WITHIN, ""))
 
 
 def _seconds(text: str) -> int:
-    """0 for what is no such duration."""
+    """Parse a duration; 0 if it is invalid."""
     try:
-        found = seconds(text)
+        duration = seconds(text)
     except ValueError:
         return 0
-    return int(found) if 1 <= found <= MAX_SECONDS else 0
+    return int(duration) if 1 <= duration <= MAX_SECONDS else 0
 
 
 def deadline_seconds(policy: cp.NetworkPolicy) -> int:
-    """The same, of what the controller has sent."""
+    """Return the seconds until the deadline of a policy from the controller."""
     return _seconds(policy.metadata.annotations.get(CONFIRM_WITHIN, ""))
 
 
 def taken_back(facts: Facts, policy: cp.NetworkPolicy) -> str:
-    """Why nothing of this policy is enforced on this Node; empty if it is not taken back."""
+    """Return why nothing of this policy is enforced on this Node; empty if it is not reverted."""
     meta, limit = policy.metadata, deadline_seconds(policy)
     if not limit or facts.get(TakenBack, f"{meta.name} {meta.generation}") is None:
         return ""

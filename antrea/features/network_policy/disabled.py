@@ -1,4 +1,4 @@
-"""Antrea's own policies and groups while the gate AntreaPolicy is off: no Node has them, and their status does not count any."""
+"""Status of Antrea's own policies and groups while the gate AntreaPolicy is off: no Node has them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GATE = "AntreaPolicy"
 
 
 class DisabledNamespacedPolicy(DisabledObject, frozen=True):
-    """A NetworkPolicy of crd.antrea.io."""
+    """NetworkPolicy of crd.antrea.io."""
 
     kind: ClassVar[str] = "NetworkPolicy"
 
 
 class DisabledClusterPolicy(DisabledObject, frozen=True):
-    """A ClusterNetworkPolicy."""
+    """ClusterNetworkPolicy of crd.antrea.io."""
 
     kind: ClassVar[str] = "ClusterNetworkPolicy"
 
@@ -46,7 +46,7 @@ class DisabledClusterGroup(DisabledObject, frozen=True):
 def withdrawn_policy_status(
     _: Facts, policy: DisabledNamespacedPolicy | DisabledClusterPolicy
 ) -> Iterator[Status]:
-    """As of a policy of which no Node holds anything."""
+    """Yield the status of a policy that no Node enforces."""
     yield Status(
         path=policy.path,
         kind=policy.kind,
@@ -64,7 +64,7 @@ def withdrawn_policy_status(
 def withdrawn_group_status(
     _: Facts, group: DisabledNamespacedGroup | DisabledClusterGroup
 ) -> Iterator[Status]:
-    """As of a group whose members are not computed."""
+    """Yield the status of a group whose members are not computed."""
     yield Status(
         path=group.path,
         kind=group.kind,

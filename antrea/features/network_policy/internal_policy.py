@@ -1,4 +1,4 @@
-"""What the controller makes of a policy, whichever its kind, before it is known which Nodes need it."""
+"""Internal policy of the controller, whatever the kind of its policy, before the Nodes that need it are known."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PORTION = 32
-"""Peers or exceptions that are taken in before the event loop may run: one policy may have tens of thousands."""
+"""Number of peers or exceptions that are processed before the event loop may run: one policy may have tens of thousands."""
 
 
 class InternalPolicyFields(Fact, frozen=True):
-    """A policy as agents need it."""
+    """Policy as agents need it."""
 
-    found: cp.NetworkPolicy
+    policy: cp.NetworkPolicy
 
     def __hash__(self) -> int:
         # its metadata has mappings
@@ -29,49 +29,49 @@ class InternalPolicyFields(Fact, frozen=True):
 
     @property
     def key(self) -> str:
-        return self.found.metadata.name
+        return self.policy.metadata.name
 
 
-def flush_on_deny(found: Mapping[str, str]) -> bool:
-    """Whether a policy with these annotations cuts connections that it comes to forbid."""
-    return found.get(ON_DENY) == FLUSH
+def flush_on_deny(annotations: Mapping[str, str]) -> bool:
+    """Whether a policy with these annotations cuts established connections that it forbids."""
+    return annotations.get(ON_DENY) == FLUSH
 
 
 NOTHING: dict[str, str] = {}
-"""Labels, or annotations, of policies without any: it is never written. One for all, since each dict takes 64 bytes."""
+"""Labels, or annotations, of policies without any: read-only. One for all, since each dict takes 64 bytes."""
 
 
-def told_annotations(
+def published_annotations(
     *, flush_on_deny: bool, confirm_seconds: int = 0, audit: AuditMode | None = None
 ) -> dict[str, str]:
-    """Those that are sent to agents."""
-    found = {ON_DENY: FLUSH} if flush_on_deny else {}
+    """Return the annotations that are sent to agents."""
+    annotations = {ON_DENY: FLUSH} if flush_on_deny else {}
     if confirm_seconds:
-        found[CONFIRM_WITHIN] = f"{confirm_seconds}s"
+        annotations[CONFIRM_WITHIN] = f"{confirm_seconds}s"
     if audit is not None and audit.whole:
-        found[ENFORCEMENT] = AUDIT
+        annotations[ENFORCEMENT] = AUDIT
     elif audit is not None and audit.rules:
-        found[AUDITED_RULES] = ",".join(audit.rules)
-    return found or NOTHING
+        annotations[AUDITED_RULES] = ",".join(audit.rules)
+    return annotations or NOTHING
 
 
 def in_portions(entries: Iterable[T | None]) -> Iterator[T]:
-    """What a unit yields, where None is a place at which the event loop may run.
+    """Yield the entries of a unit, where None marks a point at which the event loop may run.
 
-    The engine looks at the clock when something is yielded: the entry before is yielded again, which changes nothing.
+    The engine checks the clock when something is yielded: the entry before is yielded again, which changes nothing.
     """
     last: T | None = None
-    for one in entries:
-        last = last if one is None else one
+    for entry in entries:
+        last = last if entry is None else entry
         if last is not None:
             yield last
 
 
 def completed(steps: Generator[None, None, T]) -> T:
-    """What they return, without a pause."""
+    """Run the steps without a pause, and return their result."""
     while True:
         try:
             next(steps)
         except StopIteration as error:
-            found: T = error.value
-            return found
+            result: T = error.value
+            return result

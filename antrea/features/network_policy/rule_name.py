@@ -29,7 +29,7 @@ _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def rule_name(direction: str, rule: Mapping[str, Any]) -> str:
-    """Such as ingress-drop-ed700e3, for a rule as the API server sends it."""
+    """Make a name such as ingress-drop-ed700e3, for a rule as the API server sends it."""
     text = msgspec.json.encode(_as_go({"enableLogging": False, **rule})).decode()
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
@@ -38,7 +38,7 @@ def rule_name(direction: str, rule: Mapping[str, Any]) -> str:
 
 
 def _as_go(value: Any) -> Any:
-    """`value` with the fields in Go's order, without those that Go leaves out."""
+    """Return `value` with the fields in Go's order, without those that Go leaves out."""
     if isinstance(value, dict):
         return {
             key: dict(sorted(value[key].items())) if key == "matchLabels" else _as_go(value[key])
@@ -46,7 +46,7 @@ def _as_go(value: Any) -> Any:
             if key in value and (key in _ALWAYS or not _empty(key, value[key]))
         }
     if isinstance(value, list):
-        return [_as_go(one) for one in value]
+        return [_as_go(item) for item in value]
     return value
 
 

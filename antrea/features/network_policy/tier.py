@@ -1,4 +1,4 @@
-"""Tiers: the ones that always exist, what admission reads of the others, and what refers to them.
+"""Tiers: the ones that always exist, the fields of others that admission reads, and their uses.
 
 parity: pkg/controller/networkpolicy/tier.go
 """
@@ -36,9 +36,9 @@ DEFAULT_TIERS: tuple[Tier, ...] = (
     _default(DEFAULT, "default Application", 250),
     _default(BASELINE, "Baseline", 253),
 )
-"""Created by the controller; cannot be deleted."""
+"""Tiers that the controller creates and that cannot be deleted."""
 DEFAULT_NAMES = frozenset(tier.metadata.name for tier in DEFAULT_TIERS)
-"""Policies may always use them: what a young controller has not created yet is on its way."""
+"""Names that policies may always use, even before a new controller has created the Tiers."""
 
 
 class _TierOfPolicy(CoreStruct, frozen=True):
@@ -46,14 +46,14 @@ class _TierOfPolicy(CoreStruct, frozen=True):
 
 
 class _PolicyRef(CoreStruct, frozen=True):
-    """A policy, of which only the tier is read."""
+    """Policy with only its tier."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _TierOfPolicy = _TierOfPolicy()
 
 
 class TierRow(Fact, frozen=True):
-    """A Tier that exists."""
+    """Existing Tier."""
 
     name: str
     priority: int
@@ -67,7 +67,7 @@ class TierRow(Fact, frozen=True):
 
 
 class TierUse(Fact, frozen=True):
-    """A policy by the tier it names; the Namespace of an Antrea ClusterNetworkPolicy is empty."""
+    """Policy by the tier it names; the Namespace of an Antrea ClusterNetworkPolicy is empty."""
 
     namespace: str
     name: str
@@ -82,11 +82,11 @@ class TierUse(Fact, frozen=True):
 
 
 class NamespacedTierUse(TierUse, frozen=True):
-    """The same of an Antrea NetworkPolicy: another feed, so another kind."""
+    """Antrea NetworkPolicy by the tier it names: it has another feed, so another kind."""
 
 
 def tier_path(name: str) -> str:
-    """Where the API server has the Tier."""
+    """Return the path of the Tier in the API."""
     return f"{CRD}/tiers/{name}"
 
 

@@ -1,4 +1,4 @@
-"""What an AntreaNodeConfig may contain about VLANs.
+"""Validation of VLANs in an AntreaNodeConfig.
 
 parity: pkg/controller/antreanodeconfig/validate.go, pkg/util/vlan ParseSpec
 """
@@ -20,7 +20,7 @@ MAX_VLAN = 4094
 
 
 def validate_node_config(_: Facts, review: Review[AntreaNodeConfig]) -> Steps:
-    """Raises Invalid."""
+    """Check the allowed VLANs. Raises Invalid."""
     network = review.new.spec.secondary_network
     for bridge_index, bridge in enumerate(network.ovs_bridges if network else ()):
         for index, interface in enumerate(bridge.physical_interfaces):
@@ -34,7 +34,7 @@ def validate_node_config(_: Facts, review: Review[AntreaNodeConfig]) -> Steps:
 
 
 def vlan_fault(text: str) -> str:
-    """Why `text` is neither a VLAN nor a range of them; empty if it is."""
+    """Return why `text` is neither a VLAN nor a range of them; empty if it is."""
     first, dash, last = text.partition("-")
     names = ((first, "VLAN range start"), (last, "VLAN range end")) if dash else ((first, "VLAN ID"),)
     for number, name in names:
@@ -49,7 +49,7 @@ def vlan_fault(text: str) -> str:
 
 
 def _number_fault(text: str) -> str:
-    """Why Go's ParseUint(text, 10, 16) fails."""
+    """Return the error of Go's ParseUint(text, 10, 16); empty if there is none."""
     if not re.fullmatch("[0-9]+", text):
         return "invalid syntax"
     digits = text.lstrip("0")

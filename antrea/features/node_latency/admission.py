@@ -1,4 +1,4 @@
-"""What a NodeLatencyMonitor may be: the annotation of its threshold is a duration."""
+"""Validation of a NodeLatencyMonitor: the annotation of its threshold is a duration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def validate_latency_monitor(_: Facts, review: Review[NodeLatencyMonitor]) -> Steps:
-    """Raises Invalid."""
+    """Validate a monitor. Raises Invalid."""
     yield from ()
     threshold(review.new)
 

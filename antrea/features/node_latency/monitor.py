@@ -22,20 +22,20 @@ class LatencyMonitor(Fact, frozen=True):
     """Seconds above which a round-trip time is worth an Event; 0: never."""
 
 
-def latency_monitor(found: NodeLatencyMonitor) -> LatencyMonitor | None:
-    """None for one of another name. A threshold that cannot be read is none: admission refuses it."""
-    if found.metadata.name != NAME:
+def latency_monitor(stored: NodeLatencyMonitor) -> LatencyMonitor | None:
+    """Make the row; None for an object of another name. An invalid threshold is none: admission refuses it."""
+    if stored.metadata.name != NAME:
         return None
     try:
-        limit = threshold(found)
+        limit = threshold(stored)
     except Invalid:
         limit = 0.0
-    return LatencyMonitor(float(max(found.spec.ping_interval_seconds, 1)), limit)
+    return LatencyMonitor(float(max(stored.spec.ping_interval_seconds, 1)), limit)
 
 
-def threshold(found: NodeLatencyMonitor) -> float:
-    """Of the annotation, in seconds; 0 without one. Raises Invalid."""
-    text = found.metadata.annotations.get(LATENCY_THRESHOLD, "")
+def threshold(stored: NodeLatencyMonitor) -> float:
+    """Return the threshold of the annotation, in seconds; 0 without one. Raises Invalid."""
+    text = stored.metadata.annotations.get(LATENCY_THRESHOLD, "")
     if not text:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""The addresses of other Nodes that are measured: their gateways, which are reached as their Pods are.
+"""Addresses of other Nodes that are measured: their gateways, which are reached as their Pods are.
 
 parity: pkg/agent/monitortool/latency_store.go getGWIPs
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LatencyTarget(Fact, frozen=True):
-    """An address by which the way to another Node is measured; derived while there is a monitor."""
+    """Address by which the path to another Node is measured; derived while there is a monitor."""
 
     ip: str
     node: str

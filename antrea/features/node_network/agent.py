@@ -1,4 +1,4 @@
-"""What the host needs so that its Pods reach it and, through it, the world.
+"""Host configuration with which Pods reach the host and, through it, other networks.
 
 parity: pkg/agent/agent.go setupGatewayInterface, pkg/agent/route/route_linux.go
 """
@@ -40,7 +40,7 @@ CHAINS = {
 
 
 def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | Sysctl]:
-    """The gateway is up, has the first address of each Pod CIDR, and the host forwards."""
+    """Yield the gateway's state: up, with the first address of each Pod CIDR, and forwarding on the host."""
     config = facts.need(AgentConfig)
     facts.need(OvsPort, config.host_gateway)
     # OVS 3.1's userspace datapath translates UDP of IPv6 whose checksum is left to a card to one with a wrong checksum
@@ -57,7 +57,7 @@ def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | S
 
 
 def transport_entries(_facts: Facts, link: Transport) -> Iterator[Link | Address | Route | NftShield]:
-    """While OVS owns the card, br-phy has its addresses and routes, and the kernel leaves the card's frames alone."""
+    """Yield addresses and routes of br-phy while OVS owns the card; the kernel then ignores the card's frames."""
     if link.device == link.interface:
         return
     yield Link(link.device, link.mtu)
@@ -71,21 +71,21 @@ def transport_entries(_facts: Facts, link: Transport) -> Iterator[Link | Address
 
 
 def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
-    """Userspace OVS reads a copy of what a Pod sends; the kernel must not answer the other one."""
+    """Yield the shield that keeps the kernel from answering what userspace OVS reads a copy of."""
     config = facts.get(AgentConfig)
     if config is not None and config.ovs_datapath_type == "netdev":
         yield NftShield(pod.name, pod.port_uuid)
 
 
 def mark_rules(facts: Facts, _node: ThisNode) -> Iterator[NftTag]:
-    """OVS is to know what processes of the Node send."""
+    """Yield marks by which OVS recognizes packets of the Node's processes."""
     config = facts.get(AgentConfig)
     if config is not None and facts.get(OvsPort, config.host_gateway) is not None:
         yield from telling_entry(config.ovs_datapath_type, config.host_gateway, HOST_LOCAL_SOURCE.mask)
 
 
 def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
-    """Chains, sets and rules that every Node has."""
+    """Yield chains, sets and rules that every Node has."""
     config = facts.need(AgentConfig)
     for name, hook in CHAINS.items():
         yield NftChain(name=name, hook=hook)
@@ -126,7 +126,7 @@ def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
 
 
 def masquerade(config: AgentConfig, cidr: str) -> Iterator[NftSet | NftRule]:
-    """Pods leave the cluster with the Node's address, unless theirs are routed outside (noSNAT)."""
+    """Yield source translation of Pods that leave the cluster, unless their addresses are routed outside (noSNAT)."""
     version6 = is_ipv6(cidr)
     name, family = POD_IP_SETS[version6], "ip6" if version6 else "ip"
     yield NftSet(name=name, type="ipv6_addr" if version6 else "ipv4_addr", flags=("interval",))
@@ -141,7 +141,7 @@ def masquerade(config: AgentConfig, cidr: str) -> Iterator[NftSet | NftRule]:
 
 
 def pod_addresses(facts: Facts, node: ThisNode | PeerNode) -> Iterator[NftElement]:
-    """Addresses that are Pods' of this cluster and thus keep their source on the way."""
+    """Yield addresses of the cluster's Pods, to which packets keep their source."""
     families = facts.need(ThisNode).families
     for cidr in node.pod_cidrs:
         if is_ipv6(cidr) in families:

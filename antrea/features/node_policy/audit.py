@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from antrea.openflow.packet import Packet
 
 TABLES = {True: "NodePolicyEgressRule", False: "NodePolicyIngressRule"}
-"""In place of the table of the switch; by whether it is egress."""
+"""Names in place of the switch's tables; by whether it is egress."""
 
 
 def rule_of(facts: Facts, prefix: str) -> NodeRule | None:
-    """The rule whose log has this prefix: the name of its counter."""
+    """Return the rule whose log has this prefix: the name of its counter."""
     policy, _, number = prefix.removeprefix("np-").rpartition("-")
     return facts.get(NodeRule, f"{policy} {number}")
 
 
 def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
-    """None for a rule that is gone meanwhile."""
+    """Make the line of a packet; None for a rule that is gone."""
     rule, node = rule_of(facts, prefix), facts.get(ThisNode)
     policy = facts.get(SentPolicy, rule.policy) if rule else None
-    source = policy.found.source_ref if policy else None
+    source = policy.policy.source_ref if policy else None
     if rule is None or node is None or source is None:
         return None
-    words = (
+    fields = (
         *(
             TABLES[rule.egress],
             f"{source.type}:{source.name}",
@@ -54,4 +54,4 @@ def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
         *(str(read.length), one_word(rule.rule.log_label) or NOTHING),
         *receiver_names(facts, NodeFqdnAddress, rule.fqdns, read.destination),
     )
-    return AuditRecord(" ".join(words), repeats=rule.action != "Allow")
+    return AuditRecord(" ".join(fields), repeats=rule.action != "Allow")

@@ -1,10 +1,9 @@
-"""Chains that node policies take: two base chains, a chain for each Tier and priority, and their rules in order.
+"""Chains of node policies: two base chains, a chain for each Tier and priority, and their rules in order. The base chain of a
+direction accepts established connections and what the Node requires, and evaluates the policies then. A rule that passes
+leads to those of the baseline Tier; the end of these is the end of the direction.
 
-The base chain of a direction accepts what stands and what the Node cannot do without, and asks the policies then. A rule
-that passes leads to those of the baseline Tier; the end of these is the end of the direction.
-
-While a rule of a direction is audited there is a second base chain behind the first, which gets what that accepts. All rules, the
-enforced ones too, stand there once more, and none of them drops: a denial by an audited one is counted, logged and accepted.
+While a rule of a direction is audited there is a second base chain behind the first, which gets what that accepts. It has all
+rules, also the enforced ones, and none of them drops: a denial by an audited one is counted, logged and accepted.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ if TYPE_CHECKING:
     from antrea.features.node_policy.rule import NodeRule
 
 HOOKS = {"ingress": "input", "egress": "output"}
-"""Where the packets of a direction are judged."""
-ACCEPTED, LOOPBACK, NEIGHBOURS, GUARD, ASKED, BASELINE = 0, 10, 20, 30, 100, 200
+"""Hook where the packets of a direction are judged."""
+ACCEPTED, LOOPBACK, NEIGHBOURS, GUARD, POLICIES, BASELINE = 0, 10, 20, 30, 100, 200
 """Order of the rules of a base chain."""
 NEIGHBOUR_TYPES = "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert"
-"""Messages of ICMPv6 without which a Node has no neighbours and no router."""
+"""ICMPv6 messages without which a Node has no neighbors and no router."""
 LAST = 1_000_000
-LOG_GROUP, LOG_OCTETS = 10350, 256
-"""Number under which the kernel hands over packets that are logged, and how much of each: all headers."""
+LOG_GROUP, LOG_BYTES = 10350, 256
+"""Number under which the kernel hands over logged packets, and how many bytes of each: all headers."""
 NAME_LENGTH = 100
-"""Octets of a rule's name in nftables."""
+"""Maximum number of bytes of a rule's name in nftables."""
 
 
 def base_entries(facts: Facts, _node: ThisNode) -> Iterator[NftChain | NftRule]:
-    """What a Node has while the gate is on, whatever policies there are.
+    """Yield entries of a Node while the gate is on, whatever policies there are.
 
     Policies are matched once the Node has the address of an API server, from which they do not cut it off then.
     """
@@ -68,12 +67,12 @@ def base_entries(facts: Facts, _node: ThisNode) -> Iterator[NftChain | NftRule]:
 
 
 def audit_entries(facts: Facts, row: AuditedDirection) -> Iterator[NftChain | NftRule]:
-    """What a Node has beside while rules of a direction are audited."""
+    """Yield further entries of a Node while rules of a direction are audited."""
     yield from _base_chain(facts, row.direction, audit=True)
 
 
 def guard_chain(direction: str) -> str:
-    """The chain of what a Node keeps whatever policies there are."""
+    """Return the chain of what a Node keeps whatever policies there are."""
     return f"node-{direction}-guard"
 
 
@@ -93,7 +92,7 @@ def _base_chain(facts: Facts, direction: str, *, audit: bool) -> Iterator[NftCha
     yield _rule(base, "neighbour discovery", neighbours, NEIGHBOURS)
     yield _rule(base, "the guard", f"jump {guard_chain(direction)}", GUARD)
     if facts.all(ApiServerEndpoint):
-        yield _rule(base, "policies", f"jump {base}-rules", ASKED)
+        yield _rule(base, "policies", f"jump {base}-rules", POLICIES)
         yield _rule(base, "policies of the baseline Tier", f"jump {base}-baseline", BASELINE)
     yield _rule(f"{base}-baseline", "the end, also of what has been passed", "accept", LAST)
 
@@ -126,13 +125,13 @@ def _placed(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[NftChain |
 
 
 def group_sets(_: Facts, group: NodePeerGroup) -> Iterator[NftSet]:
-    """A set for each family of a group of peers, which all rules share that name the group."""
+    """Yield a set for each family of a peer group, which all rules share that name the group."""
     for ipv6, kind in ADDRESS_TYPES.items():
         yield NftSet(name=group_set(group.group, ipv6=ipv6), type=kind)
 
 
 def group_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]:
-    """The addresses of a member of a group that a rule names."""
+    """Yield the addresses of a member of a group that a rule names."""
     if facts.get(NodePeerGroup, row.group) is not None:
         for text in map(address_text, row.member.ips):
             name = group_set(row.group, ipv6=is_ipv6(text))
@@ -150,10 +149,10 @@ def port_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]:
     """The addresses of a member with the numbers that it gives to ports by name."""
     for port in facts.by(NodePeerPort, "group", row.group):
         wanted = cp.Service(protocol=port.protocol, port=port.name)
-        for found in resolved((wanted,), row.member.ports) or ():
+        for service in resolved((wanted,), row.member.ports) or ():
             for text in map(address_text, row.member.ips):
                 name = port_set(port.group, port.name, port.protocol, ipv6=is_ipv6(text))
-                yield NftElement(set=name, value=f"{text} . {found.port}")
+                yield NftElement(set=name, value=f"{text} . {service.port}")
 
 
 def counter_name(rule: NodeRule) -> str:
@@ -162,25 +161,25 @@ def counter_name(rule: NodeRule) -> str:
 
 
 def _texts(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[str]:
-    """What is to be logged is logged, as often as the agent takes it, before it meets the verdict."""
+    """Yield texts of a rule that log, limited to what the agent takes, before the verdict."""
     config, name = facts.get(AgentConfig), counter_name(rule)
     denies = rule.audit and rule.action in DENIES
     counted = f'counter name "{name}" ' if denies or not audit else ""
     logged = denies or (rule.rule.enable_logging and not audit)
     for match, verdict in _lines(facts, rule, audit=audit):
         if logged and config is not None:
-            group = f'log prefix "{name}" group {LOG_GROUP} snaplen {LOG_OCTETS}'
+            group = f'log prefix "{name}" group {LOG_GROUP} snaplen {LOG_BYTES}'
             yield f"{match} limit rate {config.packet_in_rate}/second {group}"
         yield f"{match} {counted}{verdict}"
 
 
 def _lines(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[tuple[str, str]]:
-    """Match and verdict of each line that the rule takes."""
+    """Yield match and verdict of each line of the rule."""
     for by_port, protocol in named_port_sources(rule):
         yield by_port.text, _verdict(rule, PortMatch("", protocol), audit=audit)
     ports = list(port_matches(rule.rule.services))
     if not audit:
-        ports = [one for port in ports for one in _split(rule, port)]
+        ports = [part for port in ports for part in _split(rule, port)]
     for source in (*sources(rule), *service_sources(facts, rule)):
         for port in ports:
             if None in (source.ipv6, port.ipv6) or source.ipv6 == port.ipv6:
@@ -188,7 +187,7 @@ def _lines(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[tuple[str, 
 
 
 def _split(rule: NodeRule, port: PortMatch) -> tuple[PortMatch, ...]:
-    """TCP is rejected in its own way."""
+    """Split off TCP, which is rejected in its own way."""
     if rule.action != REJECT or port.text:
         return (port,)
     return PortMatch("meta l4proto tcp", "TCP"), PortMatch("meta l4proto != tcp", "")
@@ -206,9 +205,9 @@ def _verdict(rule: NodeRule, port: PortMatch, *, audit: bool) -> str:
 
 def _network_sets(rule: NodeRule) -> Iterator[NftSet | NftElement]:
     by_family: tuple[Sequence[IPv4Network | IPv6Network], ...] = blocks(rule.peer)
-    for ipv6, found in zip((False, True), by_family, strict=True):
+    for ipv6, networks_of_family in zip((False, True), by_family, strict=True):
         name = block_set(rule, ipv6=ipv6)
-        elements = list(block_elements(found))
+        elements = list(block_elements(networks_of_family))
         if elements:
             yield NftSet(name=name, type=ADDRESS_TYPES[ipv6], flags=("interval",))
         for value in elements:

@@ -1,8 +1,8 @@
-"""Domain names in rules on what the Node sends: sets of addresses, which DNS answers fill that the Node itself receives.
+"""Domain names in rules on what the Node sends: sets of addresses, filled by DNS answers that the Node itself receives.
 
-An answer is held in the kernel until its addresses are in the sets, so that the first connection to a name is judged by the rules.
-While no agent takes them, answers pass unread: a Node without DNS could not even fetch the agent's image.
-Names of Pods are apart: a Pod chooses whom it asks, and could have any address called by a name that the Node may send to.
+An answer is held in the kernel until its addresses are in the sets, so that the first connection to a name is judged by the
+rules. While no agent takes them, answers pass unread: a Node without DNS could not even fetch the agent's image. Names of Pods
+are separate: a Pod chooses its server, and could give any address a name that the Node may send to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHAIN = "node-dns"
 QUEUE = 10350
 """Number under which the kernel hands answers to the agent."""
 MAX_HELD = 1024
-"""Answers in the kernel's queue."""
+"""Maximum number of answers in the kernel's queue."""
 
 
 class NodeFqdnPattern(FqdnPattern, frozen=True):
@@ -40,10 +40,7 @@ class NodeFqdnAddress(FqdnAddress, frozen=True):
 
 
 class UntrustedNodeAnswer(Fact, frozen=True):
-    """A server that is not trusted gave an address to a name which rules on this Node drop or reject; the cache writes it.
-
-    The address is in no set: such a server could close any address to the Node.
-    """
+    """Address that an untrusted server gave to a name which rules on this Node drop or reject; the cache writes it."""
 
     pattern: str
     server: str
@@ -57,10 +54,10 @@ class UntrustedNodeAnswer(Fact, frozen=True):
 
 
 class AnswerQueue(Fact, frozen=True):
-    """Whether the agent gets the answers; there is none until that is known."""
+    """Whether the agent gets the answers; there is no row until that is known."""
 
     why_not: str = ""
-    """Empty: it does."""
+    """Why not; empty if it does."""
 
     @property
     def key(self) -> str:
@@ -68,7 +65,7 @@ class AnswerQueue(Fact, frozen=True):
 
 
 def node_patterns(facts: Facts, pattern: str) -> Iterator[NodeFqdnPattern]:
-    """What the cache of answers to the Node keeps addresses for."""
+    """Yield the patterns for which the cache of answers to the Node keeps addresses."""
     rules = facts.by(NodeRule, "fqdn", pattern)
     yield NodeFqdnPattern(pattern, any(rule.action in DENYING for rule in rules))
 

@@ -1,4 +1,4 @@
-"""What a Node keeps whatever policies there are: without it the policy that cut it could not be taken back.
+"""Guard of what a Node keeps whatever policies there are: without it a policy that cut it could not be reverted.
 
 These rules come before those of all policies. A policy that would cut what they keep is named in its status.
 """
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 KUBERNETES, SERVICE_LABEL = "default/kubernetes", "kubernetes.io/service-name"
 NODES, SERVERS, PORTS = "node-guard-nodes", "node-guard-servers", "node-guard-ports"
-"""Sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
+"""Names of sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
 KUBELET, CONTROLLER = 10250, 10349
 IN, OUT, BOTH = ("ingress",), ("egress",), ("ingress", "egress")
 
 
 class Kept(NamedTuple):
-    """Something that a Node keeps."""
+    """Traffic that a Node keeps."""
 
     name: str
     directions: tuple[str, ...]
     protocols: tuple[str, ...]
     ports: tuple[int, ...]
     peers: str
-    """NODES or SERVERS: whose; empty: everybody's."""
+    """NODES or SERVERS; empty for everybody."""
 
 
 def kept(facts: Facts, node: str) -> Iterator[Kept]:
-    """What Node `node` keeps beside its connections to API servers."""
+    """Yield what Node `node` keeps beside its connections to API servers."""
     config = facts.get(AgentConfig)
     if config is None:
         return
@@ -71,9 +71,9 @@ def guard_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
             yield NftSet(name=set_name(name, ipv6=ipv6), type=type_)
     for direction, peer in (("ingress", "saddr"), ("egress", "daddr")):
         texts = list(_servers(direction))
-        for one in kept(facts, node.name):
-            if direction in one.directions:
-                texts += [(one.name, text) for text in _texts(one, peer)]
+        for item in kept(facts, node.name):
+            if direction in item.directions:
+                texts += [(item.name, text) for text in _texts(item, peer)]
         for number, (name, text) in enumerate(texts):
             yield NftRule(chain=guard_chain(direction), name=f"{number:03} {name}", text=f"{text} accept")
 
@@ -87,15 +87,15 @@ def _servers(direction: str) -> Iterator[tuple[str, str]]:
         yield "kube-apiserver", text
 
 
-def _texts(one: Kept, peer: str) -> Iterator[str]:
-    ports = ", ".join(map(str, sorted(one.ports)))
-    for protocol in one.protocols:
-        match = f"{protocol} dport {{ {ports} }}" if len(one.ports) > 1 else f"{protocol} dport {ports}"
-        if not one.peers:
+def _texts(kept_item: Kept, peer: str) -> Iterator[str]:
+    ports = ", ".join(map(str, sorted(kept_item.ports)))
+    for protocol in kept_item.protocols:
+        match = f"{protocol} dport {{ {ports} }}" if len(kept_item.ports) > 1 else f"{protocol} dport {ports}"
+        if not kept_item.peers:
             yield match
             continue
         for ipv6, family in FAMILIES.items():
-            yield f"{family} {peer} @{set_name(one.peers, ipv6=ipv6)} {match}"
+            yield f"{family} {peer} @{set_name(kept_item.peers, ipv6=ipv6)} {match}"
 
 
 def set_name(name: str, *, ipv6: bool) -> str:
@@ -127,12 +127,14 @@ def _server_port(ip: str, port: int) -> NftElement:
     return NftElement(set=set_name(PORTS, ipv6=is_ipv6(ip)), value=f"{ip} . {port}")
 
 
-def endpoint_rows(found: EndpointSlice) -> tuple[ApiServerEndpoint, ...]:
+def endpoint_rows(endpoint_slice: EndpointSlice) -> tuple[ApiServerEndpoint, ...]:
     """Addresses of API servers, of one slice of their Service."""
-    if found.metadata.labels.get(SERVICE_LABEL) != KUBERNETES.partition("/")[2]:
+    if endpoint_slice.metadata.labels.get(SERVICE_LABEL) != KUBERNETES.partition("/")[2]:
         return ()
-    ports = [port.port for port in found.ports or () if port.port and (port.protocol or "TCP") == "TCP"]
-    texts = [text for one in found.endpoints or () for text in one.addresses or ()]
+    ports = [
+        port.port for port in endpoint_slice.ports or () if port.port and (port.protocol or "TCP") == "TCP"
+    ]
+    texts = [text for endpoint in endpoint_slice.endpoints or () for text in endpoint.addresses or ()]
     return tuple(ApiServerEndpoint(ip, port) for text in texts if (ip := canonical(text)) for port in ports)
 
 

@@ -1,4 +1,4 @@
-"""Which rules would cut what the guard keeps: their policies' statuses name it."""
+"""Report of rules that would cut what the guard keeps: their policies' statuses name it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def guarded_peers(facts: Facts, row: SentAddressMember) -> Iterator[GuardedPeer]
 
 
 def prevented_cuts(facts: Facts, policy: str) -> Iterator[tuple[str, str]]:
-    """Name of a rule of this policy, and what it would cut."""
+    """Yield the name of a rule of this policy, and what it would cut."""
     node = facts.get(ThisNode)
     for rule in facts.by(NodeRule, "policy", policy) if node else ():
         if node and rule.action in DENIES and (names := list(dict.fromkeys(_cut(facts, node, rule)))):
@@ -59,38 +59,42 @@ def prevented_cuts(facts: Facts, policy: str) -> Iterator[tuple[str, str]]:
 def _cut(facts: Facts, node: ThisNode, rule: NodeRule) -> Iterator[str]:
     direction = "egress" if rule.egress else "ingress"
     servers = facts.all(ApiServerEndpoint)
-    own = {*node.node_ips, *node.transport_ips}
-    for one in servers:
-        if rule.egress or one.ip in own:
+    node_ips = {*node.node_ips, *node.transport_ips}
+    for server in servers:
+        if rule.egress or server.ip in node_ips:
             peers = SERVERS if rule.egress else NODES
-            if _meets(facts, rule, Kept(SERVER, (direction,), ("tcp",), (one.port,), peers)):
+            if _meets(facts, rule, Kept(SERVER, (direction,), ("tcp",), (server.port,), peers)):
                 yield SERVER
     for one_kept in kept(facts, node.name):
         if direction in one_kept.directions and _meets(facts, rule, one_kept):
             yield one_kept.name
 
 
-def _meets(facts: Facts, rule: NodeRule, one: Kept) -> bool:
+def _meets(facts: Facts, rule: NodeRule, kept_item: Kept) -> bool:
     """Whether a connection that is kept is one that the rule denies."""
     services = rule.rule.services
-    return (not services or any(_has_port(each, one) for each in services)) and _has_peer(facts, rule, one)
+    return (not services or any(_has_port(each, kept_item) for each in services)) and _has_peer(
+        facts, rule, kept_item
+    )
 
 
-def _has_port(service: cp.Service, one: Kept) -> bool:
-    if (service.protocol or "TCP").lower() not in one.protocols or isinstance(service.port, str):
+def _has_port(service: cp.Service, kept_item: Kept) -> bool:
+    if (service.protocol or "TCP").lower() not in kept_item.protocols or isinstance(service.port, str):
         return False
     first = service.port
-    return not first or any(first <= port <= max(first, service.end_port or 0) for port in one.ports)
+    return not first or any(first <= port <= max(first, service.end_port or 0) for port in kept_item.ports)
 
 
-def _has_peer(facts: Facts, rule: NodeRule, one: Kept) -> bool:
+def _has_peer(facts: Facts, rule: NodeRule, kept_item: Kept) -> bool:
     peer = rule.peer
-    if not one.peers:
+    if not kept_item.peers:
         return bool(peer.ip_blocks or peer.address_groups)
-    if any(facts.get(GuardedPeer, f"{one.peers} {group}") is not None for group in peer.address_groups):
+    if any(facts.get(GuardedPeer, f"{kept_item.peers} {group}") is not None for group in peer.address_groups):
         return True
     left = [network for block in peer.ip_blocks for network in networks(block)]
-    return any(network.prefixlen == 0 for network in left) or _contained(left, _addresses(facts, one.peers))
+    return any(network.prefixlen == 0 for network in left) or _contained(
+        left, _addresses(facts, kept_item.peers)
+    )
 
 
 def _addresses(facts: Facts, peers: str) -> Iterator[str]:
@@ -102,5 +106,5 @@ def _addresses(facts: Facts, peers: str) -> Iterator[str]:
 
 
 def _contained(left: Iterable[IPv4Network | IPv6Network], addresses: Iterator[str]) -> bool:
-    found = list(left)
-    return bool(found) and any(ip_address(text) in network for text in addresses for network in found)
+    networks = list(left)
+    return bool(networks) and any(ip_address(text) in network for text in addresses for network in networks)

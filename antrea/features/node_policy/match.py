@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Network = IPv4Network | IPv6Network
 
 FAMILIES = {False: "ip", True: "ip6"}
-"""By whether it is IPv6."""
+"""Names of families by whether it is IPv6."""
 ADDRESS_TYPES = {False: "ipv4_addr", True: "ipv6_addr"}
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,99}")
 ICMP_PROTOCOLS = {False: "icmp", True: "icmpv6"}
@@ -33,16 +33,16 @@ class Source(NamedTuple):
     """Peers of a rule in one match."""
 
     text: str
-    """Empty: every address."""
+    """Match; empty for every address."""
     ipv6: bool | None
-    """Family; None: both."""
+    """Family; None for both."""
 
 
 class PortMatch(NamedTuple):
     """Ports of a rule in one match."""
 
     text: str
-    """Empty: every protocol."""
+    """Match; empty for every protocol."""
     protocol: str = ""
     ipv6: bool | None = None
 
@@ -55,8 +55,8 @@ def group_set(group: str, *, ipv6: bool) -> str:
 
 def port_set(group: str, name: str, protocol: str, *, ipv6: bool) -> str:
     """The name of the set with the addresses of a group, each with the number that it gives to a port by name."""
-    found = blake2b(f"{group} {name} {protocol}".encode(), digest_size=16).hexdigest()
-    return f"np-port-{found}-{6 if ipv6 else 4}"
+    digest = blake2b(f"{group} {name} {protocol}".encode(), digest_size=16).hexdigest()
+    return f"np-port-{digest}-{6 if ipv6 else 4}"
 
 
 def name_set(pattern: str, *, ipv6: bool) -> str:
@@ -70,22 +70,22 @@ def block_set(rule: NodeRule, *, ipv6: bool) -> str:
 
 
 def blocks(peer: cp.NetworkPolicyPeer) -> tuple[list[IPv4Network], list[IPv6Network]]:
-    """What all blocks of a peer leave, by family, without overlaps. Raises ValueError."""
-    found: list[Network] = [one for block in peer.ip_blocks for one in networks(block)]
-    version4 = [one for one in found if isinstance(one, IPv4Network)]
-    version6 = [one for one in found if isinstance(one, IPv6Network)]
+    """Return what all blocks of a peer leave, by family, without overlaps. Raises ValueError."""
+    remaining: list[Network] = [network for block in peer.ip_blocks for network in networks(block)]
+    version4 = [network for network in remaining if isinstance(network, IPv4Network)]
+    version6 = [network for network in remaining if isinstance(network, IPv6Network)]
     return list(collapse_addresses(version4)), list(collapse_addresses(version6))
 
 
 def sources(rule: NodeRule) -> Iterator[Source]:
-    """The peers of a rule, one match each; none at all: it matches nothing."""
+    """Yield the peers of a rule, one match each; without any it matches nothing."""
     field = "daddr" if rule.egress else "saddr"
     by_family: tuple[Sequence[Network], Sequence[Network]] = blocks(rule.peer)
-    every = [any(one.prefixlen == 0 for one in found) for found in by_family]
+    every = [any(network.prefixlen == 0 for network in networks) for networks in by_family]
     if all(every):
         yield Source("", None)
         return
-    for ipv6, found in zip((False, True), by_family, strict=True):
+    for ipv6, family_networks in zip((False, True), by_family, strict=True):
         family = FAMILIES[ipv6]
         if every[ipv6]:
             yield Source(f"meta nfproto {'ipv6' if ipv6 else 'ipv4'}", ipv6)
@@ -94,9 +94,9 @@ def sources(rule: NodeRule) -> Iterator[Source]:
             yield Source(f"{family} {field} @{group_set(group, ipv6=ipv6)}", ipv6)
         for pattern in rule.fqdns:
             yield Source(f"{family} {field} @{name_set(pattern, ipv6=ipv6)}", ipv6)
-        if len(found) == 1:
-            yield Source(f"{family} {field} {_network_text(found[0])}", ipv6)
-        elif found:
+        if len(family_networks) == 1:
+            yield Source(f"{family} {field} {_network_text(family_networks[0])}", ipv6)
+        elif family_networks:
             yield Source(f"{family} {field} @{block_set(rule, ipv6=ipv6)}", ipv6)
 
 
@@ -105,7 +105,9 @@ def service_sources(facts: Facts, rule: NodeRule) -> Iterator[Source]:
 
     Connection tracking keeps these, also where kube-proxy has translated the packet by then.
     """
-    rows = (facts.get(Service, f"{one.namespace}/{one.name}") for one in rule.peer.to_services)
+    rows = (
+        facts.get(Service, f"{reference.namespace}/{reference.name}") for reference in rule.peer.to_services
+    )
     for service in filter(None, rows):
         for ipv6, family in FAMILIES.items():
             ips = [ip for ip in service.ips if is_ipv6(ip) == ipv6]
@@ -113,7 +115,7 @@ def service_sources(facts: Facts, rule: NodeRule) -> Iterator[Source]:
                 ports = merged((port, port) for name, port in service.ports if name == protocol)
                 if ports:
                     to = f"ct original {family} daddr {_one_of(sorted(ips))}"
-                    port = f"ct original proto-dst {_one_of([_range(*one) for one in ports])}"
+                    port = f"ct original proto-dst {_one_of([_range(*bounds) for bounds in ports])}"
                     yield Source(f"{to} meta l4proto {protocol.lower()} {port}", ipv6)
 
 
@@ -140,19 +142,19 @@ def _one_of(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"{{ {', '.join(texts)} }}"
 
 
-def _network_text(found: Network) -> str:
-    """As nft prints it: an address alone without a length."""
-    return str(found.network_address) if found.prefixlen == found.max_prefixlen else str(found)
+def _network_text(network: Network) -> str:
+    """Format a network as nft prints it: an address alone without a length."""
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
 
 
-def block_elements(found: Sequence[Network]) -> Iterator[str]:
+def block_elements(networks_given: Sequence[Network]) -> Iterator[str]:
     """Elements of a set of networks; one network needs no set."""
-    if len(found) > 1 and all(one.prefixlen for one in found):
-        yield from map(_network_text, found)
+    if len(networks_given) > 1 and all(network.prefixlen for network in networks_given):
+        yield from map(_network_text, networks_given)
 
 
 def port_matches(services: Sequence[cp.Service]) -> Iterator[PortMatch]:
-    """One match for all destination ports of a protocol, one for each service that asks for more."""
+    """Yield one match for all destination ports of a protocol, and one for each service with further conditions."""
     if not services:
         yield PortMatch("")
         return
@@ -168,15 +170,15 @@ def port_matches(services: Sequence[cp.Service]) -> Iterator[PortMatch]:
                 yield PortMatch(f"{to}{name} sport {_range(*source)}", protocol)
             else:
                 ports.setdefault(protocol, []).append(port or (0, LAST_PORT))
-    for protocol, found in ports.items():
-        yield _destination(protocol, merged(found))
+    for protocol, ranges in ports.items():
+        yield _destination(protocol, merged(ranges))
 
 
-def _destination(protocol: str, found: list[tuple[int, int]]) -> PortMatch:
+def _destination(protocol: str, ranges: list[tuple[int, int]]) -> PortMatch:
     name = protocol.lower()
-    if found == [(0, LAST_PORT)]:
+    if ranges == [(0, LAST_PORT)]:
         return PortMatch(f"meta l4proto {name}", protocol)
-    return PortMatch(f"{name} dport {_one_of([_range(*one) for one in found])}", protocol)
+    return PortMatch(f"{name} dport {_one_of([_range(*bounds) for bounds in ranges])}", protocol)
 
 
 def _icmp(service: cp.Service) -> Iterator[PortMatch]:
@@ -190,7 +192,7 @@ def _icmp(service: cp.Service) -> Iterator[PortMatch]:
 
 
 def _ports(first: int | None, last: int | None) -> tuple[int, int] | None:
-    """No number, and 0, is every port."""
+    """Return a port range; no number, and 0, is every port."""
     return (first, max(first, last or 0)) if first else None
 
 
@@ -204,10 +206,10 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     >>> merged([(80, 80), (443, 443), (81, 90), (85, 100)])
     [(80, 100), (443, 443)]
     """
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
         else:
-            found.append((first, last))
-    return found
+            joined.append((first, last))
+    return joined

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
-from antrea.features.network_policy.agent.node_target import of_node
+from antrea.features.network_policy.agent.node_target import groups_of_node
 from antrea.features.network_policy.agent.priority import BASELINE_TIERS
 from antrea.features.network_policy.agent.rule import EGRESS, RuleOrder, enforced_action, patterns, rule_order
 from antrea.features.network_policy.audit_mode import audit_mode
@@ -29,9 +29,9 @@ class NodeRule(Fact, frozen=True):
     """A rule of a policy that is for this Node; derived."""
 
     policy: str
-    """UID."""
+    """UID of the policy."""
     number: int
-    """Of the rule among those of the policy, from 0."""
+    """Index of the rule among those of the policy, from 0."""
     policy_name: str
     rule: cp.NetworkPolicyRule
     action: str
@@ -55,12 +55,12 @@ class NodeRule(Fact, frozen=True):
 
     @property
     def egress(self) -> bool:
-        """Whether it is on what the Node sends."""
+        """Whether it is an egress rule."""
         return self.rule.direction == EGRESS
 
     @property
     def direction(self) -> str:
-        """As names of chains have it."""
+        """Direction as in names of chains."""
         return "egress" if self.egress else "ingress"
 
     @property
@@ -116,16 +116,16 @@ class AuditedDirection(Fact, frozen=True):
 
 def node_rules(facts: Facts, policy: SentPolicy) -> Iterator[NodeRule]:
     """The rules of one policy that are for this Node."""
-    found, left = policy.found, Budget()
-    if found.tier_priority is None or taken_back(facts, found):
+    sent, left = policy.policy, Budget()
+    if sent.tier_priority is None or taken_back(facts, sent):
         return
-    mode = audit_mode(found.metadata.annotations)
-    for number, rule in enumerate(found.rules):
+    mode = audit_mode(sent.metadata.annotations)
+    for number, rule in enumerate(sent.rules):
         exceeds = left.exceeded(rule)
-        groups = found.applied_to_groups or rule.applied_to_groups
-        order = rule_order(found, rule)
-        if order is not None and of_node(facts, groups):
-            name = found.source_ref.name if found.source_ref else policy.key
+        groups = sent.applied_to_groups or rule.applied_to_groups
+        order = rule_order(sent, rule)
+        if order is not None and groups_of_node(facts, groups):
+            name = sent.source_ref.name if sent.source_ref else policy.key
             action, audit = enforced_action(rule), mode.has(rule.name)
             yield NodeRule(policy.key, number, name, rule, action, order, exceeds, audit)
 

@@ -100,10 +100,10 @@ def untranslated_rules(facts: Facts, policy: str) -> Iterator[tuple[str, str]]:
     for rule in facts.by(NodeRule, "policy", policy):
         if rule.egress or rule.audit or rule.action not in DENIES:
             continue
-        found = sorted(row.key for row in facts.all(TranslatedPort) if _is_about(rule.rule, row))
-        if found:
-            more = f" and {len(found) - MAX_PORTS} more" if len(found) > MAX_PORTS else ""
-            yield rule.rule.name, ", ".join(found[:MAX_PORTS]) + more
+        keys = sorted(row.key for row in facts.all(TranslatedPort) if _is_about(rule.rule, row))
+        if keys:
+            more = f" and {len(keys) - MAX_PORTS} more" if len(keys) > MAX_PORTS else ""
+            yield rule.rule.name, ", ".join(keys[:MAX_PORTS]) + more
 
 
 def _is_about(rule: cp.NetworkPolicyRule, row: TranslatedPort) -> bool:

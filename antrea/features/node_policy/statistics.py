@@ -1,4 +1,4 @@
-"""What rules on Nodes matched: named counters of nftables, and the policies whose they are.
+"""Statistics of rules on Nodes: named counters of nftables, and the policies that own them.
 
 A connection is judged by its first packet, so that packets are connections, as far as they are TCP's.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.features.framework.traffic import Counted, Share, rise
+from antrea.features.framework.traffic import Counted, Share, counter_increase
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.statistics import MARK
 from antrea.features.node_policy.audit import rule_of
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 STATISTICS_GATE = "NetworkPolicyStats"
 
 
-def owner(facts: Facts, found: FlowCount) -> str:
-    """The key of the rule of this counter; empty: none is known."""
-    rule = rule_of(facts, found.flow)
+def owner(facts: Facts, counter: FlowCount) -> str:
+    """Return the key of the rule of this counter; empty if unknown."""
+    rule = rule_of(facts, counter.flow)
     return rule.key if rule else ""
 
 
-def increase(found: FlowCount, whose: str, before: SeenCounters | None) -> TrafficStats:
-    """What a counter has counted since the last look: all of it, if it was another rule's then, or was made anew."""
-    by = rise(found, before if before and before.owner in ("", whose) else None)
+def increase(counter: FlowCount, whose: str, before: SeenCounters | None) -> TrafficStats:
+    """Return the increase of a counter: all of it, if it was another rule's then, or was recreated."""
+    by = counter_increase(counter, before if before and before.owner in ("", whose) else None)
     return msgspec.structs.replace(by, sessions=by.packets)
 
 
 def shares(facts: Facts, whose: str) -> tuple[Share, ...]:
-    """Its policy."""
+    """Return the share of its policy."""
     rule = facts.get(NodeRule, whose)
     policy = facts.get(SentPolicy, rule.policy) if rule else None
-    if rule is None or policy is None or policy.found.source_ref is None:
+    if rule is None or policy is None or policy.policy.source_ref is None:
         return ()
     name = f"{rule.rule.name}{MARK}" if rule.audit and rule.rule.name else rule.rule.name
-    return (Share(policy.found.source_ref, name),)
+    return (Share(policy.policy.source_ref, name),)
 
 
 def there(facts: Facts, share: Share) -> bool:

@@ -8,7 +8,7 @@ from antrea.apis.shown import one_line
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.fqdn import DENYING
-from antrea.features.network_policy.agent.node_target import GATE, GATE_OFF, of_node
+from antrea.features.network_policy.agent.node_target import GATE, GATE_OFF, groups_of_node
 from antrea.features.network_policy.agent.received import SentAddressMember
 from antrea.features.network_policy.hole import EXCESS
 from antrea.features.node_policy.fqdn import (
@@ -45,9 +45,11 @@ NOT_YET = "the agent has not begun to"
 
 
 def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]:
-    """Name of a rule that is for this Node, and why it is not enforced; nothing where all are."""
-    found = policy.found
-    if not any(of_node(facts, found.applied_to_groups or rule.applied_to_groups) for rule in found.rules):
+    """Yield the name of a rule for this Node, and why it is not enforced; nothing if all are."""
+    sent = policy.policy
+    if not any(
+        groups_of_node(facts, sent.applied_to_groups or rule.applied_to_groups) for rule in sent.rules
+    ):
         return
     gates = facts.get(EnabledGates)
     if gates is None or GATE not in gates:
@@ -78,16 +80,16 @@ def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]
 
 
 def _names(facts: Facts) -> dict[str, str]:
-    """Patterns whose addresses are not all there, and why."""
-    found = {row.row: row.why for row in facts.refusals(NAME_SETS)}
+    """Return patterns whose addresses are not all there, and why."""
+    reasons = {row.row: row.why for row in facts.refusals(NAME_SETS)}
     for row in facts.refusals(NAME_ELEMENTS):
         if (address := facts.get(NodeFqdnAddress, row.row)) is not None:
-            found[address.pattern] = row.why
-    return found
+            reasons[address.pattern] = row.why
+    return reasons
 
 
 def _unclosed(facts: Facts, rule: NodeRule) -> str:
-    """Which DNS server gave this Node addresses that the rule should deny, and does not; empty: none."""
+    """Return which DNS server gave this Node addresses that the rule should deny, and does not; empty if none."""
     if rule.action not in DENYING:
         return ""
     for pattern in rule.fqdns:
@@ -97,7 +99,7 @@ def _unclosed(facts: Facts, rule: NodeRule) -> str:
 
 
 def _unread(facts: Facts) -> str:
-    """Why the agent does not get the DNS answers that this Node receives; empty if it does."""
+    """Return why the agent does not get the DNS answers that this Node receives; empty if it does."""
     row = facts.get(AnswerQueue, "")
     lacks = next((refused.why for refused in facts.refusals(ANSWERS)), row.why_not if row else NOT_YET)
     return f"{UNREAD}: {lacks}" if lacks else ""

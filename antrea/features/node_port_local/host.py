@@ -28,7 +28,7 @@ OWN = ("node-port-local-own", "node-port-local-own6")
 
 
 def port_local_tables(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
-    """What there is whichever ports are given."""
+    """Yield chains, sets and rules, whichever ports are allocated."""
     config = facts.need(AgentConfig)
     if not config.node_port_local.enable:
         return
@@ -45,10 +45,10 @@ def port_local_tables(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSe
         )
         for chain in CHAINS:
             yield NftRule(chain=chain, name=f"NodePortLocal, {ip}", text=text)
-        own = (
+        masquerade = (
             f'oifname "{config.host_gateway}" ct status dnat {ip} saddr . {ip} daddr @{OWN[ipv6]} masquerade'
         )
-        yield NftRule(chain="postrouting", name=f"own NodePortLocal, {ip}", text=own)
+        yield NftRule(chain="postrouting", name=f"own NodePortLocal, {ip}", text=masquerade)
 
 
 def port_local_elements(facts: Facts, request: PortRequest) -> Iterator[NftElement]:

@@ -34,7 +34,7 @@ class PortMapping(msgspec.Struct, frozen=True, rename={"pod_port": "podPort", "n
 
 
 def sorted_mappings(mappings: Iterable[PortMapping]) -> tuple[PortMapping, ...]:
-    """In the order of the annotation."""
+    """Sort in the order of the annotation."""
     return tuple(sorted(mappings, key=_place))
 
 
@@ -48,11 +48,11 @@ def mappings_of(text: str) -> tuple[PortMapping, ...]:
     if not text or len(text) > MAX_TEXT:
         return ()
     try:
-        found = decode_json(text, tuple[PortMapping, ...], "annotation")
+        mappings = decode_json(text, tuple[PortMapping, ...], "annotation")
     except Invalid:
         return ()
-    return sorted_mappings(found)
+    return sorted_mappings(mappings)
 
 
-def _place(one: PortMapping) -> tuple[int, str, int, str]:
-    return one.node_port, one.ip_family, one.pod_port, one.protocol
+def _place(mapping: PortMapping) -> tuple[int, str, int, str]:
+    return mapping.node_port, mapping.ip_family, mapping.pod_port, mapping.protocol

@@ -29,7 +29,7 @@ class PortLocalService(Fact, frozen=True):
     namespace: str
     name: str
     selector: tuple[tuple[str, str], ...]
-    """Sorted; a Pod has all of these labels."""
+    """Sorted labels, all of which a Pod must have."""
     ports: tuple[tuple[str, int | str], ...]
     """Protocol and target port, as a number or by name."""
     families: tuple[str, ...]
@@ -65,7 +65,7 @@ class PortLocalPod(Fact, frozen=True):
     """At most one per family; none: it has ended, or does not have any yet."""
     ports: tuple[ContainerPort, ...]
     mappings: tuple[PortMapping, ...] = ()
-    """What it has as nodeportlocal.antrea.io, sorted; empty also if that is not readable."""
+    """Content of the annotation nodeportlocal.antrea.io, sorted; empty also if it is not readable."""
     annotated: bool = False
     """Whether it has that annotation at all."""
 
@@ -92,14 +92,14 @@ class PortRequest(Fact, frozen=True):
 
 
 class HeldPort(Fact, frozen=True):
-    """What a PortRequest got; the agent's port allocator writes it."""
+    """Answer to a PortRequest; the agent's port allocator writes it."""
 
     request: str
     """Key of the PortRequest."""
     node_port: int
-    """0: none is free."""
+    """Port; 0 if none is free."""
     message: str = ""
-    """Why there is none, or why it is not the one that the Pod had before; empty: nothing is to be reported."""
+    """Why there is none, or why it is not the one that the Pod had before; empty if nothing is to be reported."""
 
     @property
     def key(self) -> str:
@@ -115,15 +115,17 @@ def request_key(pod: str, port: int, protocol: str, *, ipv6: bool) -> str:
     return f"{pod}:{port}/{protocol}/{FAMILIES[ipv6]}"
 
 
-def port_local_service(found: core.Service) -> PortLocalService | None:
+def port_local_service(stored: core.Service) -> PortLocalService | None:
     """None for a Service without the annotation, and for one whose annotation has no effect.
 
     # parity: pkg/agent/nodeportlocal/k8s/npl_controller.go getTargetPortsForServicesOfPod, but for SCTP
     """
-    meta, spec = found.metadata, found.spec
+    meta, spec = stored.metadata, stored.spec
     if meta.annotations.get(PORT_LOCAL_ENABLED) != "true" or spec.type in WITHOUT or not spec.selector:
         return None
-    ports = {(one.protocol, one.target_port or one.port) for one in spec.ports if one.protocol in PROTOCOLS}
+    ports = {
+        (port.protocol, port.target_port or port.port) for port in spec.ports if port.protocol in PROTOCOLS
+    }
     return PortLocalService(
         meta.namespace,
         meta.name,
@@ -133,11 +135,11 @@ def port_local_service(found: core.Service) -> PortLocalService | None:
     )
 
 
-def port_local_pod(found: core.Pod) -> PortLocalPod:
-    """Of any Pod, also one with the Node's network: its ports are often the Node's already."""
-    meta, status = found.metadata, found.status
+def port_local_pod(stored: core.Pod) -> PortLocalPod:
+    """Make the row of any Pod, also one with the Node's network: its ports are often the Node's already."""
+    meta, status = stored.metadata, stored.status
     annotation = meta.annotations.get(PORT_LOCAL, "")
-    ips = (ip for one in status.pod_ips if (ip := canonical(one.ip)))
+    ips = (ip for pod_ip in status.pod_ips if (ip := canonical(pod_ip.ip)))
     return PortLocalPod(
         meta.namespace,
         meta.name,
@@ -145,8 +147,8 @@ def port_local_pod(found: core.Pod) -> PortLocalPod:
         tuple(meta.labels.items()),
         () if status.phase in ENDED else one_per_family(ips),
         tuple(
-            ContainerPort(one.name, one.container_port, one.protocol, one.host_port)
-            for one in container_ports(found.spec)
+            ContainerPort(port.name, port.container_port, port.protocol, port.host_port)
+            for port in container_ports(stored.spec)
         ),
         mappings_of(annotation),
         annotation != "",
@@ -157,4 +159,4 @@ WATCHED = (
     Watched("/api/v1/services", core.Service, PortLocalService, port_local_service),
     Watched("/api/v1/pods", core.Pod, PortLocalPod, port_local_pod, field_selector=OF_THIS_NODE),
 )
-"""What an agent watches while nodePortLocal.enable is true."""
+"""Watches of an agent while nodePortLocal.enable is true."""

@@ -1,1 +1,1 @@
-"""Pods reach the Pods of other Nodes, and the Node reaches both."""
+"""Routes to the Pods of other Nodes, from Pods and from the Node."""

@@ -61,14 +61,14 @@ flow = flows_of(Category.POD_CONNECTIVITY)
 
 
 def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
-    """Every Node but this one."""
+    """Yield the row of every Node but this one."""
     this = facts.get(ThisNode)
     if this is not None and node.name != this.name:
         yield PeerNode(node.name, node.pod_cidrs, node.ips, node.transport_ips, node.mac)
 
 
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
-    """The way to one Node, and the answer to who has its gateway's address."""
+    """Yield the route to one Node, and the ARP responder for its gateway's address."""
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
     gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
     if config.has_tunnel and end is None:
@@ -81,7 +81,7 @@ def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
 
 
 def host_way(gateway: OvsPort) -> list[Action]:
-    """Routed by the host.
+    """Actions for packets that the host routes.
 
     parity: pkg/agent/openflow/pipeline.go l3FwdFlowToRemoteViaGW
     """
@@ -89,7 +89,7 @@ def host_way(gateway: OvsPort) -> list[Action]:
 
 
 def tunnel_way(gateway: OvsPort, end: str) -> list[Action]:
-    """Routed through the tunnel that ends at `end`."""
+    """Actions for packets routed through the tunnel that ends at `end`."""
     return [
         set_eth_src(gateway.mac),
         set_eth_dst(GLOBAL_VIRTUAL_MAC),
@@ -100,7 +100,7 @@ def tunnel_way(gateway: OvsPort, end: str) -> list[Action]:
 
 
 def relay_way(tunnel: OvsPort, end: str, mac: str = RELAYED_MACS[0]) -> list[Action]:
-    """As it is through the tunnel that ends at `end`, with `mac` as the mark of a relayed packet."""
+    """Actions for unrouted packets through the tunnel that ends at `end`, with `mac` as the mark of a relayed packet."""
     return [
         set_eth_src(mac),
         set_eth_dst(GLOBAL_VIRTUAL_MAC),
@@ -112,7 +112,7 @@ def relay_way(tunnel: OvsPort, end: str, mac: str = RELAYED_MACS[0]) -> list[Act
 
 
 def arp_responder(address: str) -> Flow:
-    """The bridge answers for a peer's gateway with the one MAC address that stands for all of them."""
+    """Answer ARP for a peer's gateway with the one MAC address that stands for all of them."""
     return flow(
         ARP_RESPONDER,
         Priority.NORMAL,
@@ -133,9 +133,9 @@ def arp_responder(address: str) -> Flow:
 
 
 def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
-    """The host's way to the Pods of one Node: its gateway, reached over ours, or without tunnels the Node itself.
+    """Yield the host's route to the Pods of one Node: via its gateway over antrea-gw0, or without tunnels via the Node itself.
 
-    IPv6 has no responder in the pipeline, so the host learns the gateway's neighbour entry from us.
+    The pipeline has no responder for IPv6, so the agent writes the gateway's neighbor entry.
     parity: pkg/agent/route/route_linux.go AddRoutes
     """
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
@@ -152,14 +152,14 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
 
 
 def direct_routes(link: Transport, node: ThisNode, peer: PeerNode) -> Iterator[Route]:
-    """To a Node on the same network; between others, routers of that network have to know Pod CIDRs."""
+    """Yield routes to a Node on the same network; routers between other Nodes have to know Pod CIDRs."""
     for cidr in shared_cidrs(node, peer):
         if hop := direct_hop(link, peer, ipv6=is_ipv6(cidr)):
             yield Route(dst=cidr, dev=link.device, via=hop)
 
 
 def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
-    """OVS in user space sends tunnels from br-phy, and its first packet to a next hop must not be lost."""
+    """Yield the next hop of tunnels for userspace OVS, so that the first packet from br-phy to it is not lost."""
     node, link = facts.need(ThisNode), facts.need(Transport)
     if link.device == link.interface or not facts.need(AgentConfig).has_tunnel:
         return
@@ -169,7 +169,7 @@ def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
 
 
 def transport_annotation(_facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
-    """Publishes to the other Nodes where tunnels end, when that is not at the Node's own address.
+    """Publish to the other Nodes where tunnels end, when that is not at the Node's own address.
 
     parity: pkg/agent/agent.go setNodeTransportAddresses
     """

@@ -1,4 +1,4 @@
-"""Which way packets get to the Pods of another Node: through the tunnel, or as they are over the network of the Nodes.
+"""Path of packets to the Pods of another Node: through the tunnel, or unencapsulated over the network of the Nodes.
 
 parity: pkg/agent/config/node_config.go NeedsTunnelToPeer, NeedsDirectRoutingToPeer
 """
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
 
 def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
-    """The peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
+    """Yield the peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
     families = node.families
     return (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) in families)
 
 
 def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
-    """The address of the peer that tunnels end at: of a family in which both Nodes have one, IPv4 first."""
+    """Return the address of the peer that tunnels end at: of a family in which both Nodes have one, IPv4 first."""
     families = {is_ipv6(address) for address in node.transport_ips}
     return next((address for address in peer.transport_ips if is_ipv6(address) in families), None)
 
 
 def direct_hop(link: Transport, peer: PeerNode, *, ipv6: bool) -> str:
-    """The peer's address of this family, if it is on a network of the transport interface; empty: routers lie between."""
+    """Return the peer's address of this family, if it is on a network of the transport interface; empty if routers are in
+    between.
+    """
     networks = [ip_interface(address).network for address in link.addresses]
     ends = (end for end in peer.transport_ips if is_ipv6(end) == ipv6)
-    return next((end for end in ends if any(ip_address(end) in one for one in networks)), "")
+    return next((end for end in ends if any(ip_address(end) in network for network in networks)), "")

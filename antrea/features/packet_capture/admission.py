@@ -1,4 +1,4 @@
-"""Who may have captured packets sent to a file server: only who may read the Secret that agents use there.
+"""Authorization to have captured packets sent to a file server: only users who may read the Secret that agents use there.
 
 parity: pkg/controller/packetcapture/validate.go
 """
@@ -20,7 +20,7 @@ SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
 
 
 def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
-    """Raises Invalid; Unavailable if the user's rights could not be checked."""
+    """Validate a capture. Raises Invalid; Unavailable if the user's rights could not be checked."""
     server = review.new.spec.file_server
     # another Pod's packets at the same server are another matter than those that were allowed
     if server is None or (review.old is not None and review.old.spec == review.new.spec):

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 def capture_file(facts: Facts, request: CaptureRequest) -> Iterator[CaptureFile]:
-    """On the Node that has the Pod when the capture begins, or that has begun it; once it is complete, for its removal alone."""
+    """Yield the file on the Node that has the Pod when the capture begins, or that has begun it; once it is complete, only for
+    its removal.
+    """
     progress = facts.get(CaptureProgress, request.name)
     begun = progress is not None and progress.uid == request.uid
     point = capture_point(request.spec)
@@ -43,7 +45,7 @@ def capture_file(facts: Facts, request: CaptureRequest) -> Iterator[CaptureFile]
 
 
 def capture_status(facts: Facts, request: CaptureRequest) -> Iterator[Status]:
-    """Of a capture of this Node."""
+    """Yield the status of a capture of this Node."""
     progress = facts.get(CaptureProgress, request.name)
     node = facts.get(ThisNode)
     if progress is None or progress.uid != request.uid or node is None:

@@ -1,4 +1,4 @@
-"""Rows and entries of PacketCapture: what is asked for, what a Node is to capture, and how far it is."""
+"""Rows and entries of PacketCapture: requests, files of a Node, and their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 PATH = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
 SUFFIX: Final = ".pcapng"
 MAX_STEM: Final = 240
-"""Characters of a file's name before the suffix: a name of an object may be longer than that of a file, which has 255."""
+"""Maximum number of characters of a file's name before the suffix: an object's name may be longer than a file's, which has 255.
+"""
 
 
 class CaptureRequest(Fact, frozen=True):
@@ -28,9 +29,9 @@ class CaptureRequest(Fact, frozen=True):
     uid: str
     spec: PacketCaptureSpec
     complete: bool = False
-    """By its status nothing more is captured."""
+    """Whether by its status nothing more is captured."""
     begun: bool = False
-    """By its status a Node captures, or has captured."""
+    """Whether by its status a Node captures, or has captured."""
     any_host_key: bool = False
     """Whether its file may go to an SFTP server of any key, where the spec has none."""
 
@@ -40,14 +41,14 @@ class CaptureRequest(Fact, frozen=True):
 
 
 class CaptureProgress(Fact, frozen=True):
-    """How far this Node is with a capture; the part writes it, and it stays until the PacketCapture is deleted."""
+    """Progress of a capture on this Node; the part writes it, and it stays until the PacketCapture is deleted."""
 
     name: str
     uid: str
     phase: Literal["Pending", "Started", "Complete"] = "Pending"
     captured: int = 0
     path: str = ""
-    """Where the file is, as the status has it; empty without a packet."""
+    """Place of the file in the status; empty without a packet."""
     failure: str = ""
     timed_out: bool = False
     upload: Literal["", "Succeed", "Failed"] = ""
@@ -66,7 +67,7 @@ class CaptureFile(msgspec.Struct, frozen=True):
     spec: PacketCaptureSpec
     any_host_key: bool
     complete: bool
-    """Nothing is left to capture, on any Node."""
+    """Whether nothing is left to capture, on any Node."""
 
     rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
@@ -76,13 +77,13 @@ class CaptureFile(msgspec.Struct, frozen=True):
         return self.name
 
 
-def capture_request(found: PacketCapture) -> CaptureRequest:
-    """The row of an object."""
-    true = {one.type for one in found.status.conditions if one.status == "True"}
-    meta = found.metadata
+def capture_request(stored: PacketCapture) -> CaptureRequest:
+    """Make the row of an object."""
+    true = {condition.type for condition in stored.status.conditions if condition.status == "True"}
+    meta = stored.metadata
     any_host_key = accepts_any_host_key(meta.annotations)
     return CaptureRequest(
-        meta.name, meta.uid, found.spec, COMPLETE in true, begun=STARTED in true, any_host_key=any_host_key
+        meta.name, meta.uid, stored.spec, COMPLETE in true, begun=STARTED in true, any_host_key=any_host_key
     )
 
 
@@ -95,7 +96,7 @@ def file_name(name: str) -> str:
 
 
 def capture_point(spec: PacketCaptureSpec) -> PodReference | None:
-    """The Pod at whose interface packets are captured: without `capturePoint` the source, if that is a Pod."""
+    """Return the Pod at whose interface packets are captured: without `capturePoint` the source, if that is a Pod."""
     if spec.capture_point is None:
         return spec.source.pod or spec.destination.pod
     return (spec.source if spec.capture_point == "Source" else spec.destination).pod

@@ -37,7 +37,7 @@ def captureless_status(facts: Facts, request: CaptureRequest) -> Iterator[Status
 
 
 def _obstacle(facts: Facts, request: CaptureRequest) -> str:
-    """Why no Node captures it now; empty: one does, or will."""
+    """Return why no Node captures it now; empty if one does, or will."""
     point = capture_point(request.spec)
     if point is None:
         return "neither source nor destination is a Pod, where packets could be captured"

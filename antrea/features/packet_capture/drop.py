@@ -46,24 +46,24 @@ if TYPE_CHECKING:
 
 flow = flows_of(Category.TRACEFLOW)
 MAX_LENGTH = 1000
-"""Characters of a reason."""
+"""Maximum number of characters of a reason."""
 
 
 def capture_meter(facts: Facts, _: RealizedPipeline) -> Iterator[Meter]:
-    """How many dropped packets the agent is sent."""
+    """Yield the meter of dropped packets to the agent."""
     if (config := facts.get(AgentConfig)) is not None:
         yield packet_in_meter(PacketInMeter.PACKET_CAPTURE, config.packet_in_rate, Category.TRACEFLOW)
 
 
 def copy_flow(_: Facts, __: RealizedPipeline) -> Iterator[Flow]:
-    """How copies leave."""
+    """Yield the flow by which copies leave."""
     then = [meter(PacketInMeter.PACKET_CAPTURE), controller(PacketIn.PACKET_CAPTURE)]
     marks = (PACKET_IN_CAPTURE_REG_MARK.match, OUTPUT_TO_CONTROLLER_REG_MARK.match)
     yield flow(OUTPUT, Priority.NORMAL, *marks, then=then)
 
 
 def dropped_packet_flows(facts: Facts, request: CaptureRequest) -> Iterator[Flow]:
-    """While the capture runs on this Node. Captures of one Pod have the same flows."""
+    """Yield flows while the capture runs on this Node. Captures of one Pod have the same flows."""
     progress, realized = facts.get(CaptureProgress, request.name), facts.get(RealizedPipeline)
     point = capture_point(request.spec)
     if progress is None or progress.uid != request.uid or progress.phase != "Started":
@@ -104,18 +104,18 @@ def _drops(facts: Facts, pod: PodInterface) -> Iterator[tuple[Table, int, tuple[
                 yield TRAFFIC_CONTROL, CLOSED + 1, (way, sent)
 
 
-def drop_reason(facts: Facts, found: SentPacket) -> str:
+def drop_reason(facts: Facts, sent_packet: SentPacket) -> str:
     """Why the switch drops this packet, in one line."""
     realized = facts.get(RealizedPipeline)
-    number = found.value(PACKET_IN_TABLE)
+    number = sent_packet.value(PACKET_IN_TABLE)
     table = realized.pipeline.name_of(number) if realized else ""
-    return one_line(f"{_cause(facts, found, table)} (table {table})")[:MAX_LENGTH]
+    return one_line(f"{_cause(facts, sent_packet, table)} (table {table})")[:MAX_LENGTH]
 
 
-def _cause(facts: Facts, found: SentPacket, table: str) -> str:
+def _cause(facts: Facts, sent_packet: SentPacket, table: str) -> str:
     for here, side in ((OUT, "sends"), (IN, "receives")):
         if table == here.metric.name:
-            decided = deciding_rule(facts, found.value(AP_CONJ_ID))
+            decided = deciding_rule(facts, sent_packet.value(AP_CONJ_ID))
             if decided is None:
                 return "Dropped by a rule that is gone meanwhile"
             action = "Rejected" if decided.rule.action == "Reject" else "Dropped"
@@ -125,17 +125,15 @@ def _cause(facts: Facts, found: SentPacket, table: str) -> str:
         if table in (here.antrea.name, here.rule.name):
             return f"Dropped: a rule for the Pod that {side} it cannot be enforced, see the policy's status"
     if table == TRAFFIC_CONTROL.name:
-        return (
-            f"Dropped: TrafficControl {_closing(facts, found)} redirects it, and the target port is missing"
-        )
+        return f"Dropped: TrafficControl {_closing(facts, sent_packet)} redirects it, and the target port is missing"
     if table == SPOOF_GUARD.name:
         return "Dropped: its source is none of the Pod's addresses"
     return "Dropped: connection tracking calls it invalid"
 
 
-def _closing(facts: Facts, found: SentPacket) -> str:
+def _closing(facts: Facts, sent_packet: SentPacket) -> str:
     """Names of the TrafficControls that close the Pods of both ends; of a Pod whose labels are not known, none."""
-    ends = (found.in_port, found.value(TARGET_OF_PORT))
+    ends = (sent_packet.in_port, sent_packet.value(TARGET_OF_PORT))
     pods = (pod for pod in facts.all(PodInterface) if pod.ofport in ends)
     rows = (steering_of(facts, pod) for pod in pods if tuple(closed_of(facts, pod)))
     return ", ".join(sorted({row.name for row in rows if row is not None})) or "(not known yet)"

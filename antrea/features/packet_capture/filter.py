@@ -40,13 +40,13 @@ _FRAGMENT_HEADER = 44
 
 
 def check(spec: PacketCaptureSpec) -> None:
-    """Raises Invalid for what no packet can be compared with."""
+    """Check the spec. Raises Invalid for what no packet can be compared with."""
     _protocol(spec.packet)
     tuple(_messages(spec.packet))
     for name, end in (("source", spec.source), ("destination", spec.destination)):
         if end.ip and (isinstance(ip_address(end.ip), IPv4Address) != (spec.packet.ip_family == "IPv4")):
             raise Invalid(
-                f"spec.{name}.ip", f"{end.ip} is no {spec.packet.ip_family} address, see packet.ipFamily"
+                f"spec.{name}.ip", f"{end.ip} is not an {spec.packet.ip_family} address, see packet.ipFamily"
             )
     capture_filter(spec, "", "")
 
@@ -67,7 +67,7 @@ def capture_filter(spec: PacketCaptureSpec, source: str, destination: str) -> tu
 
 
 def _protocol(packet: CapturePacket) -> int | None:
-    """Raises Invalid."""
+    """Return the protocol. Raises Invalid."""
     header, named = packet.transport_header, packet.protocol
     implied = next(
         (
@@ -108,7 +108,7 @@ def _protocol_test(packet: CapturePacket) -> Iterator[Condition]:
 
 
 def _way(packet: CapturePacket, source: str, destination: str, *, back: bool) -> All:
-    """Packets from the source to the destination, or those that come back."""
+    """Make the test of packets from the source to the destination, or back."""
     ends = (destination, source) if back else (source, destination)
     offsets = (
         (_IPV4_SOURCE, _IPV4_DESTINATION) if packet.ip_family == "IPv4" else (_IPV6_SOURCE, _IPV6_DESTINATION)
@@ -143,7 +143,7 @@ def _transport(packet: CapturePacket, *, back: bool) -> Iterator[Condition]:
     if ports := header.tcp or header.udp:
         yield from _ports(ports, start, after=after, back=back)
     if header.tcp and header.tcp.flags:
-        flags = [(one.value, one.value if one.mask is None else one.mask) for one in header.tcp.flags]
+        flags = [(flag.value, flag.value if flag.mask is None else flag.mask) for flag in header.tcp.flags]
         yield Any(tuple(Test(BYTE, start + 13, value, mask, after) for value, mask in flags))
     if messages := tuple(_messages(packet)):
         yield Any(tuple(_message(kind, code, start, after=after) for kind, code in messages))
@@ -162,7 +162,7 @@ def _message(kind: int, code: int | None, start: int, *, after: bool) -> All:
 
 
 def _messages(packet: CapturePacket) -> Iterator[tuple[int, int | None]]:
-    """Types and codes. Raises Invalid."""
+    """Yield types and codes. Raises Invalid."""
     header = packet.transport_header
     yield from _of_family(header.icmp, "ICMP", ICMP_TYPES)
     yield from _of_family(header.icmpv6, "ICMPv6", ICMPV6_TYPES)
@@ -172,8 +172,8 @@ def _of_family(
     messages: IcmpMessages | None, family: str, names: dict[str, int]
 ) -> Iterator[tuple[int, int | None]]:
     path = f"spec.packet.transportHeader.{family.lower()}.messages"
-    for one in messages.messages if messages else ():
-        kind = one.type
+    for message in messages.messages if messages else ():
+        kind = message.type
         if isinstance(kind, str):
             if kind.lower() not in names:
                 raise Invalid(
@@ -184,4 +184,4 @@ def _of_family(
             kind = names[kind.lower()]
         elif not 0 <= kind <= 255:
             raise Invalid(path, f"invalid {family} type integer: {kind}; must be between 0 and 255")
-        yield kind, one.code
+        yield kind, message.code

@@ -1,1 +1,1 @@
-"""Pods reach each other on this Node, and the gateway reaches them."""
+"""Connectivity of Pods with each other and with the gateway of this Node."""

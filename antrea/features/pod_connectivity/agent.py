@@ -97,7 +97,7 @@ flow = flows_of(Category.POD_CONNECTIVITY)
 
 
 def tables(_config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """The tables of this feature; those of ARP only with IPv4, that of neighbour discovery only with IPv6."""
+    """Return the tables of this feature; those of ARP only with IPv4, that of neighbor discovery only with IPv6."""
     always = (CLASSIFIER, SPOOF_GUARD, CONNTRACK_ZONE, CONNTRACK_STATE, L3_FORWARDING, L3_DEC_TTL)
     arp_tables = (ARP_SPOOF_GUARD, ARP_RESPONDER) if families.ipv4 else ()
     ndp_tables = (IPV6,) if families.ipv6 else ()
@@ -105,12 +105,12 @@ def tables(_config: AgentConfig, families: Families) -> tuple[Table, ...]:
 
 
 def spoof_guard_next(address: str) -> Table | Stage:
-    """IPv6 packets pass the IPv6 table, IPv4 packets jump over it."""
+    """Return the table after SpoofGuard: IPv6 packets pass the IPv6 table, IPv4 packets skip it."""
     return IPV6 if is_ipv6(address) else Stage.CONNTRACK_STATE
 
 
 def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What every Node has, whatever Pods it runs; waits for the gateway port."""
+    """Yield flows of every Node, with or without Pods; waits for the gateway port."""
     config = facts.need(AgentConfig)
     gateway = facts.need(OvsPort, config.host_gateway)
     yield flow(CONNTRACK_STATE, MISS, then=[goto(Stage.PRE_ROUTING)])
@@ -134,12 +134,12 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def default_flows(_facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
-    """What every table does with packets that no feature matches."""
+    """Yield the table-miss flow of every table."""
     yield from realized.pipeline.default_flows()
 
 
 def tunnel_flows(facts: Facts) -> Iterator[Flow]:
-    """Packets that come out of the tunnel or go into it."""
+    """Yield flows for packets that come out of the tunnel or go into it."""
     tunnel = facts.get(OvsPort, TUNNEL_PORT)
     if tunnel is None:
         return
@@ -153,7 +153,7 @@ def tunnel_flows(facts: Facts) -> Iterator[Flow]:
 
 
 def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
-    """The gateway as a source and as a destination, in one family."""
+    """Yield flows of the gateway as a source and as a destination, in one family."""
     address = gateway_ip(cidr)
     if not is_ipv6(cidr):
         yield flow(
@@ -188,7 +188,7 @@ def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
 
 
 def family_flows(cidr: str) -> Iterator[Flow]:
-    """Connection tracking, local delivery and TTL, in one family."""
+    """Yield flows of connection tracking, local delivery and TTL, in one family."""
     ip_family, zone = family(cidr), Zone.CT_ZONE_V6 if is_ipv6(cidr) else Zone.CT_ZONE
     yield flow(CONNTRACK_ZONE, NORMAL_PRIORITY, ip_family, then=[ct(zone, table=CONNTRACK_STATE, nat=NAT)])
     yield flow(CONNTRACK_STATE, NORMAL_PRIORITY, ip_family, ct_state("+inv+trk"), then=DROP)
@@ -221,7 +221,7 @@ def family_flows(cidr: str) -> Iterator[Flow]:
 
 
 def neighbour_discovery_flows() -> Iterator[Flow]:
-    """Neighbour discovery and IPv6 multicast are switched; link-local sources cannot be spoofed."""
+    """Yield flows that switch neighbor discovery and IPv6 multicast; link-local sources cannot be spoofed."""
     yield flow(SPOOF_GUARD, NORMAL_PRIORITY, ipv6, ipv6_src("fe80::/10"), then=[goto(IPV6)])
     for kind in (135, 136):
         yield flow(IPV6, NORMAL_PRIORITY, icmp6, icmp_type(kind), icmp_code(0), then=[NORMAL])
@@ -229,7 +229,7 @@ def neighbour_discovery_flows() -> Iterator[Flow]:
 
 
 def l2_forwarding(mac: str, ofport: int) -> Flow:
-    """The way to a MAC address."""
+    """Yield the flow that outputs packets to a MAC address."""
     return flow(
         L2_FORWARDING_CALC,
         NORMAL_PRIORITY,
@@ -239,7 +239,7 @@ def l2_forwarding(mac: str, ofport: int) -> Flow:
 
 
 def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """One Pod interface: its addresses are its own, and packets for them go to its port."""
+    """Yield flows of one Pod interface: its addresses are its own, and packets for them go to its port."""
     config = facts.need(AgentConfig)
     gateway = facts.need(OvsPort, config.host_gateway)
     yield flow(

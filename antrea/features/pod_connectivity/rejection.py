@@ -1,4 +1,4 @@
-"""The answer to a packet that a rule rejects: who seems to send it, and how it gets to the client.
+"""Answer to a packet that a rule rejects: its apparent sender, and its path to the client.
 
 parity: pkg/agent/controller/networkpolicy/reject.go
 """
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
 
 
 class End(NamedTuple):
-    """An end of a connection on this Node: a Pod, or the gateway for the Node itself."""
+    """End of a connection on this Node: a Pod, or the gateway for the Node itself."""
 
     ofport: int
     mac: bytes
 
 
 class Way(NamedTuple):
-    """How an answer goes: from whom it seems to be, and to whom; no client means that it is routed."""
+    """Path of an answer: its apparent sender and its receiver; no client means that it is routed."""
 
     server: End
     client: End | None
     mac: bytes
-    """Whose frame it is on the way to."""
+    """Destination MAC address of the frame."""
 
 
-def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:
-    """None: there is no answer, or no way for it. An answer of ours that is rejected has none."""
+def rejection(facts: Facts, packet_in: PacketIn, rejected: Packet) -> PacketOut | None:
+    """Make the answer; None if there is none, or no path for it. A rejected answer of the agent has none."""
     if (node := facts.get(ThisNode)) is not None and node.is_machine:
-        return _machine_rejection(facts, found, rejected)
+        return _machine_rejection(facts, packet_in, rejected)
     realized = facts.get(RealizedPipeline)
-    way = _way(facts, found, rejected)
-    if realized is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
+    way = _way(facts, packet_in, rejected)
+    if realized is None or way is None or packet_in.value(GENERATED_REJECT_PACKET_OUT):
         return None
-    unserved = bool(found.value(SVC_NO_EP_REG_MARK.field))
+    unserved = bool(packet_in.value(SVC_NO_EP_REG_MARK.field))
     frame = answer(rejected, way.server.mac, way.mac, unserved=unserved)
     if frame is None:
         return None
     marks = (GENERATED_REJECT_PACKET_OUT_REG_MARK,)
-    if _is_balanced(found) and (way.client is None or found.in_port == way.client.ofport):
+    if _is_balanced(packet_in) and (way.client is None or packet_in.in_port == way.client.ofport):
         # The client has asked a Service: the whole pipeline, with connection tracking, gives the answer its address.
         return PacketOut(frame, way.server.ofport, marks)
     if way.client:
@@ -68,25 +68,25 @@ def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | No
     return PacketOut(frame, way.server.ofport, marks, table=realized.pipeline.id(L3_FORWARDING.name))
 
 
-def _machine_rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:
-    """On a machine outside the cluster: back where the packet came from, as if from the other port of the pair."""
+def _machine_rejection(facts: Facts, packet_in: PacketIn, rejected: Packet) -> PacketOut | None:
+    """Make the answer on a machine outside the cluster: back where the packet came from, as if from the other port of the pair."""
     frame = answer(rejected, rejected.destination_mac, rejected.source_mac)
     for interface in facts.all(PodInterface) if frame is not None else ():
         card = facts.get(OvsPort, interface.uplink)
         ports = {interface.ofport: card.ofport, card.ofport: interface.ofport} if card else {}
-        if frame is not None and found.in_port in ports:
-            return PacketOut(frame, ports[found.in_port], out_port=found.in_port)
+        if frame is not None and packet_in.in_port in ports:
+            return PacketOut(frame, ports[packet_in.in_port], out_port=packet_in.in_port)
     return None
 
 
-def _is_balanced(found: PacketIn) -> bool:
+def _is_balanced(packet_in: PacketIn) -> bool:
     """Whether AntreaProxy has chosen the destination, in this switch."""
-    chosen = found.value(SERVICE_EP_STATE) == EP_SELECTED_REG_MARK.value
-    return chosen and not found.value(SVC_NO_EP_REG_MARK.field)
+    chosen = packet_in.value(SERVICE_EP_STATE) == EP_SELECTED_REG_MARK.value
+    return chosen and not packet_in.value(SVC_NO_EP_REG_MARK.field)
 
 
-def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
-    """None without a gateway, and if neither end is on this Node nor reached through it.
+def _way(facts: Facts, packet_in: PacketIn, rejected: Packet) -> Way | None:
+    """Return the path; None without a gateway, and if neither end is on this Node nor reached through it.
 
     Addresses of frames are chosen here: those of the packet may carry marks (see antrea/host/carrier.py).
     """
@@ -96,31 +96,33 @@ def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
         return None
     host = End(gateway.ofport, _bytes(gateway.mac))
     client, server = (_end(facts, host, ip) for ip in (rejected.source, rejected.destination))
-    if client is None and server is None and found.in_port == host.ofport:
+    if client is None and server is None and packet_in.in_port == host.ofport:
         # Neither end is a Pod here. An Endpoint that is a host is reached by the gateway, too, and answers by it; of a
         # Service without Endpoint the Node routes the answer.
-        return Way(host if _is_balanced(found) else End(LOCAL_PORT, host.mac), host, host.mac)
+        return Way(host if _is_balanced(packet_in) else End(LOCAL_PORT, host.mac), host, host.mac)
     if client is None:
         return Way(server, None, host.mac) if server else None
-    if found.in_port == host.ofport:
+    if packet_in.in_port == host.ofport:
         # For a Pod of this Node, kube-proxy has chosen this destination, and has to undo that in the answer.
-        return Way(server or End(_remote_port(facts, found, host), host.mac), host, host.mac)
+        return Way(server or End(_remote_port(facts, packet_in, host), host.mac), host, host.mac)
     return Way(server or host, client, client.mac)
 
 
-def _remote_port(facts: Facts, found: PacketIn, host: End) -> int:
-    """By which what is no Pod of this Node answers. Without tunnels all of it is behind the gateway, to which nothing goes that came from it."""
+def _remote_port(facts: Facts, packet_in: PacketIn, host: End) -> int:
+    """Return the port of answers from others than this Node's Pods. Without tunnels all are behind the gateway, to which
+    nothing goes that came from it.
+    """
     if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
         return tunnel.ofport
-    return host.ofport if _is_balanced(found) else LOCAL_PORT
+    return host.ofport if _is_balanced(packet_in) else LOCAL_PORT
 
 
 def _end(facts: Facts, host: End, ip: str) -> End | None:
     for pod in facts.by(PodInterface, "ip", ip):
         return End(pod.ofport, _bytes(pod.mac))
     node = facts.get(ThisNode)
-    own = node is not None and any(gateway_ip(cidr) == ip for cidr in node.pod_cidrs)
-    return host if own else None
+    is_own = node is not None and any(gateway_ip(cidr) == ip for cidr in node.pod_cidrs)
+    return host if is_own else None
 
 
 def _bytes(mac: str) -> bytes:

@@ -1,6 +1,6 @@
-"""The port that Pod traffic between Nodes leaves by; bootstrap makes it, the engine keeps it.
+"""Tunnel port of Pod traffic between Nodes; bootstrap creates it, the engine keeps it.
 
-parity: pkg/agent/agent.go setupDefaultTunnelInterface; no-flood is ours: the port has no remote end of its own, so what
+parity: pkg/agent/agent.go setupDefaultTunnelInterface; no-flood is an addition: the port has no remote end of its own, so what
 NORMAL floods would only be encapsulated to be dropped.
 """
 
@@ -23,7 +23,7 @@ TUNNEL_OFPORT = 32768
 
 
 def tunnel_port(config: AgentConfig) -> Port:
-    """One port for all Nodes: flows set where a packet goes."""
+    """Make the one port for all Nodes: flows set where a packet goes."""
     options = {"remote_ip": "flow", "key": "flow"}
     if config.tunnel_port:
         options["dst_port"] = str(config.tunnel_port)
@@ -40,6 +40,6 @@ def tunnel_port(config: AgentConfig) -> Port:
 
 
 def tunnel_entry(facts: Facts, _transport: Transport) -> Iterator[Port]:
-    """The tunnel over the transport interface."""
+    """Yield the tunnel over the transport interface."""
     if (config := facts.get(AgentConfig)) is not None and config.has_tunnel:
         yield tunnel_port(config)

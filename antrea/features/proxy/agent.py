@@ -1,6 +1,6 @@
 """Services in the agent: AntreaProxy chooses Endpoints in OVS; without it, packets to a ClusterIP go to kube-proxy.
 
-Rows come from `service`; what every Node has is in `pipeline`, Services in `load_balancer`, their Endpoints in `endpoint`.
+Rows come from `service`; flows of every Node are in `pipeline`, Services in `load_balancer`, their Endpoints in `endpoint`.
 parity: pkg/agent/openflow/service.go, pipeline.go serviceCIDRDNATFlows, pkg/agent/proxy
 """
 
@@ -78,7 +78,7 @@ flow = flows_of(Category.SERVICE)
 
 
 def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:
-    """Those that choose an Endpoint and translate to it, and those that translate sources."""
+    """Return the tables that choose an Endpoint and translate to it, and those that translate sources."""
     chosen = (PRE_ROUTING_CLASSIFIER, SESSION_AFFINITY, SERVICE_LB, ENDPOINT_DNAT)
     node_ports = (NODE_PORT_MARK,) if config.antrea_proxy.proxy_all else ()
     return (*chosen, *node_ports, UN_SNAT, SNAT_MARK, SNAT)
@@ -106,7 +106,7 @@ def service_cidr_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 KUBE_PROXY = AgentFeature(
     name="Service", tables=(DNAT,), units=(Unit(ThisNode, service_cidr_flows),), unless=GATE
 )
-"""One table takes the place of load balancing."""
+"""Tables without AntreaProxy; one takes the place of load balancing."""
 FEATURE = AgentFeature(
     name="AntreaProxy",
     tables=tables,

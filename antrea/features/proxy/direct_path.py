@@ -1,7 +1,7 @@
-"""The way of packets that an Endpoint answers directly to the Node of that Endpoint, as they came.
+"""Path of packets that an Endpoint answers directly to the Node of that Endpoint, untranslated.
 
-Through the tunnel; or, without tunnels, to a Node on the same network: the switch hands the packet back to the host with a source
-MAC that stands for this Node, and the host sends it there. Between Nodes with routers between them it has no such way, nor
+Through the tunnel; or, without tunnels, to a Node on the same network: the switch returns the packet to the host with a source
+MAC that stands for this Node, and the host sends it there. There is no such path between Nodes with routers between them, nor
 where nft refuses the host's rules for it.
 """
 
@@ -49,38 +49,38 @@ def is_possible(facts: Facts) -> bool:
 
 
 def from_peer(facts: Facts) -> Match:
-    """Packets that another Node passed on as they came."""
+    """Match packets that another Node passed on untranslated."""
     config = facts.get(AgentConfig)
     return FROM_TUNNEL_REG_MARK.match if config is None or config.has_tunnel else dl_dst(PASSED_MAC)
 
 
 def neighbour(facts: Facts, peer: PeerNode, *, ipv6: bool) -> str:
-    """The peer's address on a network of this Node's card, if each of the two has published its MAC; else empty."""
+    """Return the peer's address on a network of this Node's card, if each of the two has published its MAC; else empty."""
     node, link = facts.get(ThisNode), facts.get(Transport)
-    own = facts.get(AgentNode, node.name) if node else None
-    if link is None or own is None or not own.mac or not peer.mac:
+    agent_node = facts.get(AgentNode, node.name) if node else None
+    if link is None or agent_node is None or not agent_node.mac or not peer.mac:
         return ""
     return direct_hop(link, peer, ipv6=ipv6)
 
 
 def without_tunnel(facts: Facts) -> AgentConfig | None:
-    """The configuration, if it has neither tunnels nor kube-proxy."""
+    """Return the configuration, if it has neither tunnels nor kube-proxy."""
     config = proxies_all(facts)
     return config if config is not None and not config.has_tunnel else None
 
 
 def ipv4_hops(facts: Facts, node: ThisNode) -> Iterator[NftHops]:
-    """From the switch to other Nodes over IPv4."""
+    """Yield the hops from the switch to other Nodes over IPv4."""
     return _hops(facts, node, ipv6=False)
 
 
 def ipv6_hops(facts: Facts, node: ThisNode) -> Iterator[NftHops]:
-    """From the switch to other Nodes over IPv6."""
+    """Yield the hops from the switch to other Nodes over IPv6."""
     return _hops(facts, node, ipv6=True)
 
 
 HOP_UNITS = (Unit(ThisNode, ipv4_hops), Unit(ThisNode, ipv6_hops))
-"""Jobs of their own: nft may refuse one family alone, as a kernel has a module for each."""
+"""Separate units: nft may refuse one family alone, as a kernel has a module for each."""
 
 
 def _hops(facts: Facts, node: ThisNode, *, ipv6: bool) -> Iterator[NftHops]:
@@ -105,13 +105,13 @@ def _hops(facts: Facts, node: ThisNode, *, ipv6: bool) -> Iterator[NftHops]:
 
 
 def refused(facts: Facts, *, ipv6: bool) -> str:
-    """Why nft refuses the rules that hand packets of a family to other Nodes; empty: it does not."""
+    """Return why nft refuses the rules that hand packets of a family to other Nodes; empty if it does not."""
     why = next((row.why for row in facts.refusals(HOP_UNITS[ipv6])), "")
     return why.rpartition(": ")[2]  # nft's own words, without the entry's name
 
 
 def has_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
-    """Whether packets of a family get to another Node as they came."""
+    """Whether packets of a family get to another Node untranslated."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     if config is None or node is None:
         return False
@@ -121,7 +121,7 @@ def has_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
 
 
 def passed_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> list[Action]:
-    """Routed to another Node, whatever the destination; empty: there is no such way."""
+    """Return actions that route packets to another Node, whatever the destination; empty if there is no such path."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or node is None or gateway is None or not has_way(facts, peer, ipv6=ipv6):
@@ -134,15 +134,15 @@ def passed_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> list[Action]:
 
 
 def is_passed_on(facts: Facts, endpoint: ServiceEndpoint) -> bool:
-    """Whether packets get to an Endpoint on another Node as they came: it is a Pod there, by its address."""
+    """Whether packets get to an Endpoint on another Node untranslated: it is a Pod there, by its address."""
     peer = facts.get(PeerNode, node_of(facts, endpoint))
     return peer is not None and has_way(facts, peer, ipv6=is_ipv6(endpoint.ip))
 
 
 def node_of(facts: Facts, endpoint: ServiceEndpoint) -> str:
-    """The Node with the Pod CIDR that has its address, whichever Node its slice names; empty: none."""
+    """Return the Node with the Pod CIDR that has its address, whichever Node its slice names; empty if none."""
     named = facts.get(PeerNode, endpoint.node)
     if named is not None and held(endpoint.ip, named.pod_cidrs):
         return named.name
-    found = (facts.by(AgentNode, "pod_cidr", cidr) for cidr in networks_of(endpoint.ip))
-    return next((min(node.name for node in nodes) for nodes in found if nodes), "")
+    nodes_by_network = (facts.by(AgentNode, "pod_cidr", cidr) for cidr in networks_of(endpoint.ip))
+    return next((min(node.name for node in nodes) for nodes in nodes_by_network if nodes), "")

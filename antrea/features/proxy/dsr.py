@@ -63,26 +63,23 @@ if TYPE_CHECKING:
 DSR = "dsr"
 """The load balancer mode of a Service."""
 IDLE_SECONDS, CLOSED_SECONDS = 160, 5
-"""How long a choice is remembered without packets, and after a FIN or RST."""
+"""Seconds for which a choice is remembered without packets, and after a FIN or RST."""
 MAX_NAMED = 5
-"""Nodes in a message."""
+"""Maximum number of Nodes in a message."""
 DIRECT_IPS = ("169.254.0.250", "fc01::aabb:ccdd:eefc")
 """Destination between host and switch of packets to NodePorts that Endpoints answer directly, in IPv4 and IPv6."""
 flow = flows_of(Category.SERVICE)
 
 
-def marking_flow(match: tuple[Match, ...], protocol: str, own: int, *, ipv6: bool) -> Flow:
-    """The first packet from outside to an Endpoint on another Node; all that follow find the choice learned.
-
-    `own` is the object id of what is learned. An Endpoint of UDP is looked up for each packet (`remembered_flow`).
-    """
+def marking_flow(match: tuple[Match, ...], protocol: str, object_id: int, *, ipv6: bool) -> Flow:
+    """Make the flow for the first packet from outside to an Endpoint on another Node; all that follow find the choice learned."""
     chosen = [learn.learned_load(EP_SELECTED_REG_MARK)]
     if protocol == "UDP":
         chosen = [learn.learned_load(EP_REMEMBERED_REG_MARK), learn.learned_copy(SERVICE_GROUP_ID)]
     remember = learn.learn(
         SESSION_AFFINITY,
         Priority.HIGH,
-        cookie_of=(Category.SERVICE, own),
+        cookie_of=(Category.SERVICE, object_id),
         timeouts=[learn.idle_timeout(IDLE_SECONDS), learn.fin_idle_timeout(CLOSED_SECONDS)],
         specs=[
             *learn.same_protocol(protocol.lower(), v6=ipv6),
@@ -98,7 +95,7 @@ def marking_flow(match: tuple[Match, ...], protocol: str, own: int, *, ipv6: boo
     )
     remote = (FROM_EXTERNAL_REG_MARK.match, REMOTE_ENDPOINT_REG_MARK.match, NOT_DSR_SERVICE_REG_MARK.match)
     then = [remember, DSR_SERVICE_REG_MARK.load, goto(NEXT)]
-    return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=own)
+    return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=object_id)
 
 
 def chosen_within(cidr: str) -> Match:
@@ -109,7 +106,7 @@ def chosen_within(cidr: str) -> Match:
 
 
 class ModeUnavailable(Act, frozen=True):
-    """Write an Event of the Service: it asks for direct server return and does not have it of all its Endpoints."""
+    """Event that a Service requests direct server return and does not have it for all its Endpoints."""
 
     namespace: str
     name: str
@@ -121,12 +118,12 @@ class ModeUnavailable(Act, frozen=True):
 
 
 def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable]:
-    """Of a Service that asks for it where there are no tunnels, and routers between Nodes; one agent reports it for all."""
+    """Yield the Event where there are no tunnels, but routers between Nodes; one agent reports it for all."""
     config, link = facts.get(AgentConfig), facts.get(Transport)
     if config is None or config.has_tunnel or link is None or not reports_for_all(facts):
         return
-    asked = (service.mode or config.antrea_proxy.default_load_balancer_mode) == DSR
-    if not asked or not (service.external_ips or any(service.node_ports)):
+    is_requested = (service.mode or config.antrea_proxy.default_load_balancer_mode) == DSR
+    if not is_requested or not (service.external_ips or any(service.node_ports)):
         return
     families = {is_ipv6(ip) for ip in service.cluster_ips}
     far = sorted(
@@ -148,7 +145,7 @@ def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable
 
 
 def untracked_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What connection tracking cannot follow here is looked up, and dropped if no choice was learned; the rest is not translated."""
+    """Yield flows that look up packets which connection tracking cannot follow here, and drop them if no choice was learned."""
     for cidr in node.pod_cidrs:
         ip, invalid = family(cidr), ct_state("+inv+trk")
         look_up = [goto(Stage.PRE_ROUTING)]
@@ -164,7 +161,9 @@ def untracked_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def still_there(match: tuple[Match, ...]) -> Flow:
-    """The Endpoint that a client stays with is on another Node as it was; of one that is gone no connection is to be remembered."""
+    """Make the flow that checks that the Endpoint of a client is still on another Node; no connection to one that is gone is
+    remembered.
+    """
     then = [REMOTE_ENDPOINT_REG_MARK.load, NOT_REMEMBERED_REMOTE_REG_MARK.load, resubmit(DSR_SERVICE_MARK)]
     return flow(DSR_SERVICE_MARK, Priority.HIGH, *match, REMEMBERED_REMOTE_REG_MARK.match, then=then)
 
@@ -183,7 +182,7 @@ def choice_flows(facts: Facts, _node: ThisNode) -> Iterator[Flow]:
 
 
 def endpoint_node_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
-    """To the Node whose Pod CIDR has the chosen Endpoint, whatever the packet's destination."""
+    """Yield flows to the Node whose Pod CIDR has the chosen Endpoint, whatever the packet's destination."""
     node = facts.need(ThisNode)
     for cidr in shared_cidrs(node, peer):
         if way := passed_way(facts, peer, ipv6=is_ipv6(cidr)):

@@ -55,20 +55,20 @@ flow = flows_of(Category.SERVICE)
 
 
 class PathRefused(Act, frozen=True):
-    """Write an Event of the Node: it cannot hand packets to other Nodes as they came."""
+    """Event that a Node cannot hand untranslated packets to other Nodes."""
 
     message: str
 
 
 def refusal_text(facts: Facts) -> str:
-    """Which rules nft refuses, why, and what comes of it; empty: it refuses none."""
-    found = {name: why for ipv6, name in enumerate(FAMILIES) if (why := refused(facts, ipv6=bool(ipv6)))}
-    if not found:
+    """Return which rules nft refuses, why, and the effect; empty if it refuses none."""
+    reasons = {name: why for ipv6, name in enumerate(FAMILIES) if (why := refused(facts, ipv6=bool(ipv6)))}
+    if not reasons:
         return ""
     link = facts.get(Transport)
-    modules = " and ".join(f"nft_dup_{name.lower()}" for name in found)
+    modules = " and ".join(f"nft_dup_{name.lower()}" for name in reasons)
     return (
-        f"nft refuses the rules of {' and '.join(found)} that pass packets on to other Nodes ({next(iter(found.values()))}): "
+        f"nft refuses the rules of {' and '.join(reasons)} that pass packets on to other Nodes ({next(iter(reasons.values()))}): "
         f"packets to Endpoints there are served in mode nat instead of {DSR}; the rules need kernel module {modules}"
         + (f" and interface {link.device}" if link else "")
     )
@@ -78,7 +78,7 @@ def refusal_text(facts: Facts) -> str:
 
 
 def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
-    """Publishes the MAC by which other Nodes recognise packets of this one."""
+    """Publish the MAC by which other Nodes recognize packets of this one."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     if config is not None and node is not None:
         text = "" if config.has_tunnel else " ".join((link.mac, *link.addresses))
@@ -86,7 +86,9 @@ def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
 
 
 def unknown_node(facts: Facts, _node: ThisNode) -> Iterator[NftRule]:
-    """What the switch hands back for no Node of the hops goes nowhere; a job of its own: it stands also if nft refuses the hops."""
+    """Yield the rule that drops what the switch returns for an unknown Node; a separate unit, so that it applies also if nft
+    refuses the hops.
+    """
     config = without_tunnel(facts)
     if config is None or facts.get(Transport) is None or facts.get(OvsPort, config.host_gateway) is None:
         return
@@ -95,14 +97,14 @@ def unknown_node(facts: Facts, _node: ThisNode) -> Iterator[NftRule]:
 
 
 def refused_path(facts: Facts, _node: ThisNode) -> Iterator[PathRefused]:
-    """While nft refuses rules of a family."""
+    """Yield the Event while nft refuses rules of a family."""
     if message := refusal_text(facts):
         families = tuple(ipv6 for ipv6 in (False, True) if refused(facts, ipv6=ipv6))
         yield PathRefused("hops", families, message=message)
 
 
 def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | RoutingRule | Route | Neighbour]:
-    """From other Nodes to the switch, whatever route there is to the destination."""
+    """Yield the path from other Nodes to the switch, whatever route there is to the destination."""
     config, link = without_tunnel(facts), facts.get(Transport)
     if config is None or link is None or facts.get(OvsPort, config.host_gateway) is None:
         return
@@ -110,11 +112,11 @@ def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | Routi
     for ipv6 in sorted(node.families):
         ip, mark = "ip6" if ipv6 else "ip", PEER_PASSED.mask
         passed = f'iifname "{link.device}" ether saddr @{PEER_MACS} {ip} daddr'
-        asked = {
+        destinations = {
             "external IPs": f"@{EXTERNAL_IPS[ipv6]}",
             "NodePorts": f"@{PEERS[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}",
         }
-        for name, text in asked.items():
+        for name, text in destinations.items():
             yield NftRule(
                 chain="prerouting-raw",
                 name=f"passed on to {name}, {ip}",
@@ -128,21 +130,23 @@ def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | Routi
 
 
 def peer_mac(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
-    """What another Node passes on has its card's MAC; what it sends itself is translated."""
+    """Yield the MAC of another Node's card, by which packets that it passes on are recognized; its own packets are translated."""
     config, node = without_tunnel(facts), facts.get(ThisNode)
     if config is None or node is None:
         return
     if peer.mac and facts.get(Transport) is not None:
         yield NftElement(set=PEER_MACS, value=peer.mac, rank=Rank.SENDS)
-    own = (ip for ip in dict.fromkeys((*peer.node_ips, *peer.transport_ips)) if is_ipv6(ip) in node.families)
-    for source in (*own, *shared_cidrs(node, peer)):
+    source_ips = (
+        ip for ip in dict.fromkeys((*peer.node_ips, *peer.transport_ips)) if is_ipv6(ip) in node.families
+    )
+    for source in (*source_ips, *shared_cidrs(node, peer)):
         invalid = ct_state("+inv+trk")
         yield flow(DSR_SERVICE_MARK, Priority.HIGH + 1, src(source), invalid, then=DROP)
         yield flow(DSR_SERVICE_MARK, Priority.HIGH, src(source), then=[goto(NEXT)])
 
 
 def returned_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """Back to the host by the port that they came by, with the source that they have."""
+    """Yield flows that return packets to the host by the port that they came by, with their source."""
     config = facts.get(AgentConfig)
     if config is None or config.has_tunnel:
         return

@@ -49,13 +49,13 @@ HOOK = "type filter hook postrouting priority mangle; policy accept;"
 flow = flows_of(Category.SERVICE)
 
 
-def asked_ip(facts: Facts, node: ThisNode, *, ipv6: bool) -> str:
-    """The Node's own address, if NodePorts are served there in this mode; at its other addresses they are translated as ever."""
+def direct_node_ip(facts: Facts, node: ThisNode, *, ipv6: bool) -> str:
+    """Return the Node's own address, if NodePorts are served there in this mode; at its other addresses they are translated."""
     config = proxies_all(facts)
-    own = next((ip for ip in node.node_ips if is_ipv6(ip) == ipv6), "")
-    address = facts.get(LocalAddress, own) if own else None
+    node_ip = next((ip for ip in node.node_ips if is_ipv6(ip) == ipv6), "")
+    address = facts.get(LocalAddress, node_ip) if node_ip else None
     possible = config is not None and address is not None and is_possible(facts)
-    return own if possible and config and address and serves_node_ports(config, address) else ""
+    return node_ip if possible and config and address and serves_node_ports(config, address) else ""
 
 
 def has_direct(port: ServicePort) -> bool:
@@ -69,7 +69,7 @@ def has_direct(port: ServicePort) -> bool:
 def direct_host_entries(
     facts: Facts, node: ThisNode
 ) -> Iterator[NftChain | NftSet | NftRule | Sysctl | Route]:
-    """The way to the switch and back, whatever Services there are."""
+    """Yield the path to the switch and back, whatever Services there are."""
     config = proxies_all(facts)
     if config is None or facts.get(OvsPort, config.host_gateway) is None or not is_possible(facts):
         return
@@ -80,26 +80,32 @@ def direct_host_entries(
         yield NftSet(name=NODE_PORTS[ipv6], type="inet_proto . inet_service")
         yield NftSet(name=PEERS[ipv6], type="ipv6_addr" if ipv6 else "ipv4_addr")
         yield service_route(config, DIRECT_IPS[ipv6])
-        if own := asked_ip(facts, node, ipv6=ipv6):
-            yield from rules(config, own, ipv6=ipv6)
+        if node_ip := direct_node_ip(facts, node, ipv6=ipv6):
+            yield from rules(config, node_ip, ipv6=ipv6)
 
 
-def rules(config: AgentConfig, own: str, *, ipv6: bool) -> Iterator[NftRule]:
-    """The destination becomes the virtual address, and that as a source becomes the Node's own; neither is tracked."""
+def rules(config: AgentConfig, node_ip: str, *, ipv6: bool) -> Iterator[NftRule]:
+    """Yield rules by which the destination becomes the virtual address, and that as a source becomes the Node's own; neither is
+    tracked.
+    """
     ip, virtual, gateway = "ip6" if ipv6 else "ip", DIRECT_IPS[ipv6], f'"{config.host_gateway}"'
     number = f"meta l4proto . th {{}} @{NODE_PORTS[ipv6]}"
-    comes = f"iifname != {gateway} {ip} daddr {own} {number.format('dport')} {ip} daddr set {virtual} notrack"
+    comes = (
+        f"iifname != {gateway} {ip} daddr {node_ip} {number.format('dport')} {ip} daddr set {virtual} notrack"
+    )
     returns = f"iifname {gateway} {ip} saddr {virtual} notrack"
     of_peers = f"iifname {gateway} {ip} saddr @{PEERS[ipv6]} {number.format('sport')} notrack"
     for name, text in (("to", comes), ("from", returns), ("of other Nodes from", of_peers)):
         yield NftRule(chain="prerouting-raw", name=f"{name} direct NodePorts, {ip}", text=text)
     yield NftRule(
-        chain=CHAIN, name=f"from direct NodePorts, {ip}", text=f"{ip} saddr {virtual} {ip} saddr set {own}"
+        chain=CHAIN,
+        name=f"from direct NodePorts, {ip}",
+        text=f"{ip} saddr {virtual} {ip} saddr set {node_ip}",
     )
 
 
 def direct_node_port(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
-    """A port whose packets get the virtual address."""
+    """Yield a port whose packets get the virtual address."""
     node = facts.get(ThisNode)
     if node is not None and has_direct(port) and proxies_all(facts) is not None:
         for ipv6 in sorted(node.families & port.families):
@@ -108,14 +114,14 @@ def direct_node_port(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
 
 
 def direct_address_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What comes to the virtual address is for a NodePort."""
+    """Yield flows that mark packets to the virtual address as for a NodePort."""
     if proxies_all(facts) is not None and is_possible(facts):
         for ipv6 in sorted(node.families):
             yield marked(DIRECT_IPS[ipv6])
 
 
 def peer_entries(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
-    """What another Node got for a NodePort, with its address, and what this Node passes on to it, with its own."""
+    """Yield entries for NodePort packets that another Node passes on with its address, and that this Node passes on to it."""
     config, node = proxies_all(facts), facts.get(ThisNode)
     if config is None or node is None or not is_possible(facts):
         return
@@ -128,10 +134,13 @@ def peer_entries(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
         # on its way to its Egress Node; a table that is resubmitted to drops nothing
         yield flow(NODE_PORT_MARK, Priority.HIGH, FROM_TUNNEL_REG_MARK.match, src(cidr), then=DROP)
     for cidr in shared_cidrs(node, peer):
-        way, own = passed_way(facts, peer, ipv6=is_ipv6(cidr)), asked_ip(facts, node, ipv6=is_ipv6(cidr))
-        if way and own:
+        way, node_ip = (
+            passed_way(facts, peer, ipv6=is_ipv6(cidr)),
+            direct_node_ip(facts, node, ipv6=is_ipv6(cidr)),
+        )
+        if way and node_ip:
             match = (DSR_SERVICE_REG_MARK.match, dst(DIRECT_IPS[is_ipv6(cidr)]), chosen_within(cidr))
-            yield flow(L3_FORWARDING, Priority.HIGH, *match, then=[set_dst(own), *way])
+            yield flow(L3_FORWARDING, Priority.HIGH, *match, then=[set_dst(node_ip), *way])
 
 
 FEATURE = AgentFeature(

@@ -1,8 +1,10 @@
-"""What connections need that began before proxyAll was turned on or off: they go on with the proxy that began to translate them.
+"""Entries for connections that began before proxyAll was turned on or off: they continue with the proxy that began to translate
+them.
 
-Turned off: routes into the switch for the addresses that such connections go to; new ones are translated by kube-proxy before the
-host looks for a route. To external addresses the host neither tracks packets of these connections, nor do rules of kube-proxy see them.
-Turned on: the host goes on to track those to external addresses that kube-proxy's rules translate. Upstream ends them all.
+Turned off: routes into the switch for the addresses of such connections; new ones are translated by kube-proxy before the host
+looks for a route. To external addresses the host neither tracks packets of these connections, nor do rules of kube-proxy see
+them. Turned on: the host continues to track those to external addresses that kube-proxy's rules translate. Upstream ends them
+all.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def earlier_host_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | Route | Neighbour]:
-    """What all of them have in common, in families in which there are any."""
+    """Yield what all of them have in common, in families with any."""
     config = facts.get(AgentConfig)
     if config is None or facts.get(OvsPort, config.host_gateway) is None:
         return
@@ -48,7 +50,7 @@ def earlier_host_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftR
 
 
 def untracked_rules(*, ipv6: bool) -> Iterator[NftRule]:
-    """Both directions of connections to external addresses that the switch alone tracks."""
+    """Yield rules for both directions of connections to external addresses that only the switch tracks."""
     family = "ip6" if ipv6 else "ip"
     for chain, back in (("prerouting-raw", False), ("prerouting-raw", True), ("output-raw", False)):
         text = f"{connection_ends(ipv6=ipv6, back=back)} @{EARLIER[ipv6]} notrack"
@@ -57,7 +59,7 @@ def untracked_rules(*, ipv6: bool) -> Iterator[NftRule]:
 
 
 def earlier_connection(facts: Facts, row: EarlierConnection) -> Iterator[Route | NftElement]:
-    """The way of one connection."""
+    """Yield the path of one connection."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     if config is None or node is None or facts.get(OvsPort, config.host_gateway) is None:
         return

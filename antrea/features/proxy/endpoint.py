@@ -65,29 +65,29 @@ GROUPS = "group"
 BUCKETS = "endpoint"
 """Pool of the numbers of buckets: an Endpoint has the same one in every group, but another one as a remote one."""
 RECENT = 1024
-"""Addresses and ports whose texts are kept."""
+"""Number of addresses and ports whose texts are cached."""
 WEIGHT = 100
 SAME_NODE_GATE = "PreferSameTrafficDistribution"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 _ASKED = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL), move(TO_NODE_PORT_ADDRESS, NODE_PORT_CT_LABEL))
-"""What the client asked for stays with its connection."""
+"""Actions that store the requested Service with its connection."""
 flow = flows_of(Category.SERVICE)
 
 
 def group_id(facts: Facts, port: ServicePort, *, ipv6: bool, local: bool) -> int:
-    """Number of the group that chooses among all Endpoints of a port, or among this Node's alone."""
+    """Return the number of the group that chooses among all Endpoints of a port, or only among this Node's."""
     scope = "local" if local else "cluster"
     return facts.id(GROUPS, f"service {port.key} {'IPv6' if ipv6 else 'IPv4'} {scope}")
 
 
-def port_group(facts: Facts, port: ServicePort, one: Bucket, *, ipv6: bool, local: bool) -> Group:
+def port_group(facts: Facts, port: ServicePort, bucket_: Bucket, *, ipv6: bool, local: bool) -> Group:
     """The group that chooses among Endpoints of a port, with one of its buckets."""
     number = group_id(facts, port, ipv6=ipv6, local=local)
-    return Group(number, GroupType.SELECT, (one,), Category.SERVICE, selection(facts, port))
+    return Group(number, GroupType.SELECT, (bucket_,), Category.SERVICE, selection(facts, port))
 
 
 def selection(facts: Facts, port: ServicePort) -> str:
-    """How the groups of a port choose."""
+    """Return the selection method of the groups of a port."""
     if port.consistent:
         return CONSISTENT
     return BY_CONNECTION if port.protocol == "UDP" and is_userspace(facts) else ""
@@ -100,7 +100,7 @@ def is_userspace(facts: Facts) -> bool:
 
 
 def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
-    """For which scopes a port has a group in one family: the cluster (False), this Node (True)."""
+    """Return the scopes for which a port has a group in one family: the cluster (False), this Node (True)."""
     internal = ipv6 in port.families
     external = internal and (bool(port.node_port) or any(is_ipv6(ip) == ipv6 for ip in port.outside_ips))
     local = (internal and port.internal_local) or (external and (port.external_local or port.direct))
@@ -110,7 +110,7 @@ def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
 
 @lru_cache(RECENT)
 def _address(ip: str) -> tuple[Action, Match]:
-    """Chooses the address, and matches it: a bucket and a translation need the same one after the other."""
+    """Return the action that chooses the address, and its match: a bucket and a translation need the same one after the other."""
     if is_ipv6(ip):
         mark = ENDPOINT_IP6(int(ip_address(ip)))
     else:
@@ -120,7 +120,7 @@ def _address(ip: str) -> tuple[Action, Match]:
 
 @lru_cache(RECENT)
 def _port(port: int) -> tuple[Action, Match]:
-    """Chooses the port, and matches it where an Endpoint is chosen."""
+    """Return the action that chooses the port, and its match where an Endpoint is chosen."""
     union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | port)
     return ENDPOINT_PORT(port).load, union.match
 
@@ -131,7 +131,7 @@ def is_remote(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
 
 
 def is_used(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode, *, local: bool) -> bool:
-    """Whether it gets new connections: a draining one only where none is ready."""
+    """Whether it gets new connections: a draining one only if none is ready."""
     if local and endpoint.node != node.name:
         return False
     states = facts.get(EndpointStates, states_key(endpoint.behind, ipv6=is_ipv6(endpoint.ip)))
@@ -139,7 +139,7 @@ def is_used(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode, *, local: b
 
 
 def state_of(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> EndpointState:
-    """As this Node sees it."""
+    """Return the state of an Endpoint for this Node."""
     gates = facts.get(EnabledGates) if endpoint.nodes else None
     by_node = endpoint.nodes if gates is not None and SAME_NODE_GATE in gates else ()
     return _state(
@@ -151,7 +151,7 @@ def state_of(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> Endpoin
 
 
 _state = lru_cache(RECENT)(EndpointState)
-"""One object for all Endpoints of a kind."""
+"""Cache with one object for all Endpoints of a kind."""
 
 
 def zone_of(facts: Facts, node: ThisNode) -> str:
@@ -164,14 +164,14 @@ def zone_of(facts: Facts, node: ThisNode) -> str:
 
 
 def endpoint_states(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[EndpointStates]:
-    """What the other Endpoints of the port have to know of this one; nothing if it gets no connections in any case."""
+    """Yield the facts of an Endpoint that others of the port need; none if it gets no connections in any case."""
     node = facts.get(ThisNode)
     if node is not None and endpoint.state != UNAVAILABLE:
         yield EndpointStates(endpoint.behind, is_ipv6(endpoint.ip), (state_of(facts, endpoint, node),))
 
 
 def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group | Flow]:
-    """A bucket in each group that may choose it, and the translation to it."""
+    """Yield a bucket in each group that may choose it, and the translation to it."""
     node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
     if node is None:
         return
@@ -179,8 +179,8 @@ def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group 
     for port in facts.by(ServicePort, "behind", endpoint.behind):
         for local in scopes(port, ipv6=ipv6):
             if is_used(facts, endpoint, node, local=local):
-                one = bucket(facts, port, endpoint, node)
-                yield port_group(facts, port, one, ipv6=ipv6, local=local)
+                chosen_bucket = bucket(facts, port, endpoint, node)
+                yield port_group(facts, port, chosen_bucket, ipv6=ipv6, local=local)
                 translated = True
                 if is_remembered(port):
                     yield remembered_flow(group_id(facts, port, ipv6=ipv6, local=local), endpoint)
@@ -215,12 +215,12 @@ def remembered_flow(number: int, endpoint: ServiceEndpoint) -> Flow:
 
 
 def goes_on(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
-    """Whether it is on another Node, and gets packets there as they came if its Service asks for that."""
+    """Whether it is on another Node, and gets untranslated packets there if its Service requests that."""
     return is_remote(facts, endpoint, node) and (not port.direct or is_passed_on(facts, endpoint))
 
 
 def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> Bucket:
-    """With session affinity, the choice has to be learned first."""
+    """Make the bucket; with session affinity, the choice has to be learned first."""
     remote = (REMOTE_ENDPOINT_REG_MARK.load,) if goes_on(facts, port, endpoint, node) else ()
     then = resubmit(SERVICE_LB) if port.affinity_seconds else resubmit_after(SERVICE_LB)
     # slices may disagree on its Node: two buckets of one number would be refused, and the group with them
@@ -229,7 +229,9 @@ def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: Thi
 
 
 def translation(facts: Facts, endpoint: ServiceEndpoint, chosen: tuple[Match, ...]) -> Flow:
-    """The first packet of a connection for which the Endpoint is chosen: connection tracking translates all that follow."""
+    """Make the flow for the first packet of a connection for which the Endpoint is chosen: connection tracking translates the
+    rest.
+    """
     ipv6 = is_ipv6(endpoint.ip)
     translate = ct(
         Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE,
@@ -242,14 +244,14 @@ def translation(facts: Facts, endpoint: ServiceEndpoint, chosen: tuple[Match, ..
 
 
 def chosen_match(endpoint: ServiceEndpoint) -> tuple[Match, ...]:
-    """Packets for which this Endpoint is chosen."""
+    """Match packets for which this Endpoint is chosen."""
     _, address = _address(endpoint.ip)
     _, port = _port(endpoint.port)
     return PROTOCOLS[endpoint.protocol][is_ipv6(endpoint.ip)], address, port
 
 
 def hairpin_flows(_facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """A Pod that a Service sends to itself: its own address as a source would be answered past the switch."""
+    """Yield flows for a Pod that a Service sends to itself: with its own address as source it would answer past the switch."""
     for ip in pod.ips:
         commit = ct(
             Zone.CT_ZONE_V6 if is_ipv6(ip) else Zone.CT_ZONE,

@@ -1,4 +1,5 @@
-"""Whose an external address of a Service is: those of Nodes, Pods and ClusterIPs stay theirs, and of two Services the older has it.
+"""Ownership of external addresses of Services: those of Nodes, Pods and ClusterIPs stay theirs, and of two Services the older
+has it.
 
 Packets to an address that a Service takes go to the switch: a Node or a Pod would no longer be reached at its own, nor another
 Service at its ClusterIP, and a tenant's Service would take over their connections. Upstream takes them all.
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ExternalIPConflict(Act, frozen=True):
-    """Write an Event of the Service: an address that it claims is another's."""
+    """Event that an address which a Service claims belongs to another."""
 
     namespace: str
     name: str
@@ -33,14 +34,14 @@ class ExternalIPConflict(Act, frozen=True):
 
 
 def whose(facts: Facts, ip: str) -> str:
-    """The Node, the Service or the Pods whose own address this is; empty if none's."""
+    """Return the Node, the Service or the Pods whose own address this is; empty if none."""
     if node := node_with(facts, ip):
         return f"Node {node}"
     return whose_but_nodes(facts, ip)
 
 
 def node_with(facts: Facts, ip: str) -> str:
-    """The Node with this address in its object; empty: none."""
+    """Return the Node with this address in its object; empty if none."""
     return min((node.name for node in facts.by(AgentNode, "address", ip)), default="")
 
 
@@ -56,13 +57,13 @@ def whose_but_nodes(facts: Facts, ip: str) -> str:
 
 @lru_cache(maxsize=256)
 def networks_of(ip: str) -> tuple[str, ...]:
-    """All that it is in, as text: by these Nodes are found without a look at each."""
+    """Return all networks that it is in, as text: by these Nodes are found without a look at each."""
     longest = ip_address(ip).max_prefixlen
     return tuple(str(ip_network((ip, length), strict=False)) for length in range(longest, 7, -1))
 
 
 def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:
-    """Who has this address with the protocol and number of `port`: the oldest of all that claim it."""
+    """Return the owner of this address with the protocol and number of `port`: the oldest of all that claim it."""
     claims = facts.by(ServicePort, "external", (ip, port.protocol, port.port))
     return min(claims, key=lambda claim: precedence(claim.created, claim.key), default=port)
 
@@ -83,25 +84,27 @@ def conflict(service: Service, message: str) -> ExternalIPConflict:
 
 
 def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
-    """One agent reports it for all; of addresses of Nodes that may be served, each Node reports its own."""
+    """Yield refused addresses; one agent reports for all, but each Node reports those of Nodes that may be served."""
     config = facts.get(AgentConfig)
     if config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
         return
     refused = whose_but_nodes if config.antrea_proxy.serve_node_external_ips else whose
     for ip in service.external_ips:
-        if found := refused(facts, ip):
-            yield conflict(service, f"{ip} is an address of {found}: it is not served as an external IP")
+        if holder := refused(facts, ip):
+            yield conflict(service, f"{ip} is an address of {holder}: it is not served as an external IP")
 
 
 def unusable_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
-    """Also without proxyAll, as Pods reach addresses of load balancers then. One agent reports it for all."""
+    """Yield unusable addresses, also without proxyAll, as Pods reach addresses of load balancers then. One agent reports for
+    all.
+    """
     if service.refused and reports_for_all(facts):
         for sentence in service.refused:
             yield conflict(service, sentence)
 
 
 def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
-    """An Event of the younger Service names the one with the address."""
+    """Yield the Event of the younger Service, which names the one with the address."""
     service = facts.get(Service, port.service)
     config = facts.get(AgentConfig)
     if service is None or config is None or not config.antrea_proxy.proxy_all:

@@ -1,4 +1,5 @@
-"""Where load balancers ask whether this Node has an Endpoint of a Service with externalTrafficPolicy Local.
+"""Health check ports where load balancers learn whether this Node has an Endpoint of a Service with externalTrafficPolicy
+Local.
 
 parity: third_party/proxy/healthcheck/service_health.go, third_party/proxy/endpointschangetracker.go LocalReadyEndpoints
 """
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 ALL_ADDRESSES = ""
-"""In place of an address to listen at."""
+"""Value in place of an address to listen at."""
 
 
 def health_check(facts: Facts, service: Service) -> Iterator[HealthCheck]:
@@ -33,20 +34,20 @@ def health_check(facts: Facts, service: Service) -> Iterator[HealthCheck]:
 
 
 def listening_addresses(facts: Facts, config: AgentConfig) -> tuple[str, ...]:
-    """Where the Node answers health checks: as NodePorts, at all addresses or at the chosen ones."""
+    """Return where the Node answers health checks: as NodePorts, at all addresses or at the chosen ones."""
     if not config.antrea_proxy.node_port_addresses:
         return (ALL_ADDRESSES,)
-    found = (row for row in facts.all(LocalAddress) if serves_node_ports(config, row))
-    return tuple(sorted(row.ip for row in found))
+    addresses = (row for row in facts.all(LocalAddress) if serves_node_ports(config, row))
+    return tuple(sorted(row.ip for row in addresses))
 
 
 def local_endpoints(facts: Facts, service: str) -> int:
-    """How many Endpoints of a Service on this Node take new connections, by their addresses."""
+    """Count the Endpoints of a Service on this Node that take new connections, by their addresses."""
     node = facts.get(ThisNode)
-    found = {
+    ips = {
         endpoint.ip
         for port in facts.by(ServicePort, "service", service)
         for endpoint in facts.by(ServiceEndpoint, "behind", port.behind)
         if node is not None and endpoint.node == node.name and endpoint.ready
     }
-    return len(found)
+    return len(ips)

@@ -1,4 +1,4 @@
-"""The host's side of proxyAll: what the Node sends to a Service, or gets for one, goes through antrea-gw0 into the switch.
+"""Host entries of proxyAll: what the Node sends to a Service, or gets for one, goes through antrea-gw0 into the switch.
 
 Routes lead ClusterIPs and external addresses there; NodePorts are translated to one virtual address first. Upstream routes the
 smallest network with all ClusterIPs: that may have addresses of others, and has those that are left to another proxy.
@@ -42,14 +42,14 @@ NODE_PORT_ADDRESSES = ("node-port-ip", "node-port-ip6")
 NODE_PORTS = ("node-port", "node-port6")
 EXTERNAL_IPS = ("external-ip", "external-ip6")
 EARLIER = ("earlier-connection", "earlier-connection6")
-"""Names of sets, in IPv4 and IPv6; the last have connections that go on with the proxy they began with."""
+"""Names of sets, in IPv4 and IPv6, with connections that continue with the proxy they began with."""
 CHAINS = {
     "prerouting-nat": "type nat hook prerouting priority dstnat - 1; policy accept;",
     "output-nat": "type nat hook output priority -101; policy accept;",
 }
-"""Before those of kube-proxy; hook output has no name for dstnat, which is -100."""
+"""Priorities before those of kube-proxy; hook output has no name for dstnat, which is -100."""
 OURS = ("antrea-egress0", "antrea-ingress0", "antrea-ext.", "antrea-earlier0", "kube-ipvs0")
-"""Beginnings of names of interfaces at whose addresses no NodePort is served."""
+"""Prefixes of names of interfaces at whose addresses no NodePort is served."""
 flow = flows_of(Category.SERVICE)
 
 
@@ -63,7 +63,7 @@ def proxies_all(facts: Facts) -> AgentConfig | None:
 
 
 def host_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule | Route | Neighbour]:
-    """What there is whatever Services there are: chains, sets, and the way to the virtual addresses."""
+    """Yield chains, sets, and the path to the virtual addresses, whatever Services there are."""
     config = proxies_all(facts)
     if config is None or facts.get(OvsPort, config.host_gateway) is None:
         return
@@ -83,9 +83,13 @@ def virtual_routes(
     A program of the Node that listens at all addresses answers from the Node's, to which the switch sent the packet.
     """
     service, dev = VIRTUAL_IPS[ipv6], config.host_gateway
-    own = next((ip for ip in node.node_ips if is_ipv6(ip) == ipv6 and facts.get(LocalAddress, ip)), "")
+    node_ip = next((ip for ip in node.node_ips if is_ipv6(ip) == ipv6 and facts.get(LocalAddress, ip)), "")
     yield Route(
-        dst=host_network(service), dev=dev, src=own, scope="global" if ipv6 else "link", rank=Rank.RECEIVES
+        dst=host_network(service),
+        dev=dev,
+        src=node_ip,
+        scope="global" if ipv6 else "link",
+        rank=Rank.RECEIVES,
     )
     yield Neighbour(dev=dev, ip=service, mac=GLOBAL_VIRTUAL_MAC, rank=Rank.RECEIVES)
     yield service_route(config, NODE_PORT_IPS[ipv6])
@@ -106,9 +110,9 @@ def family_rules(config: AgentConfig, *, ipv6: bool, earlier: bool) -> Iterator[
     the host's connection tracking. `earlier`: the host goes on to translate connections that began before.
     """
     ip = "ip6" if ipv6 else "ip"
-    asked = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"
+    match = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"
     for chain in CHAINS:
-        text = f"{asked} dnat {ip} to {NODE_PORT_IPS[ipv6]}"
+        text = f"{match} dnat {ip} to {NODE_PORT_IPS[ipv6]}"
         yield NftRule(chain=chain, name=f"NodePorts, {ip}", text=text)
     for chain, way in (("prerouting-raw", "daddr"), ("prerouting-raw", "saddr"), ("output-raw", "daddr")):
         name = f"{'to' if way == 'daddr' else 'from'} external IPs, {ip}"
@@ -133,7 +137,7 @@ def connection_ends(*, ipv6: bool, back: bool = False) -> str:
 
 
 def node_port_address(facts: Facts, address: LocalAddress) -> Iterator[NftElement | Flow]:
-    """An address of the Node at which NodePorts are served; Pods of this Node ask it in the switch."""
+    """Yield an address of the Node at which NodePorts are served; Pods of this Node use it in the switch."""
     config, node = proxies_all(facts), facts.get(ThisNode)
     if config is None or node is None or is_ipv6(address.ip) not in node.families:
         return
@@ -145,14 +149,14 @@ def node_port_address(facts: Facts, address: LocalAddress) -> Iterator[NftElemen
 
 
 def virtual_address_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What the host has translated."""
+    """Yield flows for packets that the host has translated."""
     if proxies_all(facts) is not None:
         for ipv6 in sorted(node.families):
             yield marked(NODE_PORT_IPS[ipv6])
 
 
 def node_port_element(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
-    """A port that the host translates to the virtual address, in the families that the Service has Endpoints of."""
+    """Yield a port that the host translates to the virtual address, in the families that the Service has Endpoints of."""
     node = facts.get(ThisNode)
     if proxies_all(facts) is None or node is None or not port.node_port or port.protocol not in PROTOCOLS:
         return
@@ -162,7 +166,7 @@ def node_port_element(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
 
 
 def service_routes(facts: Facts, port: ServicePort) -> Iterator[Route | NftElement]:
-    """The way to each of its addresses; all ports of a Service have the same."""
+    """Yield the path to each of its addresses; all ports of a Service have the same."""
     config, node = proxies_all(facts), facts.get(ThisNode)
     if config is None or node is None or facts.get(OvsPort, config.host_gateway) is None:
         return
@@ -175,7 +179,7 @@ def service_routes(facts: Facts, port: ServicePort) -> Iterator[Route | NftEleme
 
 
 def service_route(config: AgentConfig, ip: str) -> Route:
-    """Through the gateway to the switch, whichever address it is."""
+    """Return the route through the gateway to the switch for an address."""
     via = VIRTUAL_IPS[is_ipv6(ip)]
     return Route(dst=host_network(ip), dev=config.host_gateway, via=via, onlink=True)
 
@@ -194,15 +198,15 @@ def serves_node_ports(config: AgentConfig, address: LocalAddress) -> bool:
 
 
 def refused_node_port_addresses(config: AgentConfig) -> list[str]:
-    """A sentence for each network of the configuration in which no NodePort can be served."""
-    found = ((cidr, unusable_network(cidr)) for cidr in config.antrea_proxy.node_port_addresses)
+    """Return a sentence for each network of the configuration in which no NodePort can be served."""
+    networks = ((cidr, unusable_network(cidr)) for cidr in config.antrea_proxy.node_port_addresses)
     return [
         f"antreaProxy.nodePortAddresses: {cidr} has nothing but {kind}: no NodePort is served there"
-        for cidr, kind in found
+        for cidr, kind in networks
         if kind
     ]
 
 
 def marked(ip: str) -> Flow:
-    """Packets to this address are for NodePorts."""
+    """Make the flow that marks packets to this address as for NodePorts."""
     return flow(NODE_PORT_MARK, Priority.NORMAL, dst(ip), then=[TO_NODE_PORT_ADDRESS_REG_MARK.load])

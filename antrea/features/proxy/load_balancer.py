@@ -62,38 +62,40 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Action, Mark, Match
 
 MAX_TIMEOUT_SECONDS = 65535
-"""Of a flow in OpenFlow."""
+"""Maximum timeout of a flow in OpenFlow."""
 LEARNED = "learned flow"
 """Pool of the object ids of learned flows."""
 AFFINITY = "affinity"
 REFUSED = Priority.LOW - 10
-"""Below all flows of those whose packets an address takes."""
+"""Priority below all flows of allowed sources of an address."""
 NO_ENDPOINT = Bucket(0, (SVC_NO_EP_REG_MARK.load, resubmit(ENDPOINT_DNAT)), WEIGHT)
 """The only bucket of a group whose port has no Endpoint to choose: the agent rejects the packet."""
 FRAGMENTS = (((udp, tp_dst(0)),), ((udp6, tp_dst(0)), (later_fragment6,)))
-"""Of UDP in IPv4 and IPv6: the switch has 0 as the port of all, and does not see the protocol of later ones in IPv6."""
+"""Matches of UDP fragments in IPv4 and IPv6: the switch has 0 as the port of all, and does not see the protocol of later ones
+in IPv6.
+"""
 flow = flows_of(Category.SERVICE)
 
 
 class Frontend(NamedTuple):
-    """How packets to one address of a Service are known."""
+    """Match of packets to one address of a Service."""
 
     ipv6: bool
     protocol: Match
     to: Match
     port: int
     external: bool = False
-    """It is reached from outside the cluster, so that the external traffic policy holds."""
+    """Whether it is reached from outside the cluster, so that the external traffic policy applies."""
     sources: tuple[Match, ...] = (ANY,)
-    """Of whom it takes packets."""
+    """Sources from which it accepts packets."""
     passed_on: tuple[Match, ...] = ()
-    """How those of its packets are known that Endpoints on other Nodes answer directly; none: it has no such."""
+    """Match of packets that Endpoints on other Nodes answer directly; empty if there are none."""
     fragments: tuple[Match, ...] = ()
-    """Fragments alone, known by this in place of protocol and port."""
+    """Match of fragments in place of protocol and port."""
 
     @property
     def match(self) -> tuple[Match, ...]:
-        """Packets to it, without their sources."""
+        """Match of packets to it, without their sources."""
         if self.fragments:
             return (*self.fragments, self.to, ct_state("+new+trk"), ct_udp_dst(self.port))
         return (self.protocol, self.to, tp_dst(self.port))
@@ -108,7 +110,7 @@ class Frontend(NamedTuple):
 
 
 def service_entries(facts: Facts, port: ServicePort) -> Iterator[Flow | Group]:
-    """The flows of each address, and what stands in for Endpoints where there is none."""
+    """Yield the flows of each address, and replacements of Endpoints where there is none."""
     node = facts.get(ThisNode)
     if node is None or port.protocol not in PROTOCOLS:
         return
@@ -118,10 +120,10 @@ def service_entries(facts: Facts, port: ServicePort) -> Iterator[Flow | Group]:
             if states is None or not states.chosen(local=local):
                 yield port_group(facts, port, NO_ENDPOINT, ipv6=ipv6, local=local)
     fragments = has_fragments(facts, port)
-    for found in frontends(facts, port, node):
-        yield from frontend_flows(facts, port, found)
-        for one in FRAGMENTS[found.ipv6] if fragments else ():
-            yield from frontend_flows(facts, port, found._replace(fragments=one))
+    for frontend in frontends(facts, port, node):
+        yield from frontend_flows(facts, port, frontend)
+        for fragment in FRAGMENTS[frontend.ipv6] if fragments else ():
+            yield from frontend_flows(facts, port, frontend._replace(fragments=fragment))
 
 
 def has_fragments(facts: Facts, port: ServicePort) -> bool:
@@ -135,7 +137,7 @@ def has_fragments(facts: Facts, port: ServicePort) -> bool:
 
 
 def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Frontend]:
-    """Its ClusterIPs, NodePort and external addresses, in the families of its ClusterIPs."""
+    """Yield its ClusterIPs, NodePort and external addresses, in the families of its ClusterIPs."""
     families = node.families & port.families
     protocols = PROTOCOLS[port.protocol]
     for ip in port.cluster_ips:
@@ -148,64 +150,68 @@ def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Front
     for ip in port.external_ips:
         if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
             sources = allowed_sources(port, node, ip)
-            found = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
-            yield found._replace(passed_on=found.match if port.direct else ())
+            frontend = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
+            yield frontend._replace(passed_on=frontend.match if port.direct else ())
     for ip in port.own_ips:
         if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
             sources = allowed_sources(port, node, ip)
-            found = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
-            yield found
-            yield found._replace(to=dst(OWN_IPS[ipv6]), port=own_port(facts, port, ip))
+            frontend = Frontend(ipv6, protocols[ipv6], dst(ip), port.port, external=True, sources=sources)
+            yield frontend
+            yield frontend._replace(to=dst(OWN_IPS[ipv6]), port=own_port(facts, port, ip))
 
 
 def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, ...]:
-    """Hosts that reach the address; this Node sends with the address of its gateway. A range that cannot be read allows none."""
+    """Return hosts that reach the address; this Node sends with the address of its gateway. An invalid range allows none."""
     ipv6 = is_ipv6(ip)
-    ranges = [one for one in port.source_ranges if not one or is_ipv6(one) == ipv6]
+    ranges = [source for source in port.source_ranges if not source or is_ipv6(source) == ipv6]
     if ip not in port.guarded_ips or not ranges:
         return (ANY,)
-    networks = [one for one in ranges if one]
-    own = [gateway_ip(cidr) for cidr in node.pod_cidrs if is_ipv6(cidr) == ipv6]
-    if any(held(one, networks) for one in node.node_ips if is_ipv6(one) == ipv6):
-        networks += own
-    return tuple(dict.fromkeys(src(one) for one in networks))
+    networks = [source for source in ranges if source]
+    gateways = [gateway_ip(cidr) for cidr in node.pod_cidrs if is_ipv6(cidr) == ipv6]
+    if any(held(node_ip, networks) for node_ip in node.node_ips if is_ipv6(node_ip) == ipv6):
+        networks += gateways
+    return tuple(dict.fromkeys(src(network) for network in networks))
 
 
-def frontend_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
-    """The first packet of a connection to one address."""
-    ipv6, local = found.ipv6, port.external_local if found.external else port.internal_local
-    number = frontend_group(facts, port, found)
+def frontend_flows(facts: Facts, port: ServicePort, frontend: Frontend) -> Iterator[Flow]:
+    """Yield flows for the first packet of a connection to one address."""
+    ipv6, local = frontend.ipv6, port.external_local if frontend.external else port.internal_local
+    number = frontend_group(facts, port, frontend)
     to_select = EP_TO_SELECT_REG_MARK.match
     then = (
-        DROP if found.external and passed_by(facts, port, ipv6=ipv6) else chooses(facts, port, found, number)
+        DROP
+        if frontend.external and passed_by(facts, port, ipv6=ipv6)
+        else chooses(facts, port, frontend, number)
     )
-    for source in found.sources:
-        yield flow(SERVICE_LB, Priority.NORMAL, *found.match, source, to_select, then=then)
-        if found.external and local:
+    for source in frontend.sources:
+        yield flow(SERVICE_LB, Priority.NORMAL, *frontend.match, source, to_select, then=then)
+        if frontend.external and local:
             # what is of this cluster does not ask for its own source address to be kept
-            everywhere = chooses(facts, port, found, group_id(facts, port, ipv6=ipv6, local=False))
+            everywhere = chooses(facts, port, frontend, group_id(facts, port, ipv6=ipv6, local=False))
             of_us = (source, to_select, FROM_LOCAL_REG_MARK.match)
-            yield flow(SERVICE_LB, Priority.HIGH, *found.match, *of_us, then=everywhere)
-    if found.guarded:
-        yield flow(SERVICE_LB, REFUSED, *found.match, then=DROP)
-    for source in found.sources if found.guarded and (port.affinity_seconds or found.passed_on) else ():
+            yield flow(SERVICE_LB, Priority.HIGH, *frontend.match, *of_us, then=everywhere)
+    if frontend.guarded:
+        yield flow(SERVICE_LB, REFUSED, *frontend.match, then=DROP)
+    for source in (
+        frontend.sources if frontend.guarded and (port.affinity_seconds or frontend.passed_on) else ()
+    ):
         # the choice was learned, maybe before the address refused some
         learned = (source, EP_SELECTED_REG_MARK.match)
-        yield flow(SERVICE_LB, Priority.NORMAL, *found.match, *learned, then=[goto(NEXT)])
+        yield flow(SERVICE_LB, Priority.NORMAL, *frontend.match, *learned, then=[goto(NEXT)])
     if port.affinity_seconds:
-        yield affinity_flow(facts, port, found, number)
-    if found.passed_on:
-        yield from direct_flows(facts, port, found)
+        yield affinity_flow(facts, port, frontend, number)
+    if frontend.passed_on:
+        yield from direct_flows(facts, port, frontend)
 
 
-def direct_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
-    """What goes to an Endpoint on another Node is marked; of what has come from another Node an Endpoint here is chosen."""
-    here, all_ = (group_id(facts, port, ipv6=found.ipv6, local=local) for local in (True, False))
+def direct_flows(facts: Facts, port: ServicePort, frontend: Frontend) -> Iterator[Flow]:
+    """Yield flows that mark packets to an Endpoint on another Node, and choose an Endpoint here for those from another Node."""
+    here, all_ = (group_id(facts, port, ipv6=frontend.ipv6, local=local) for local in (True, False))
     from_node = (EP_TO_SELECT_REG_MARK.match, from_peer(facts))
-    then = chooses(facts, port, found, here)
-    yield flow(SERVICE_LB, Priority.HIGH, *found.match, *from_node, then=then)
-    own = learned_id(facts, port, found, all_, DSR)
-    yield marking_flow(found.passed_on, port.protocol, own, ipv6=found.ipv6)
+    then = chooses(facts, port, frontend, here)
+    yield flow(SERVICE_LB, Priority.HIGH, *frontend.match, *from_node, then=then)
+    object_id = learned_id(facts, port, frontend, all_, DSR)
+    yield marking_flow(frontend.passed_on, port.protocol, object_id, ipv6=frontend.ipv6)
 
 
 def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:
@@ -217,68 +223,68 @@ def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:
     return states is not None and not states.chosen(local=True) and bool(states.chosen(local=False))
 
 
-def chooses(facts: Facts, port: ServicePort, found: Frontend, number: int) -> list[Action]:
-    """What is noted of the packet before a group chooses an Endpoint for it."""
+def chooses(facts: Facts, port: ServicePort, frontend: Frontend, number: int) -> list[Action]:
+    """Return actions that record the Service in the packet before a group chooses an Endpoint."""
     state = EP_TO_LEARN_REG_MARK if port.affinity_seconds else EP_SELECTED_REG_MARK
-    marks = [REWRITE_MAC_REG_MARK, state, *noted(facts, port, found, number)]
+    marks = [REWRITE_MAC_REG_MARK, state, *noted(facts, port, frontend, number)]
     return [*(mark.load for mark in marks), group(number)]
 
 
-def noted(facts: Facts, port: ServicePort, found: Frontend, number: int) -> tuple[Mark, ...]:
+def noted(facts: Facts, port: ServicePort, frontend: Frontend, number: int) -> tuple[Mark, ...]:
     """How the Service was asked: decides on translation of the source.
 
     Rules on Services read the number of the group, and so does the check of what clients have learned.
     """
     gates = facts.get(EnabledGates)
-    external = (TO_EXTERNAL_ADDRESS_REG_MARK,) if found.external else ()
+    external = (TO_EXTERNAL_ADDRESS_REG_MARK,) if frontend.external else ()
     by_rules = gates is not None and "AntreaPolicy" in gates
-    asked = (SERVICE_GROUP_ID(number),) if by_rules or is_remembered(port) else ()
-    return (*external, *asked)
+    marks = (SERVICE_GROUP_ID(number),) if by_rules or is_remembered(port) else ()
+    return (*external, *marks)
 
 
-def affinity_flow(facts: Facts, port: ServicePort, found: Frontend, number: int) -> Flow:
-    """The choice is remembered for the client."""
-    own = learned_id(facts, port, found, number)
-    remember = learned_choice(port, own, external=found.external, ipv6=found.ipv6)
+def affinity_flow(facts: Facts, port: ServicePort, frontend: Frontend, number: int) -> Flow:
+    """Make the flow that remembers the choice for the client."""
+    object_id = learned_id(facts, port, frontend, number)
+    remember = learned_choice(port, object_id, external=frontend.external, ipv6=frontend.ipv6)
     return flow(
         SERVICE_LB,
         Priority.LOW,
-        *found.match,
+        *frontend.match,
         EP_TO_LEARN_REG_MARK.match,
         then=[remember, EP_SELECTED_REG_MARK.load, goto(NEXT)],
-        object_id=own,
+        object_id=object_id,
     )
 
 
-def learned_id(facts: Facts, port: ServicePort, found: Frontend, number: int, kind: str = AFFINITY) -> int:
-    """Object id of what clients learn at one address: it goes with the address, also where the Service keeps others."""
-    return facts.id(LEARNED, f"{kind} {port.key} {','.join(found.match)} {number}")
+def learned_id(facts: Facts, port: ServicePort, frontend: Frontend, number: int, kind: str = AFFINITY) -> int:
+    """Return the object id of learned flows of one address: it goes with the address, also where the Service keeps others."""
+    return facts.id(LEARNED, f"{kind} {port.key} {','.join(frontend.match)} {number}")
 
 
 def affinity_ids(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[int]:
-    """Object ids of all that clients learn of a port with session affinity."""
-    for found in frontends(facts, port, node):
-        yield learned_id(facts, port, found, frontend_group(facts, port, found))
+    """Yield the object ids of all learned flows of a port with session affinity."""
+    for frontend in frontends(facts, port, node):
+        yield learned_id(facts, port, frontend, frontend_group(facts, port, frontend))
 
 
-def frontend_group(facts: Facts, port: ServicePort, found: Frontend) -> int:
-    """Number of the group that chooses for packets to an address that are not of this cluster."""
-    local = port.external_local if found.external else port.internal_local
-    return group_id(facts, port, ipv6=found.ipv6, local=local)
+def frontend_group(facts: Facts, port: ServicePort, frontend: Frontend) -> int:
+    """Return the number of the group that chooses for packets to an address that are not from this cluster."""
+    local = port.external_local if frontend.external else port.internal_local
+    return group_id(facts, port, ipv6=frontend.ipv6, local=local)
 
 
-def learned_choice(port: ServicePort, own: int, *, external: bool, ipv6: bool) -> Action:
+def learned_choice(port: ServicePort, object_id: int, *, external: bool, ipv6: bool) -> Action:
     """Further connections of the client to this address and port get the same Endpoint, for as long as the Service sets.
 
     Each is checked against the Endpoints of the group that chose it (`remembered_flow`): upstream's are checked against those of
     all Services. By that number policies match the Service, too: upstream's learned flows pass by rules with `toServices`.
     """
     protocol = port.protocol.lower()
-    asked = [learn.learned_load(TO_EXTERNAL_ADDRESS_REG_MARK)] if external else []
+    loads = [learn.learned_load(TO_EXTERNAL_ADDRESS_REG_MARK)] if external else []
     return learn.learn(
         SESSION_AFFINITY,
         Priority.NORMAL,
-        cookie_of=(Category.SERVICE, own),
+        cookie_of=(Category.SERVICE, object_id),
         timeouts=[learn.hard_timeout(min(port.affinity_seconds, MAX_TIMEOUT_SECONDS))],
         specs=[
             *learn.same_protocol(protocol, v6=ipv6),
@@ -290,7 +296,7 @@ def learned_choice(port: ServicePort, own: int, *, external: bool, ipv6: bool) -
             learn.learned_copy(ENDPOINT_IP6 if ipv6 else ENDPOINT_IP),
             learn.learned_load(EP_REMEMBERED_REG_MARK),
             learn.learned_load(REWRITE_MAC_REG_MARK),
-            *asked,
+            *loads,
             learn.learned_copy(SERVICE_GROUP_ID),
         ],
     )

@@ -33,7 +33,7 @@ OWN_EXTERNAL_IPS = ("own-external-ip", "own-external-ip6")
 NUMBERS = "own external IP"
 """Pool of the ports of OWN_IPS: each address and port of a Service has one."""
 API_SERVER = "default/kubernetes:https/TCP"
-"""Behind it are the addresses and ports of kube-apiserver."""
+"""Key of the port whose Endpoints are kube-apiserver's addresses and ports."""
 NEEDED = {
     ("TCP", 22): "SSH",
     ("TCP", 179): "BGP",
@@ -63,7 +63,7 @@ NEEDED = {
 
 
 def local_address_of(facts: Facts, ip: str) -> LocalAddress | None:
-    """The address of this Node that an external address is, if its ports are served one by one."""
+    """Return the address of this Node that an external address is, if its ports are served one by one."""
     config, address = proxies_all(facts), facts.get(LocalAddress, ip)
     if config is None or address is None or not config.antrea_proxy.serve_node_external_ips:
         return None
@@ -75,7 +75,7 @@ def local_address_of(facts: Facts, ip: str) -> LocalAddress | None:
 def served_ports(
     facts: Facts, service: Service, ips: Iterable[str], protocol: str, port: int
 ) -> Iterator[str]:
-    """Those of a Service's external addresses at which this Node serves one of its ports as its own.
+    """Yield those of a Service's external addresses at which this Node serves one of its ports as its own.
 
     None before it is known what listens on the Node.
     """
@@ -86,12 +86,12 @@ def served_ports(
 
 
 def needed_for(facts: Facts, service: Service, ip: str, protocol: str, port: int) -> str:
-    """What the Node needs a port of its address for; empty: nothing."""
+    """Return what the Node needs a port of its address for; empty if nothing."""
     config, listening = facts.need(AgentConfig), facts.get(ListeningPorts, ListeningPorts.KEY)
     if purpose := needed_ports(config).get((protocol, port)):
         return purpose
     servers = facts.by(ServiceEndpoint, "behind", API_SERVER)
-    if protocol == "TCP" and any((one.ip, one.port) == (ip, port) for one in servers):
+    if protocol == "TCP" and any((endpoint.ip, endpoint.port) == (ip, port) for endpoint in servers):
         return "kube-apiserver"
     for other in facts.by(Service, "node_port", port):
         pairs = zip(other.ports, other.node_ports, strict=False)
@@ -103,7 +103,7 @@ def needed_for(facts: Facts, service: Service, ip: str, protocol: str, port: int
 
 
 def needed_ports(config: AgentConfig) -> dict[tuple[str, int], str]:
-    """Protocol and port of what a Node needs, and what for."""
+    """Return protocol and port of what a Node needs, and the purpose."""
     agent = "antrea-agent"
     return NEEDED | {
         ("TCP", config.api_port): agent,
@@ -114,7 +114,7 @@ def needed_ports(config: AgentConfig) -> dict[tuple[str, int], str]:
 
 
 def own_port(facts: Facts, port: ServicePort, ip: str) -> int:
-    """The port of OWN_IPS that stands for a port of one of the Node's addresses."""
+    """Return the port of OWN_IPS that stands for a port of one of the Node's addresses."""
     return facts.id(NUMBERS, f"{ip} {port.protocol} {port.port}")
 
 
@@ -122,7 +122,7 @@ def own_port(facts: Facts, port: ServicePort, ip: str) -> int:
 
 
 def own_address_tables(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | Route]:
-    """What there is whatever Services there are."""
+    """Yield sets, rules and routes, whatever Services there are."""
     config = proxies_all(facts)
     if config is None or not config.antrea_proxy.serve_node_external_ips:
         return
@@ -139,7 +139,7 @@ def own_address_tables(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRul
 
 
 def own_address_elements(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
-    """The way of one port of each address into the switch."""
+    """Yield the path of one port of each address into the switch."""
     node = facts.get(ThisNode)
     if node is None or port.protocol not in PROTOCOLS:
         return
@@ -154,7 +154,7 @@ def own_address_elements(facts: Facts, port: ServicePort) -> Iterator[NftElement
 
 
 def needed_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
-    """The agent of the Node with the address reports what is not served there."""
+    """Yield what is not served at an address, by the agent of the Node that has it."""
     config, node = proxies_all(facts), facts.get(ThisNode)
     if config is None or node is None or not config.antrea_proxy.serve_node_external_ips:
         return

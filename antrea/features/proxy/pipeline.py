@@ -76,12 +76,12 @@ VIRTUAL_IPS = ("169.254.0.253", "fc01::aabb:ccdd:eeff")
 parity: pkg/agent/config/service_config.go VirtualServiceIPv4, VirtualServiceIPv6
 """
 UNSERVED_SHARE = 10
-"""One of so many packets a second that a feature may send to the agent may be for a port that no Service has."""
+"""Share of the packets a second that a feature may send to the agent for ports that no Service has, as a divisor."""
 flow = flows_of(Category.SERVICE)
 
 
 def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """Waits for the gateway port."""
+    """Yield the flows; waits for the gateway port."""
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or gateway is None:
@@ -113,7 +113,7 @@ def service_pipeline_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def selection_flows() -> Iterator[Flow]:
-    """From the first look at session affinity to the packet that no Endpoint takes."""
+    """Yield flows from the lookup of session affinity to the packet that no Endpoint takes."""
     select = EP_TO_SELECT_REG_MARK.load
     yield flow(SESSION_AFFINITY, Priority.MISS, then=[select])
     # The Endpoint that a client stayed with has left its Service: another one is chosen.
@@ -125,7 +125,7 @@ def selection_flows() -> Iterator[Flow]:
 
 
 def unserved_port_flows(facts: Facts, node: ThisNode) -> Iterator[Flow | Meter]:
-    """By themselves: a datapath that refuses the meter serves Services nevertheless, and drops these packets."""
+    """Yield flows of a separate unit: a datapath that refuses the meter serves Services nevertheless, and drops these packets."""
     config = facts.get(AgentConfig)
     if config is None or not config.antrea_proxy.proxy_all:
         return
@@ -177,7 +177,7 @@ def translated_flow(cidr: str) -> Flow:
 
 
 def marking_flows(cidr: str) -> Iterator[Flow]:
-    """Connections of the gateway whose source has to be translated, noted in the zone of destinations."""
+    """Yield flows that record, in the zone of destinations, connections of the gateway whose source has to be translated."""
     new = (family(cidr), ct_state("+new+trk"), FROM_GATEWAY_REG_MARK.match)
     zone, source = _zone(cidr), move(PKT_SOURCE, CONN_SOURCE_CT_MARK)
     back = [CONN_SNAT_CT_MARK.load, HAIRPIN_CT_MARK.load, source]
@@ -191,17 +191,17 @@ def marking_flows(cidr: str) -> Iterator[Flow]:
     translate = [ct(zone, commit=True, table=NEXT, then=[CONN_SNAT_CT_MARK.load, source])]
     # hosts outside that have a route to ClusterIPs by this Node are answered by it, too; upstream's get no answer
     to_cluster_ip = (FROM_EXTERNAL_REG_MARK.match, SERVICE_CT_MARK.match)
-    for priority, asked in (
+    for priority, requested in (
         (Priority.NORMAL, (TO_EXTERNAL_ADDRESS_REG_MARK.match,)),
         (Priority.LOW, to_cluster_ip),
     ):
-        match = (*new, TO_TUNNEL_REG_MARK.match, *asked, NOT_DSR_SERVICE_REG_MARK.match)
+        match = (*new, TO_TUNNEL_REG_MARK.match, *requested, NOT_DSR_SERVICE_REG_MARK.match)
         yield flow(SNAT_MARK, priority, *match, then=translate)
 
 
 def translation_flows(cidr: str) -> Iterator[Flow]:
-    """Sources become addresses whose answers come back through this switch, and answers are given theirs again."""
-    own, virtual, zone = gateway_ip(cidr), VIRTUAL_IPS[is_ipv6(cidr)], _snat_zone(cidr)
+    """Yield flows that translate sources to addresses whose answers come back through this switch, and answers back."""
+    gateway, virtual, zone = gateway_ip(cidr), VIRTUAL_IPS[is_ipv6(cidr)], _snat_zone(cidr)
     new = (family(cidr), ct_state("+new+trk"))
     snat, hairpin = CONN_SNAT_CT_MARK, HAIRPIN_CT_MARK
 
@@ -211,8 +211,8 @@ def translation_flows(cidr: str) -> Iterator[Flow]:
         return flow(SNAT, priority, *new, source.match, why.match, then=[commit])
 
     yield translated(Priority.NORMAL, FROM_GATEWAY_REG_MARK, hairpin, virtual)
-    yield translated(Priority.NORMAL, FROM_POD_REG_MARK, hairpin, own)
-    yield translated(Priority.LOW, FROM_GATEWAY_REG_MARK, snat, own)
+    yield translated(Priority.NORMAL, FROM_POD_REG_MARK, hairpin, gateway)
+    yield translated(Priority.LOW, FROM_GATEWAY_REG_MARK, snat, gateway)
     yield flow(
         SNAT,
         Priority.NORMAL,
@@ -221,7 +221,7 @@ def translation_flows(cidr: str) -> Iterator[Flow]:
         snat.match,
         then=[ct(zone, table=NEXT, nat=NAT)],
     )
-    for address in (virtual, own):
+    for address in (virtual, gateway):
         yield flow(UN_SNAT, Priority.NORMAL, dst(address), then=[ct(zone, table=NEXT, nat=NAT)])
 
 

@@ -1,7 +1,7 @@
-"""Where UDP connections through Services may lead: the agent forgets those to Endpoints and Services that are gone.
+"""Targets of UDP connections through Services: the agent removes those to Endpoints and Services that are gone.
 
-parity: pkg/agent/proxy/proxier.go removeStaleServiceConntrackEntries, removeStaleConntrackEntries; of what stays, kube-proxy v1.34
-pkg/proxy/conntrack/cleanup.go
+parity: pkg/agent/proxy/proxier.go removeStaleServiceConntrackEntries, removeStaleConntrackEntries; of what stays, kube-proxy
+v1.34 pkg/proxy/conntrack/cleanup.go
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def udp_bindings(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[UdpBinding
 
 
 def node_port_ips(facts: Facts, port: ServicePort, *, ipv6: bool) -> Iterator[str]:
-    """Where the switch gets packets to the port of the Node: from the host, from Pods, and from other Nodes as they came."""
+    """Yield where the switch gets packets to the port of the Node: from the host, from Pods, and untranslated from other Nodes."""
     config = proxies_all(facts)
     if config is not None and port.node_port:
         yield NODE_PORT_IPS[ipv6]
         if port.direct:
             yield DIRECT_IPS[ipv6]
             yield from (ip for peer in facts.all(PeerNode) for ip in peer.node_ips)
-        yield from (one.ip for one in facts.all(LocalAddress) if serves_node_ports(config, one))
+        yield from (address.ip for address in facts.all(LocalAddress) if serves_node_ports(config, address))

@@ -1,1 +1,1 @@
-"""What collects the features: webhooks, API resources, generated pages."""
+"""Registry of the features: webhooks, API resources, generated pages."""

@@ -65,7 +65,7 @@ replaced, then the old CA is removed.
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     paths = ", ".join(f"`{path}`" for path in sorted(PATHS))
     return HEAD + "".join(_row(webhook) for webhook in WEBHOOKS) + TAIL.format(paths=paths)
 

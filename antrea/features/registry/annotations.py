@@ -1,4 +1,4 @@
-"""Every annotation of ours, of all features: on what it is read, which values it has, which gate it needs."""
+"""Every annotation of Antrea, of all features: its kinds of objects, its values, and its gate."""
 
 from __future__ import annotations
 

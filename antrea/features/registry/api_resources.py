@@ -1,4 +1,4 @@
-"""Every resource of the aggregated API, by group; features that are built later fill the stores of these rows."""
+"""Every resource of the aggregated API, by group; features fill the stores of these rows."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _stats(plural: str, singular: str, struct: type[Any], verbs: tuple[Verb, ...
 
 
 def _counted(whose: str, *names: str) -> tuple[Column, ...]:
-    """Totals of these names."""
+    """Make columns for the totals of these names."""
     return (NAME, *(_total(name, whose) for name in names), CREATED_AT)
 
 
@@ -122,7 +122,7 @@ def _pods(row: stats.MulticastGroup, shown: int = 3) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """As Go prints a time.Duration: 0s, 5.837ms, 1m2.5s. Source: go.dev/pkg/time Duration.String."""
+    """Format a duration as Go does: 0s, 5.837ms, 1m2.5s. Source: go.dev/pkg/time Duration.String."""
     if nanoseconds < 0:
         return f"-{duration(-nanoseconds)}"
     for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
@@ -200,7 +200,7 @@ SUPPORT_BUNDLES = Resource(
     ("create", "delete", "get"), stored=False, columns=(),
     subresources=(Subresource("download", system.SupportBundle, GET),),
 )  # fmt: skip
-"""Agents serve it, too, each at its own port."""
+"""Resource that agents serve, too, each at its own port."""
 SYSTEM = (
     Resource(
         system.GROUP, system.VERSION, "controllerinfos", "controllerinfo", system.AntreaControllerInfo, READ
@@ -209,4 +209,4 @@ SYSTEM = (
 )
 
 RESOURCES: tuple[Resource, ...] = (*CONTROLPLANE, *STATS, *SYSTEM)
-"""Sorted by group and plural, as discovery lists them."""
+"""All resources, sorted by group and plural, as discovery lists them."""

@@ -1,4 +1,6 @@
-"""Writes docs/generated/feature-gates.md from the gate rows, docs/generated/units.md and docs/admission.md: `python -m antrea.features.registry.document`."""
+"""Generator of docs/generated/feature-gates.md, docs/generated/units.md and docs/admission.md: `python -m
+antrea.features.registry.document`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ really on.
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return HEAD + "".join(_row(gate) for gate in sorted(GATES, key=lambda gate: gate.name))
 
 

@@ -1,6 +1,6 @@
-"""Webhooks of kinds that upstream has none for: their one task is to warn that a feature is off or not built yet.
+"""Webhooks of kinds for which upstream has none: they only warn that a feature is off or not built yet.
 
-They never deny, also when they do not answer. A feature that is built, and whose gate agents alone read, has no row here.
+They never deny, also when they do not answer. A feature that is built, and whose gate only agents read, has no row here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Under which name each struct of the aggregated API stands in OpenAPI documents: upstream's, which clients may know."""
+"""Names of the aggregated API's structs in OpenAPI documents: upstream's, which clients may know."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ _OWN: dict[type[Any], str] = {
 
 
 def definition_name(struct: type[Any]) -> str:
-    """Raises KeyError for a struct of another module."""
+    """Return the name of a struct's definition. Raises KeyError for a struct of another module."""
     return _OWN.get(struct) or f"{_PACKAGES[struct.__module__]}.{struct.__name__}"

@@ -40,20 +40,20 @@ _NAME = re.compile(r"\w+")
 
 
 class Row(NamedTuple):
-    """A unit, and the feature that it is of."""
+    """Unit with its feature."""
 
     feature: str
     unit: Unit
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the whole page."""
     agent = [*chain.from_iterable(declared(FEATURES, "agent", AgentFeature).values())]
     controller = [
         *chain.from_iterable(declared(FEATURES, "controller", ControllerFeature).values()),
         *chain.from_iterable(declared(FEATURES, "disabled", ControllerFeature).values()),
     ]
-    watches = {fact: f"`{one.plural}`" for each in agent for one in each.watches for fact in one.facts}
+    watches = {fact: f"`{watch.plural}`" for each in agent for watch in each.watches for fact in watch.facts}
     return "".join((HEAD, *_program("Agent", agent, watches), *_program("Controller", controller, {})))
 
 
@@ -61,7 +61,7 @@ def _program(
     name: str, features: Iterable[AgentFeature | ControllerFeature], sources: dict[type[Fact], str]
 ) -> Iterator[str]:
     rows = [Row(feature.name, unit) for feature in features for unit in feature.units]
-    watched = {one.fact: f"`{one.path}`" for feature in features for one in feature.watched}
+    watched = {watch.fact: f"`{watch.path}`" for feature in features for watch in feature.watched}
     makers: dict[type[Fact], list[str]] = defaultdict(list)
     for row in rows:
         for kind in row.unit.yields:
@@ -90,7 +90,7 @@ def _made(unit: Unit) -> str:
 
 
 def _returned(function: Callable[..., Any]) -> list[str]:
-    """Names of the kinds that the function yields by its annotation; an alias of its module stands for what it names."""
+    """Return the kinds that the function yields by its annotation; an alias of its module is resolved."""
     names: list[str] = []
     aliases = _aliases(function.__module__)
     for name in _NAME.findall(str(function.__annotations__["return"])):
@@ -100,7 +100,7 @@ def _returned(function: Callable[..., Any]) -> list[str]:
 
 @cache
 def _aliases(module: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for node in ast.walk(ast.parse(_file(module).read_text())):
         if (
             isinstance(node, ast.Assign)
@@ -108,8 +108,8 @@ def _aliases(module: str) -> dict[str, list[str]]:
             and isinstance(node.value.op, ast.BitOr)
         ):
             names = _NAME.findall(ast.unparse(node.value))
-            found |= {target.id: names for target in node.targets if isinstance(target, ast.Name)}
-    return found
+            kinds |= {target.id: names for target in node.targets if isinstance(target, ast.Name)}
+    return kinds
 
 
 def _file(module: str) -> Path:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from antrea.features.framework.admission import Webhook
 
 LABELS = {"app": "antrea", "served-by": "antrea-controller"}
-"""The controller puts its CA into configurations that have these."""
+"""Labels of the configurations into which the controller puts its CA."""
 
 
 def configurations(webhooks: Iterable[Webhook], namespace: str) -> list[dict[str, Any]]:
-    """One object per configuration; failurePolicy is left to its default, Fail."""
-    found: dict[str, dict[str, Any]] = {}
+    """Make one object per configuration; failurePolicy is left to its default, Fail."""
+    objects: dict[str, dict[str, Any]] = {}
     for webhook in webhooks:
         kind = "MutatingWebhookConfiguration" if webhook.mutate else "ValidatingWebhookConfiguration"
         empty = {
@@ -27,8 +27,8 @@ def configurations(webhooks: Iterable[Webhook], namespace: str) -> list[dict[str
             "metadata": {"name": webhook.configuration, "labels": LABELS},
             "webhooks": [],
         }
-        found.setdefault(webhook.configuration, empty)["webhooks"].append(_webhook(webhook, namespace))
-    return list(found.values())
+        objects.setdefault(webhook.configuration, empty)["webhooks"].append(_webhook(webhook, namespace))
+    return list(objects.values())
 
 
 def _webhook(webhook: Webhook, namespace: str) -> dict[str, Any]:

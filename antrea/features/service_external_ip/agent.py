@@ -1,6 +1,7 @@
-"""ServiceExternalIP in the agent: one Node answers neighbours for each external IP, and announces it, once packets to it get on.
+"""ServiceExternalIP in the agent: one Node answers neighbors for each external IP, and announces it, once packets to it are
+forwarded.
 
-No device has the address, as upstream: kube-proxy or AntreaProxy take packets to it to an Endpoint.
+No device has the address, as upstream: kube-proxy or AntreaProxy forward packets to it to an Endpoint.
 parity: pkg/agent/controller/serviceexternalip/controller.go
 """
 
@@ -50,7 +51,7 @@ class AnnounceExternalIP(Act, frozen=True):
     ip: str
     dev: str
     mac: str = ""
-    """Empty: that of `dev`."""
+    """MAC address; empty for that of `dev`."""
 
 
 class RecordAnswered(Act, frozen=True):
@@ -131,7 +132,7 @@ def answered_address(
 
 
 def _answers_of_earlier(facts: Facts, owner: ExternalIPOwner, link: Transport) -> Iterator[Entry]:
-    """The way back for connections that began here and are relayed to this Node."""
+    """Yield the return path for connections that began here and are relayed to this Node."""
     row, subnet = facts.get(AnsweredAddress, owner.key), owner_subnet(facts, owner)
     if row and row.ip == owner.ip and row.here and subnet and proxies_all(facts):
         yield from subnet_entries(facts, owner, subnet, link)
@@ -140,7 +141,7 @@ def _answers_of_earlier(facts: Facts, owner: ExternalIPOwner, link: Transport) -
 def _subnet_ignored(
     facts: Facts, owner: ExternalIPOwner, service: Service, dev: str
 ) -> Iterator[RecordSubnetIgnored]:
-    """Without the gates of VLANs neighbours of a Service are those of the Node, as upstream."""
+    """Yield ignored subnets: without the gates of VLANs neighbors of a Service are those of the Node, as upstream."""
     pool = facts.get(PoolSelector, owner.pool)
     if pool and pool.vlan and not has_subnets(facts):
         yield RecordSubnetIgnored(
@@ -168,5 +169,5 @@ FEATURE = AgentFeature(
     sweep_after=(Service, ServiceEndpoint, PoolSelector, GossipMember),
 )
 SHOWN = AgentFeature(name="ServiceExternalIPView")
-"""Always on, so that /serviceexternalip explains why it has nothing to show."""
+"""Feature that is always on, so that /serviceexternalip explains why it has nothing to show."""
 FEATURES = (FEATURE, SHOWN)

@@ -1,4 +1,4 @@
-"""ServiceExternalIP in the controller: which addresses of its pool each Service has, and why it has none.
+"""ServiceExternalIP in the controller: addresses of each Service from its pool, and why it has none.
 
 Upstream reports nothing about a Service without an address; here a condition and an Event do.
 parity: pkg/controller/serviceexternalip/controller.go syncService
@@ -20,7 +20,7 @@ from antrea.facts.external_ip import (
     PendingAllocation,
     PooledService,
 )
-from antrea.features.external_ip_pool.controller import ASKED, KEPT, holders
+from antrea.features.external_ip_pool.controller import KEPT, REQUESTED, holders
 from antrea.features.external_ip_pool.pool import PoolRow
 from antrea.features.framework.address import canonical
 from antrea.features.framework.controller_feature import ControllerFeature
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 MAX_NAMED: Final = 5
-"""Services that an Event names."""
+"""Maximum number of Services that an Event names."""
 
 
 class Verdict(NamedTuple):
-    """What a slot is to have."""
+    """Address that a slot is to have."""
 
     address: str
     why: str = ""
@@ -57,7 +57,9 @@ class Verdict(NamedTuple):
 
 
 def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress | AddressRequest]:
-    """The addresses of its status, what it asks for and is promised are not given to others; a slot without any of these seeks an address."""
+    """Yield the addresses that others do not get, of its status, requested and promised; a slot without any of these requests
+    one.
+    """
     slots = slots_of(facts, service)
     for slot in slots:
         yield from _slot_claim(facts, service, slot)
@@ -71,7 +73,7 @@ def _slot_claim(facts: Facts, service: PooledService, slot: Slot) -> Iterator[Na
     if slot.address:
         yield NamedAddress(owner, slot.address, name if stays else "", since, shares=shares, claim=KEPT)
     if not stays and is_in(slot.pool, wants) and wants != slot.address:
-        yield NamedAddress(owner, wants, name, since, shares=shares, claim=ASKED)
+        yield NamedAddress(owner, wants, name, since, shares=shares, claim=REQUESTED)
     promise = facts.get(PendingAllocation, owner)
     if promise and promise.stands(service.uid, service.generation) and promise.address != slot.address:
         yield NamedAddress(owner, promise.address, name, since, promised=True)
@@ -89,7 +91,7 @@ def _stays(service: PooledService, slot: Slot) -> bool:
 
 
 def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAddress | RecordEvent]:
-    """Nothing while another replica leads."""
+    """Yield the address, unless another replica leads."""
     if facts.get(FencedLeadership) is None:
         return
     if not service.pools:
@@ -102,9 +104,9 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
             service.doubt, warning=True, namespace=service.namespace,
         )  # fmt: skip
     slots = slots_of(facts, service)
-    found = [(slot, _verdict(facts, service, slot)) for slot in slots]
-    verdicts = [(slot, verdict) for slot, verdict in found if verdict]
-    if len(verdicts) < len(found):
+    pairs = [(slot, _verdict(facts, service, slot)) for slot in slots]
+    verdicts = [(slot, verdict) for slot, verdict in pairs if verdict]
+    if len(verdicts) < len(pairs):
         return
     addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
     pools = tuple(
@@ -112,7 +114,9 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
     )
     for slot, verdict in verdicts:
         yield from _shared_abroad(facts, service, slot, verdict.address)
-    why = "; ".join(filter(None, (pools_missed(facts, service, slots), *(one.why for _, one in verdicts))))
+    why = "; ".join(
+        filter(None, (pools_missed(facts, service, slots), *(verdict.why for _, verdict in verdicts)))
+    )
     condition = Condition(
         ALLOCATED, "True", reason="Allocated", message=f"the external IP is of {named(pools)}"
     )
@@ -131,10 +135,14 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
 
 
 def _shared_abroad(facts: Facts, service: PooledService, slot: Slot, address: str) -> Iterator[RecordEvent]:
-    """An Event on others who have its address: the annotation that shares it names no Namespace."""
-    own = f"Service/{service.namespace}/"
+    """Yield an Event on others who have its address: the annotation that shares it names no Namespace."""
+    namespace_prefix = f"Service/{service.namespace}/"
     sharers = holders(facts, slot.pool.name, address) if slot.pool and address and service.shares else ()
-    names = sorted(_shown(one).removeprefix("Service ") for one in sharers if not one.startswith(own))
+    names = sorted(
+        _shown(sharer).removeprefix("Service ")
+        for sharer in sharers
+        if not sharer.startswith(namespace_prefix)
+    )
     if names:
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         message = f"{address} is also the external IP of Services of other Namespaces: {', '.join(names[:MAX_NAMED])}{more}"
@@ -145,7 +153,7 @@ def _shared_abroad(facts: Facts, service: PooledService, slot: Slot, address: st
 
 
 def _verdict(facts: Facts, service: PooledService, slot: Slot) -> Verdict | None:
-    """None: nothing changes for the moment."""
+    """Return the verdict; None if nothing changes for the moment."""
     wants = service.wants
     if slot.pool is None:
         return Verdict("")  # `pools_missed` says so
@@ -169,7 +177,7 @@ def _verdict(facts: Facts, service: PooledService, slot: Slot) -> Verdict | None
 
 
 def _why_not(facts: Facts, service: PooledService, pool: PoolRow) -> str:
-    """Why it does not have what it asks for."""
+    """Return why it does not have what it requests."""
     wants = service.wants
     if not canonical(wants):
         return f"spec.loadBalancerIP {shown(wants)} is not an IP address"
@@ -183,7 +191,7 @@ def _why_not(facts: Facts, service: PooledService, pool: PoolRow) -> str:
 
 
 def _shown(owner: str) -> str:
-    """Kind and name, whichever of its addresses it is."""
+    """Return kind and name, whichever of its addresses it is."""
     return owner.partition(" ")[0].replace("/", " ", 1)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServiceExternalIPPart(ControllerPart):
-    """Of all Services."""
+    """Part of all Services."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._addresses = ServiceAddressSink(controller.kube, controller.facts)

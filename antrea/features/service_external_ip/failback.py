@@ -1,8 +1,8 @@
-"""When an external IP goes back to the better Node: at once, never, or when no connection uses it, as Egress IPs do.
+"""Failback of an external IP to the better Node: immediate, never, or when no connection uses it, as for Egress IPs.
 
-A Service has no field for its Node, and agents have no right to write its status. So who answers for an address that it is to keep
-writes that into an annotation of its own Node, which all agents read. One that was lost and is back still has its annotation: the
-next one took a higher number.
+A Service has no field for its Node, and agents have no right to write its status. So a Node that answers for an address that it
+is to keep writes that into an annotation of its own Node, which all agents read. One that was lost and is back still has its
+annotation: the next one took a higher number.
 """
 
 from __future__ import annotations
@@ -40,19 +40,21 @@ class RecordFailbackWaits(Act, frozen=True):
 
 
 def keeper_of(facts: Facts, ip: str, nodes: Collection[str], me: str) -> Keeper | None:
-    """Of these Nodes."""
-    own = facts.get(OwnClaims)
+    """Return the keeper among these Nodes."""
+    own_claims = facts.get(OwnClaims)
     claims = [
-        (row.name, row.kept) for row in facts.by(AgentNode, "kept", ip) if own is None or row.name != me
+        (row.name, row.kept)
+        for row in facts.by(AgentNode, "kept", ip)
+        if own_claims is None or row.name != me
     ]
-    if own:
-        claims.append((me, own.kept))
+    if own_claims:
+        claims.append((me, own_claims.kept))
     kept = [
-        (one.number, name, one.idle)
-        for name, found in claims
+        (claim.number, name, claim.idle)
+        for name, kept in claims
         if name in nodes
-        for one in found
-        if one.ip == ip
+        for claim in kept
+        if claim.ip == ip
     ]
     if not kept:
         return None
@@ -61,23 +63,31 @@ def keeper_of(facts: Facts, ip: str, nodes: Collection[str], me: str) -> Keeper 
 
 
 def next_claims(facts: Facts, node: str, before: Mapping[str, KeptAddress]) -> dict[str, KeptAddress]:
-    """Of this Node, by address: those for which it answers, and those that no other Node has claimed since.
+    """Return the claims of this Node, by address: those for which it answers, and those that no other Node has claimed since.
 
-    `before` is what it claimed so far. Its annotation in the API may be older: two Nodes that went by that would exceed each other
-    for ever.
+    `before` is what it claimed so far. Its annotation in the API may be older: two Nodes that relied on it would exceed each
+    other for ever.
     """
     owners = {row.ip: row for row in facts.all(ExternalIPOwner)}
-    found = {ip: one for ip, one in before.items() if not _is_given_up(facts, one, node, owners.get(ip))}
+    claims = {
+        ip: claim for ip, claim in before.items() if not _is_given_up(facts, claim, node, owners.get(ip))
+    }
     for ip, row in owners.items():
         if row.keeps and row.node == node:
-            own, highest = before.get(ip), _highest(facts, ip, node)
-            number = own.number if own and own.number > highest else min(highest + 1, HIGHEST_NUMBER)
-            found[ip] = KeptAddress(ip, number, _is_idle(facts, row))
-    return found
+            previous, highest = before.get(ip), _highest(facts, ip, node)
+            number = (
+                previous.number
+                if previous and previous.number > highest
+                else min(highest + 1, HIGHEST_NUMBER)
+            )
+            claims[ip] = KeptAddress(ip, number, _is_idle(facts, row))
+    return claims
 
 
 def _is_given_up(facts: Facts, kept: KeptAddress, node: str, owner: ExternalIPOwner | None) -> bool:
-    """A claim stands until a higher one of the next Node is in the API: that one's number would depend on which is read first."""
+    """Whether a claim has ended: when a higher one of the next Node is in the API; that one's number would depend on which is
+    read first.
+    """
     if owner is None:
         return facts.feeds.has(Service) and not facts.by(Service, "pooled", kept.ip)
     if not owner.node:
@@ -86,9 +96,9 @@ def _is_given_up(facts: Facts, kept: KeptAddress, node: str, owner: ExternalIPOw
 
 
 def _highest(facts: Facts, ip: str, node: str) -> int:
-    """Number of all other Nodes that claim it, whether they live or not."""
+    """Return the highest number of all other Nodes that claim it, whether they live or not."""
     others = (row for row in facts.by(AgentNode, "kept", ip) if row.name != node)
-    return max((one.number for row in others for one in row.kept if one.ip == ip), default=0)
+    return max((claim.number for row in others for claim in row.kept if claim.ip == ip), default=0)
 
 
 def _is_idle(facts: Facts, owner: ExternalIPOwner) -> bool:
@@ -96,17 +106,17 @@ def _is_idle(facts: Facts, owner: ExternalIPOwner) -> bool:
 
 
 def claim_annotation(facts: Facts, claims: OwnClaims) -> Iterator[NodeAnnotation]:
-    """Of this Node."""
+    """Yield the annotation of this Node."""
     this = facts.get(ThisNode)
     if this:
         text = ",".join(
-            f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(claims.kept)[:MAX_KEPT]
+            f"{claim.ip}={claim.number}{':idle' * claim.idle}" for claim in sorted(claims.kept)[:MAX_KEPT]
         )
         yield NodeAnnotation(this.name, KEPT_EXTERNAL_IPS, text)
 
 
 def failback_waits(_facts: Facts, owner: ExternalIPOwner, service: Service) -> Iterator[RecordFailbackWaits]:
-    """Each time that it begins, on the Node that answers."""
+    """Yield an Event each time that it begins, on the Node that answers."""
     if owner.home:
         yield RecordFailbackWaits(
             owner.key, (owner.ip, owner.home), service=owner.service, uid=service.uid,

@@ -1,8 +1,9 @@
-"""Whether the answers of this Node for external IPs are received in its own networks, where the pool names no gateway.
+"""Check whether the answers of this Node for external IPs are received in its own networks, where the pool names no gateway.
 
-Each Node of a pool asks what is sure to be there, its gateways and other Nodes of the network: if none answers, its card is cut, or its switch
-port is. The Node that answers for addresses also asks as each of them: a port that passes the Node's own addresses alone (port security, ARP
-inspection) drops what it answers for others. What has never answered is not missed. Beyond upstream, and as MetalLB and Cilium do not.
+Each Node of a pool probes gateways and other Nodes of the network: if none answers, its card is cut, or its switch port is. The
+Node that answers for addresses also probes as each of them: a port that only passes the Node's own addresses (port security,
+ARP inspection) drops what it answers for others. What has never answered is not missed. Upstream, MetalLB and Cilium have no
+such check.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 READS: Final = (
     AgentNode, EnabledGates, ExternalIPOwner, GossipMember, OnLink, PoolMembers, PoolSelector, SilenceReport
 )  # fmt: skip
-"""Kinds on which the networks to ask in depend."""
+"""Kinds on which the networks to probe depend."""
 MAX_NODES: Final = 2
-"""Other Nodes that one asks, beside its gateways: those that follow it by name."""
+"""Maximum number of other Nodes that one probes, beside its gateways: those that follow it by name."""
 
 
 class AskedNetwork(NamedTuple):
@@ -45,7 +46,7 @@ class AskedNetwork(NamedTuple):
 
     dev: str
     network: str
-    """Its CIDR."""
+    """CIDR of the network."""
     nodes: tuple[str, ...]
     """Addresses of other Nodes in it."""
     ips: tuple[str, ...]
@@ -53,7 +54,7 @@ class AskedNetwork(NamedTuple):
     silent: bool
     """Whether this Node has reported it as silent."""
     lost: bool = False
-    """The Node has no address in it any more, as when its cable is cut."""
+    """Whether the Node has no address in it any more, as when its cable is cut."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,40 +68,42 @@ class RecordUnheard(Act, frozen=True):
 
 
 def asked_networks(facts: Facts, before: Collection[tuple[str, str]] = ()) -> list[AskedNetwork]:
-    """Those in which this Node is to ask its neighbours; `before` are keys of those in which neighbours have answered it."""
+    """Return the networks in which this Node is to probe its neighbors; `before` are keys of those in which neighbors have
+    answered it.
+    """
     this = facts.get(ThisNode)
-    own = facts.get(AgentNode, this.name) if this else None
-    if own is None:
+    agent_node = facts.get(AgentNode, this.name) if this else None
+    if agent_node is None:
         return []
     here = {(row.dev, row.cidr) for row in facts.all(OnLink)}
     places = [(ip_network(cidr), dev) for dev, cidr in here.union(before)]
-    found: dict[tuple[str, str], list[str]] = {}
+    networks: dict[tuple[str, str], list[str]] = {}
     for owner in facts.all(ExternalIPOwner):
         members = facts.get(PoolMembers, owner.pool)
-        if members is None or own.name not in members.selected or owner_subnet(facts, owner):
+        if members is None or agent_node.name not in members.selected or owner_subnet(facts, owner):
             continue
         address = ip_address(owner.ip)
         near = [(network.prefixlen, dev, str(network)) for network, dev in places if address in network]
         if near:
             _, dev, network = max(near)
-            ips = found.setdefault((dev, network), [])
-            ips += [owner.ip] if owner.node == own.name else []
-    silent = silent_networks(facts, own)
+            ips = networks.setdefault((dev, network), [])
+            ips += [owner.ip] if owner.node == agent_node.name else []
+    silent = silent_networks(facts, agent_node)
     return [
         AskedNetwork(
             dev,
             network,
-            _nodes(facts, own.name, network),
+            _nodes(facts, agent_node.name, network),
             tuple(sorted(ips)),
             network in silent,
             (dev, network) not in here,
         )
-        for (dev, network), ips in sorted(found.items())
+        for (dev, network), ips in sorted(networks.items())
     ]
 
 
 def _nodes(facts: Facts, me: str, cidr: str) -> tuple[str, ...]:
-    """Addresses of living ones, from this one on, round the ring of names."""
+    """Return addresses of living Nodes, from this one on, round the ring of names."""
     network = ip_network(cidr)
     living = {row.node for row in facts.all(GossipMember) if row.alive}
     rows = sorted(
@@ -113,10 +116,10 @@ def _nodes(facts: Facts, me: str, cidr: str) -> tuple[str, ...]:
 
 
 def unheard_networks(facts: Facts, node: ThisNode) -> Iterator[SilentNetwork | RecordUnheard]:
-    """As long as it is open whether neighbours answer, it is as it was."""
-    own = facts.get(AgentNode, node.name)
+    """Yield the silent networks; the last report counts until there is a result."""
+    agent_node = facts.get(AgentNode, node.name)
     rows = {row.network: row for row in facts.all(AnsweringNetwork)}
-    before = silent_networks(facts, own) if own else ()
+    before = silent_networks(facts, agent_node) if agent_node else ()
     pools = facts.all(PoolSelector)
     for name in sorted({*rows, *(name for name in before if _is_cidr(name))}):
         row = rows.get(name)
@@ -136,20 +139,20 @@ def _is_cidr(name: str) -> bool:
 
 
 def unheard_texts(facts: Facts, node: str) -> list[str]:
-    """Of all networks in which neighbours do not answer the Node."""
+    """Return the texts on all networks in which neighbors do not answer the Node."""
     rows = sorted(facts.all(AnsweringNetwork), key=lambda row: row.key)
     return [text for row in rows if (text := unheard_text(row, node))]
 
 
 def unheard_text(row: AnsweringNetwork, node: str) -> str:
-    """Why the Node counts as unanswered, and what to look at; empty: it does not."""
+    """Return why the Node counts as unanswered, and what to check; empty if it does not."""
     others = "; as long as other Nodes can, they answer for the external IPs of Services in it"
     if not row.answers and not row.asked:
         return f"Node {node} has no address in {row.network} on {row.dev} any more{others}"
     if not row.answers:
-        asked = ", ".join(row.asked)
+        probed = ", ".join(row.asked)
         return (
-            f"no neighbour answers Node {node} in {row.network} on {row.dev}, asked for {asked}:"
+            f"no neighbour answers Node {node} in {row.network} on {row.dev}, asked for {probed}:"
             f" the Node has to have a cable that leads to it{others}"
         )
     if row.unheard:

@@ -1,8 +1,8 @@
-"""Which Node answers for the external IP of each Service: derived alike on every Node, from living members, as for Egress.
+"""Owner of the external IP of each Service: derived alike on every Node, from living members, as for Egress.
 
-With externalTrafficPolicy Local only a Node with an Endpoint of the address's family does. Of Services that share an
+With externalTrafficPolicy Local only a Node with an Endpoint of the address's family can answer. Of Services that share an
 address all need one there if that can be, else the oldest of them. Preferred Nodes come first, as long as they can answer, and
-before these who keeps the address (antrea/features/service_external_ip/failback.py).
+before these the one that keeps the address (antrea/features/service_external_ip/failback.py).
 parity: pkg/agent/controller/serviceexternalip/controller.go syncService, nodesHasHealthyServiceEndpoint
 """
 
@@ -37,7 +37,7 @@ NO_ENDPOINT = "no Node of the pool that is alive has an Endpoint, which external
 
 
 def endpoint_node(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[PoolAddressNodes]:
-    """Of Services with externalTrafficPolicy Local; an Endpoint that is ending still serves."""
+    """Yield the Node of an Endpoint of Services with externalTrafficPolicy Local; an Endpoint that is ending still serves."""
     service = facts.get(Service, endpoint.service)
     if service is None or not (service.pools and service.external_local and endpoint.node):
         return
@@ -46,7 +46,7 @@ def endpoint_node(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[PoolAddre
 
 
 def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwner]:
-    """Of each external IP of a pool."""
+    """Yield the owner of each external IP of a pool."""
     this = facts.get(ThisNode)
     if this:
         for slot, ip in enumerate(service.pooled_ips):
@@ -54,7 +54,7 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
 
 
 def pool_of(facts: Facts, service: Service, ip: str) -> str:
-    """Which of its pools the address is of: the first that has it, else one that is gone."""
+    """Return the pool of an address: the first that has it, else one that is gone."""
     if len(service.pools) == 1:
         return service.pools[0]
     rows = [(name, facts.get(PoolSelector, name)) for name in service.pools]
@@ -99,12 +99,12 @@ def _may_answer(facts: Facts, service: Service, ip: str) -> Callable[[str], bool
 
 
 def _preferred(facts: Facts, service: Service, ip: str) -> tuple[str, ...]:
-    """Of Services that share an address, the oldest that names Nodes decides."""
+    """Return the preferred Nodes; of Services that share an address, the oldest that names Nodes decides."""
     return next((row.preferred for row in _sharing(facts, service, ip) if row.preferred), ())
 
 
 def _failback(facts: Facts, service: Service, ip: str) -> str:
-    """The same."""
+    """Return the failback; of Services that share an address, the oldest that names one decides."""
     return next((row.failback for row in _sharing(facts, service, ip) if row.failback), "")
 
 

@@ -1,9 +1,9 @@
-"""After the external IP of a Service has moved, packets of connections that began at the Node before go on to that Node.
+"""Relay of packets of established connections to the previous Node after the external IP of a Service has moved.
 
-Each Node tracks the connections that began there, and answers clients itself. With proxyAll the switch of the Node that answers now
-finds packets of other connections to be of none that it tracks, and no first ones; it sends them through the tunnel to the Node that
-answered before, as it does with those that come late to a Node that no longer answers. Upstream ends them: another Endpoint is chosen,
-and resets them.
+Each Node tracks the connections that began there, and answers clients itself. With proxyAll the switch of the Node that answers
+now finds packets of other connections to be of none that it tracks, and no first ones; it sends them through the tunnel to the
+Node that answered before, as it does with those that come late to a Node that no longer answers. Upstream ends them: another
+Endpoint is chosen, and resets them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Action, Match
 
 LATER: Final = (("+new+trk", "-syn"), ("+inv+trk", "+fin"), ("+inv+trk", "+rst"))
-"""What connection tracking finds in later packets of a TCP connection that it does not track, by their flags.
+"""State and flags of later packets of a TCP connection that connection tracking does not track.
 
 Source: net/netfilter/nf_conntrack_proto_tcp.c of Linux, tcp_new; lib/conntrack-tcp.c of OVS, tcp_valid_new
 """
@@ -46,17 +46,19 @@ flow = flows_of(Category.EGRESS)
 
 
 def ends_of_others(facts: Facts, row: AnsweredAddress, node: ThisNode) -> list[str]:
-    """Ends of the tunnel to other Nodes that answered, and live, the latest first."""
-    found = []
+    """Return the ends of the tunnel to other Nodes that answered, and live, the latest first."""
+    ends = []
     for name in row.others:
         member, peer = facts.get(GossipMember, name), facts.get(PeerNode, name)
         if member and member.may_hold and peer and (end := tunnel_end(node, peer)):
-            found.append(end)
-    return found
+            ends.append(end)
+    return ends
 
 
 def relayed_connections(facts: Facts, owner: ExternalIPOwner) -> Iterator[Flow]:
-    """Of each port whose answers come by the Node that a connection began at: to the Node that answered last, but never back."""
+    """Yield, for each port whose answers come by the Node that a connection began at, flows to the Node that answered last, but
+    never back.
+    """
     node, tunnel = facts.get(ThisNode), facts.get(OvsPort, TUNNEL_PORT)
     row = facts.get(AnsweredAddress, owner.key)
     if node is None or tunnel is None or row is None or row.ip != owner.ip or not proxies_all(facts):
@@ -80,7 +82,7 @@ def later_packets(
     then: list[Action],
     priority: int = Priority.HIGH,
 ) -> Iterator[Flow]:
-    """What is not the first packet of a connection, and of none that this Node tracks."""
+    """Yield flows for packets that are not the first of a connection, and of none that this Node tracks."""
     tcp = PROTOCOLS["TCP"][is_ipv6(owner.ip)]
     for port in facts.by(ServicePort, "service", owner.service):
         if port.protocol == "TCP" and not port.direct and owner.ip in port.external_ips:

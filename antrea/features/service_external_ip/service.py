@@ -1,4 +1,4 @@
-"""Which Services are to have an address of an ExternalIPPool, as agents and the controller read them."""
+"""Services that are to have an address of an ExternalIPPool, for agents and the controller."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ if TYPE_CHECKING:
 
 FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
 MAX_LENGTH: Final = 253
-"""Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
+"""Maximum number of characters that a message quotes of a user's text: those of the longest name of a pool."""
 
 MAX_READ: Final = 16
-"""Addresses that are read of a status: more than one of each family is another's work."""
+"""Maximum number of addresses that are read of a status: more than one of each family is another's work."""
 
 
-def _doubt(found: core.Service) -> str:
-    """Pools without effect, in a sentence; empty: there are none. Values that are not understood have an Event of idle requests."""
-    if (names := len(named_pools(found))) > MAX_POOLS:
+def _doubt(service: core.Service) -> str:
+    """Return a sentence on pools without effect; empty if there are none. Unknown values have an Event of idle requests."""
+    if (names := len(named_pools(service))) > MAX_POOLS:
         return f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MAX_POOLS} count"
     return ""
 
 
 def shown(text: str) -> str:
-    """What a user wrote, for a message: one line, of limited length."""
+    """Quote a user's text for a message: one line, of limited length."""
     return one_line(text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}...")
 
 
-def pooled_service(found: core.Service) -> PooledService | None:
-    """None for one that neither is to have an address nor has one."""
-    meta, spec, ingress = found.metadata, found.spec, found.status.load_balancer.ingress
-    pools, wants = pools_of(found), spec.load_balancer_ip
-    told = next((one for one in found.status.conditions if one.type == ALLOCATED), None)
-    if not (pools or told or ingress):
+def pooled_service(service: core.Service) -> PooledService | None:
+    """Make the row; None for a Service that neither is to have an address nor has one."""
+    meta, spec, ingress = service.metadata, service.spec, service.status.load_balancer.ingress
+    pools, wants = pools_of(service), spec.load_balancer_ip
+    allocated = next(
+        (condition for condition in service.status.conditions if condition.type == ALLOCATED), None
+    )
+    if not (pools or allocated or ingress):
         return None
     version = meta.resource_version
     return PooledService(
@@ -53,12 +55,12 @@ def pooled_service(found: core.Service) -> PooledService | None:
         meta.creation_timestamp,
         pools,
         (canonical(wants) or wants) if pools else "",
-        tuple(filter(None, (canonical(one.ip) for one in ingress[:MAX_READ]))),
+        tuple(filter(None, (canonical(ingress_ip.ip) for ingress_ip in ingress[:MAX_READ]))),
         len(ingress),
         meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
         tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),
-        (told.status, told.reason, told.message) if told else None,
-        _doubt(found) if pools else "",
+        (allocated.status, allocated.reason, allocated.message) if allocated else None,
+        _doubt(service) if pools else "",
     )
 
 

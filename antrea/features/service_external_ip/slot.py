@@ -1,4 +1,4 @@
-"""Places for addresses of a Service: one, or one of each of its families, each with the pool that is to give it."""
+"""Slots for addresses of a Service: one, or one for each of its families, each with the pool that is to give it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Slot(NamedTuple):
-    """A place for an address of a Service: it has one, or one for each of its families."""
+    """Slot for an address of a Service, which has one, or one for each of its families."""
 
     owner: str
     families: tuple[int, ...]
-    """4 or 6: those that it has use for, the better first."""
+    """4 or 6: usable families, the better first."""
     address: str
-    """That it has in its status; empty: none."""
+    """Address in its status; empty if none."""
     pool: PoolRow | None
-    """None: none of those that the Service names exists."""
+    """Pool; None if none that the Service names exists."""
 
 
 def slots_of(facts: Facts, service: PooledService) -> tuple[Slot, ...]:
-    """Two of a dual-stack Service whose pools have both families, unless it asks for an address by name."""
+    """Return the slots: two for a dual-stack Service whose pools have both families, unless it requests an address by name."""
     pools, families = pools_of(facts, service), service.families
     of_each = [next((pool for pool in pools if family in families_of(pool)), None) for family in families]
     if len(families) > 1 and not service.wants and all(of_each):
@@ -43,20 +43,20 @@ def slots_of(facts: Facts, service: PooledService) -> tuple[Slot, ...]:
             )
             for slot, (family, pool) in enumerate(zip(families, of_each, strict=True))
         )
-    asked = (pool for pool in pools if is_in(pool, service.wants))
-    pool = (*asked, *filter(None, of_each), *pools, None)[0]
+    requested = (pool for pool in pools if is_in(pool, service.wants))
+    pool = (*requested, *filter(None, of_each), *pools, None)[0]
     fit = [ip for ip in service.addresses if not families or family_of(ip) in families]
     order = (service.wants, *(ip for ip in fit if is_in(pool, ip)), *fit, *service.addresses)
     return (Slot(service.owner, families, next((ip for ip in order if ip in service.addresses), ""), pool),)
 
 
 def pools_of(facts: Facts, service: PooledService) -> list[PoolRow]:
-    """Those that it names and that exist."""
+    """Return the existing pools that it names."""
     return [pool for name in service.pools if (pool := facts.get(PoolRow, name))]
 
 
 def pools_missed(facts: Facts, service: PooledService, slots: Iterable[Slot]) -> str:
-    """That pools do not exist, where the Service has an address less for it; empty otherwise."""
+    """Return which pools do not exist, if the Service lacks an address for it; empty otherwise."""
     pools = [slot.pool for slot in slots if slot.pool]
     served = {family for pool in pools for family in families_of(pool)}
     if service.wants:
@@ -79,10 +79,10 @@ def is_in(pool: PoolRow | None, text: str) -> bool:
 
 
 def family_of(ip: str) -> int:
-    """4 or 6."""
+    """Return 4 or 6."""
     return 6 if is_ipv6(ip) else 4
 
 
 def families_of(pool: PoolRow) -> set[int]:
-    """Of its ranges."""
+    """Return the families of its ranges."""
     return {span.family for span in pool.spans}

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode, Transport
 
 MASK: Final = 0x001F0000
-"""Of marks of packets and connections: which subnet. Neither Egress (0xff), kube-proxy (0xc000) nor OVS (bit 31) uses it."""
+"""Mask of marks of packets and connections for the subnet. Neither Egress (0xff), kube-proxy (0xc000) nor OVS (bit 31) uses it.
+"""
 SHIFT: Final = 16
 MAPS: Final = {False: "service-subnet", True: "service-subnet6"}
 OUTPUT: Final = NftChain(name="output-mangle", hook="type route hook output priority mangle; policy accept;")
-"""For Endpoints that are processes of this Node."""
+"""Chain for Endpoints that are processes of this Node."""
 BY_CONNECTION: Final = (
     f"ct direction reply ct mark & {MASK:#010x} != 0x00000000 meta mark set ct mark & {MASK:#010x}"
 )
@@ -54,12 +55,12 @@ def has_subnets(facts: Facts) -> bool:
 
 
 def owner_subnet(facts: Facts, owner: ExternalIPOwner) -> Subnet | None:
-    """None: the address is one of the Nodes' subnet."""
+    """Return the subnet; None if it is the Nodes'."""
     return pool_subnet(facts, owner.pool, owner.ip) if has_subnets(facts) else None
 
 
 def subnet_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
-    """As soon as a pool has a subnet, whatever Services there are."""
+    """Yield rules as soon as a pool has a subnet, whatever Services there are."""
     if not has_subnets(facts) or not any(pool.gateway for pool in facts.all(PoolSelector)):
         return
     yield carrier.CHAIN
@@ -79,7 +80,9 @@ def subnet_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | N
 
 
 def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: Transport) -> Iterator[Entry]:
-    """On the Node that answers. No device has the address, so the kernel would ask neighbours there with the Node's."""
+    """Yield entries of the Node that answers. No device has the address, so the kernel would ask neighbors there with the
+    Node's.
+    """
     ipv6, device, table = is_ipv6(owner.ip), subnet.device, table_of(facts, subnet)
     number = (table - FIRST_TABLE + 1) << SHIFT
     if device:

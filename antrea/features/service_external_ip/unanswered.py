@@ -1,4 +1,4 @@
-"""That no Node answers for an external IP, in an Event of the Service, which one agent of all records."""
+"""Event of a Service that no Node answers for an external IP, recorded by one agent for all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordUnanswered(Act, frozen=True):
 
 
 def unanswered(facts: Facts, owner: ExternalIPOwner, service: Service, me: str) -> Iterator[RecordUnanswered]:
-    """By the first of the living agents, if it is with the majority: who is not does not know."""
+    """Yield the Event, by the first of the living agents, if it is with the majority: others do not know."""
     if owner.why not in (NO_NODE, NO_ENDPOINT):
         return
     quorum = facts.get(Quorum)

@@ -1,4 +1,4 @@
-"""What a SupportBundleCollection may ask for, by whom, and until when.
+"""Validation of a SupportBundleCollection: its content, its user, and until when it may change.
 
 parity: pkg/controller/supportbundlecollection/validate.go
 """
@@ -21,7 +21,7 @@ AUTH_SECRET = "spec.authentication.authSecret"  # noqa: S105 (a path)
 
 
 def validate_collection(_: Facts, review: Review[SupportBundleCollection]) -> Steps:
-    """Raises Invalid."""
+    """Validate a collection. Raises Invalid."""
     if review.operation == "DELETE":
         return
     if review.operation == "UPDATE":

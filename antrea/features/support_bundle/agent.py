@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def bundle(facts: Facts, task: BundleTask) -> Iterator[BundleUpload | BundleReport]:
-    """As long as the controller has the collection."""
+    """Yield upload and report, as long as the controller has the collection."""
     yield BundleUpload(task)
     node, result = facts.get(ThisNode), facts.get(BundleResult, task.name)
     if node is not None and result is not None and result.uid == task.uid:

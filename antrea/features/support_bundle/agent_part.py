@@ -1,4 +1,4 @@
-"""Effects of SupportBundleCollection: makes a bundle, sends it to the file server, and reports what became of it.
+"""Effects of SupportBundleCollection: makes a bundle, sends it to the file server, and reports the result.
 
 One at a time: bundles of several collections do not add up on the disk of a Node.
 parity: pkg/agent/supportbundlecollection/support_bundle_controller.go
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FOLDER = Path("antrea/supportbundle")
-"""Below the folder of temporary files."""
+"""Folder below that of temporary files."""
 SUFFIX = ".tar.gz"
 REPEAT_SECONDS = 60.0
-"""Between two reports of the same: another replica of the controller may lead now, and has not received the first."""
+"""Seconds between two equal reports: another replica of the controller may lead now, and has not received the first."""
 REMEMBERED = 64
-"""Results that are known by the UID of their collection, for one that the controller publishes again."""
+"""Maximum number of results that are remembered by the UID of their collection, for one that the controller publishes again."""
 
 
 class _Run(NamedTuple):
@@ -52,16 +52,16 @@ class CollectionPart(Part):
         self._folder = Path(tempfile.gettempdir()) / FOLDER
         self._turn = asyncio.Semaphore(1)
         self._runs: dict[str, _Run] = {}
-        """By name."""
+        """Runs by name."""
         self._results: dict[str, BundleResult] = {}
-        """By UID, the oldest first."""
+        """Results by UID, the oldest first."""
         self._reports = BundleReportSink(agent.controlplane)
 
     def sinks(self) -> Mapping[type, Sink]:
         return {BundleUpload: self, BundleReport: self._reports}
 
     async def run(self) -> None:
-        """Repeat reports."""
+        """Repeat reports until cancelled."""
         with self._agent.controlplane.notify_connected(self._repeat):
             while True:
                 await asyncio.sleep(REPEAT_SECONDS)
@@ -72,7 +72,7 @@ class CollectionPart(Part):
         self._agent.engine().resync(self._reports)
 
     async def apply(self, put: Sequence[BundleUpload], drop: Sequence[BundleUpload]) -> None:
-        """Begin and end; what has begun goes on by itself."""
+        """Begin and end collections, which run in tasks of their own."""
         for entry in put:
             task = entry.task
             if task.name in self._runs and self._runs[task.name].uid == task.uid:
@@ -84,13 +84,13 @@ class CollectionPart(Part):
             await self._end(entry.key)
 
     async def resync(self, entries: Sequence[BundleUpload]) -> None:
-        """The first call of a process removes what one before it has left."""
+        """Apply all entries; the first call of a process removes files of an earlier one."""
         if not self._runs:
             await asyncio.to_thread(self._clear)
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """Nothing to sweep: see `resync`."""
+        """Do nothing: see `resync`."""
 
     async def close(self) -> None:
         """End what runs, and remove its file."""
@@ -109,7 +109,7 @@ class CollectionPart(Part):
             self._agent.facts.drop(BundleResult, name)
 
     async def _collect(self, task: BundleTask) -> None:
-        """Make the bundle, send it, and note what became of it."""
+        """Make the bundle, send it, and record the result."""
         result = self._results.get(task.uid)
         if result is None:
             async with self._turn:
@@ -122,7 +122,7 @@ class CollectionPart(Part):
         self._agent.facts.put(result)
 
     async def _sent(self, task: BundleTask) -> str:
-        """Why the bundle is not at the file server; empty if it is."""
+        """Send the bundle; return why it is not at the file server, empty if it is."""
         target = self._folder / f"{task.name}{SUFFIX}"
         try:
             # before the work of a bundle that goes nowhere
@@ -149,7 +149,7 @@ class CollectionPart(Part):
             return f"failed to generate support bundle: {error}"
         except Exception as error:  # noqa: BLE001 (the collection ends with a status)
             log.error("Unexpected error while collecting a support bundle", name=task.name, error=error)
-            return "an internal error, which the log of the agent has"
+            return "internal error; see the agent log"
         finally:
             target.unlink(missing_ok=True)
         return ""

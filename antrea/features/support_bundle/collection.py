@@ -1,4 +1,4 @@
-"""Rows of SupportBundleCollections in the controller: what is asked for, on which terms, and what Nodes report."""
+"""Rows of SupportBundleCollections in the controller: requests, their terms, and reports of Nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections"
 PLURAL = "supportbundlecollections"
 STARTED, COLLECTED, FAILURE, COMPLETED = "Started", "BundleCollected", "CollectionFailure", "Completed"
 LAST_SECOND = 253402300799.0
-"""Of the year 9999."""
+"""Last second of the year 9999."""
 
 
 class OpenCollection(Fact, frozen=True):
@@ -33,7 +33,7 @@ class OpenCollection(Fact, frozen=True):
     created: str
     spec: SupportBundleCollectionSpec
     started: bool = False
-    """By its status: another one that was created earlier does not take its turn."""
+    """Whether by its status it has started: an earlier created one does not take its turn."""
     any_host_key: bool = False
     """Whether bundles may go to an SFTP server of any key, where the spec has none."""
 
@@ -81,12 +81,12 @@ class CollectedMachine(Fact, frozen=True):
 
     @property
     def key(self) -> str:
-        """Also the name under which its agent asks for collections."""
+        """Name under which its agent requests collections, too."""
         return f"{self.namespace}/{self.name}"
 
 
 class CollectionTerms(Fact, frozen=True):
-    """What the controller found out about a collection; its part writes this after all Nodes and ExternalNodes were listed."""
+    """Terms of a collection that the controller determined; its part writes this after all Nodes and ExternalNodes were listed."""
 
     name: str
     uid: str
@@ -101,12 +101,12 @@ class CollectionTerms(Fact, frozen=True):
 
 
 class NodeBundle(Fact, frozen=True):
-    """What the agent of a Node or an ExternalNode reported of a collection."""
+    """Report of the agent of a Node or an ExternalNode on a collection."""
 
     collection: str
-    """UID."""
+    """UID of the collection."""
     node: str
-    """Of an ExternalNode its Namespace and name."""
+    """Name of the Node; for an ExternalNode its Namespace and name."""
     completed: bool
     error: str = ""
     indexes: ClassVar[Mapping[str, Callable[[NodeBundle], Iterable[Hashable]]]] = {
@@ -118,30 +118,30 @@ class NodeBundle(Fact, frozen=True):
         return f"{self.collection} {self.node}"
 
 
-def open_collection(found: SupportBundleCollection) -> OpenCollection | None:
-    """The row of an object; None: it is complete, and its status stays as it is."""
-    true = {one.type for one in found.status.conditions if one.status == "True"}
+def open_collection(stored: SupportBundleCollection) -> OpenCollection | None:
+    """Make the row of an object; None if it is complete, and its status stays as it is."""
+    true = {condition.type for condition in stored.status.conditions if condition.status == "True"}
     if COMPLETED in true:
         return None
-    meta = found.metadata
+    meta = stored.metadata
     return OpenCollection(
         meta.name,
         meta.uid,
         meta.creation_timestamp,
-        found.spec,
+        stored.spec,
         STARTED in true,
         accepts_any_host_key(meta.annotations),
     )
 
 
-def collected_node(found: core.Node) -> CollectedNode:
-    """The row of an object."""
-    return CollectedNode(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
+def collected_node(node: core.Node) -> CollectedNode:
+    """Make the row of an object."""
+    return CollectedNode(node.metadata.name, tuple(sorted(node.metadata.labels.items())))
 
 
-def collected_machine(found: external.ExternalNode) -> CollectedMachine:
-    """The row of an object."""
-    meta = found.metadata
+def collected_machine(machine: external.ExternalNode) -> CollectedMachine:
+    """Make the row of an object."""
+    meta = machine.metadata
     return CollectedMachine(meta.namespace, meta.name, tuple(sorted(meta.labels.items())))
 
 
@@ -159,4 +159,4 @@ MACHINES = Watched(
     collected_machine,
     optional=True,
 )
-"""An installation of before may lack these CRDs: that must not keep policies from agents."""
+"""Watches of CRDs that an older installation may lack: that must not keep policies from agents."""

@@ -1,4 +1,4 @@
-"""SupportBundleCollections in the controller: whose turn it is, what is sent to agents, and what they report.
+"""SupportBundleCollections in the controller: their order, what is sent to agents, and reports.
 
 parity: pkg/controller/supportbundlecollection/controller.go
 """
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from antrea.apis.status import Status
     from antrea.engine import Facts
-    from antrea.features.framework.query import Asked
+    from antrea.features.framework.query import Query
     from antrea.features.support_bundle.collection import CollectionTerms
 
 
 def collection(facts: Facts, row: OpenCollection) -> Iterator[PublishedObject | Status | RecordEvent]:
-    """What is sent to its agents while it runs, its status, and an Event for the user."""
+    """Yield what is sent to its agents while it runs, its status, and an Event for the user."""
     terms = terms_of(facts, row)
     if terms is None:
         return
@@ -69,7 +69,7 @@ def _lacks(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
 def _not_begun(
     facts: Facts, row: OpenCollection, terms: CollectionTerms, nodes: tuple[str, ...]
 ) -> Outcome | None:
-    """None: it runs, or ran until it expired."""
+    """Return the outcome; None if it runs, or ran until it expired."""
     if not nodes:
         return never_begun("NodeNotFound", "; ".join([NO_NODE, *_lacks(facts, row)]))
     if terms.expired:
@@ -90,18 +90,18 @@ def _published(
 ) -> PublishedObject:
     server = row.spec.file_server
     annotations = {ACCEPT_ANY_HOST_KEY: "true"} if row.any_host_key else {}
-    found = cp.SupportBundleCollection(
+    sent = cp.SupportBundleCollection(
         metadata=meta.ObjectMetadata(name=row.name, uid=row.uid, annotations=annotations),
         expired_at=row.expires_at,
         since_time=row.spec.since_time,
         file_server=cp.BundleFileServer(url=server.url, host_public_key=server.host_public_key),
         authentication=credentials,
     )
-    return PublishedObject(PLURAL, row.name, found, nodes)
+    return PublishedObject(PLURAL, row.name, sent, nodes)
 
 
 def _event(row: OpenCollection, outcome: Outcome) -> Iterator[RecordEvent]:
-    """None for a collection that waits for another one."""
+    """Yield the Event; none for a collection that waits for another one."""
     why = outcome.failure()
     if (
         why is None
@@ -116,7 +116,7 @@ def _event(row: OpenCollection, outcome: Outcome) -> Iterator[RecordEvent]:
     )  # fmt: skip
 
 
-def noted(facts: Facts, asked: Asked) -> meta.Status:
+def record_report(facts: Facts, query: Query) -> meta.Status:
     """Keep what an agent reports, if the collection is for its Node or ExternalNode; that of one that is gone is not kept.
 
     One that has sent its bundle stays so: an agent that restarts makes another one, which may fail. Raises Unavailable
@@ -124,16 +124,18 @@ def noted(facts: Facts, asked: Asked) -> meta.Status:
     """
     if not is_listed(facts):
         raise Unavailable("the list of SupportBundleCollections, Nodes or ExternalNodes is not complete yet")
-    row = facts.get(OpenCollection, asked.name)
+    row = facts.get(OpenCollection, query.name)
     nodes = frozenset(chosen_nodes(facts, row)) if row is not None else frozenset()
-    for one in asked.found.nodes:
-        is_machine = one.node_type == "ExternalNode"
-        node = f"{one.node_namespace}/{one.node_name}" if is_machine else one.node_name
+    for node_report in query.posted.nodes:
+        is_machine = node_report.node_type == "ExternalNode"
+        node = (
+            f"{node_report.node_namespace}/{node_report.node_name}" if is_machine else node_report.node_name
+        )
         if row is None or node not in nodes:
             continue
-        if asked.found.metadata.uid not in ("", row.uid):
+        if query.posted.metadata.uid not in ("", row.uid):
             continue
-        report = NodeBundle(row.uid, node, one.completed, one.error[:MAX_ERROR])
+        report = NodeBundle(row.uid, node, node_report.completed, node_report.error[:MAX_ERROR])
         before = facts.get(NodeBundle, report.key)
         if before is None or not before.completed:
             facts.put(report)
@@ -146,6 +148,6 @@ FEATURE = ControllerFeature(
     units=(Unit(OpenCollection, collection),),
     publishes=(PLURAL,),
     gate=GATE,
-    answers={(PLURAL, "status", "create"): noted},
+    answers={(PLURAL, "status", "create"): record_report},
 )
 FEATURES = (FEATURE,)

@@ -1,4 +1,4 @@
-"""Effects of SupportBundleCollections in the controller: reads the Secrets that they name, and ends what has expired.
+"""Effects of SupportBundleCollections in the controller: reads the Secrets that they name, and ends expired ones.
 
 parity: pkg/util/auth/auth.go GetAuthConfigurationFromSecret
 """
@@ -36,26 +36,26 @@ log = klog.logger(__name__)
 RETRY_SECONDS, LONGEST_PAUSE = 5.0, 300.0
 # parity: controller.go minRetryDelay, maxRetryDelay
 LOOK_SECONDS: Final = 60.0
-"""At the latest, in case the clock was set."""
+"""Maximum seconds between two checks, in case the clock was set."""
 
 
 class _Read(NamedTuple):
-    """The last try to read the credentials of one collection."""
+    """Last try to read the credentials of one collection."""
 
-    asked: BundleServerAuthConfiguration
+    wanted: BundleServerAuthConfiguration
     failed: int
     """Tries since the last success."""
     again: float | None
-    """When to try again; None: they were read."""
+    """Time of the next try; None if they were read."""
 
 
 class BundlePart(ControllerPart):
-    """Of all SupportBundleCollections."""
+    """Part of all SupportBundleCollections."""
 
     def __init__(self, controller: ControllerContext, now: Callable[[], float] = time.time) -> None:
         self._facts, self._kube, self._now = controller.facts, controller.kube, now
         self._reads: dict[str, _Read] = {}
-        """By UID."""
+        """Tries by UID."""
 
     async def run(self) -> None:
         with self._facts.watch(OpenCollection, CollectedNode, CollectedMachine) as changed:
@@ -71,7 +71,7 @@ class BundlePart(ControllerPart):
                         await changed.wait()
 
     async def _step(self) -> float:
-        """Write the terms of all collections. Returns in how many seconds to look again."""
+        """Write the terms of all collections. Return in how many seconds to check again."""
         rows = self._facts.all(OpenCollection)
         self._forget({row.uid for row in rows})
         waits = [LOOK_SECONDS]
@@ -86,7 +86,7 @@ class BundlePart(ControllerPart):
         return max(0.0, min(waits))
 
     def _forget(self, uids: set[str]) -> None:
-        """Nothing is kept of collections that are gone or complete."""
+        """Drop collections that are gone or complete."""
         for terms in self._facts.all(CollectionTerms):
             if terms.uid not in uids:
                 self._facts.drop(CollectionTerms, terms.key)
@@ -96,37 +96,37 @@ class BundlePart(ControllerPart):
         self._reads = {uid: read for uid, read in self._reads.items() if uid in uids}
 
     async def _read(self, row: OpenCollection) -> float:
-        """Read its credentials, if that is due. Returns in how many seconds to look again."""
-        asked, now = row.spec.authentication, self._now()
+        """Read its credentials, if that is due. Return in how many seconds to check again."""
+        wanted, now = row.spec.authentication, self._now()
         last = self._reads.get(row.uid)
-        if last is None or last.asked != asked:
-            last = _Read(asked, 0, now)
+        if last is None or last.wanted != wanted:
+            last = _Read(wanted, 0, now)
         if last.again is None:
             return LOOK_SECONDS
         if now < last.again:
             return last.again - now
         try:
-            found = await credentials(self._kube, asked)
+            credentials_read = await credentials(self._kube, wanted)
         except AntreaError as error:
             pause = min(LONGEST_PAUSE, RETRY_SECONDS * (1 << min(last.failed, 6)))
-            self._reads[row.uid] = _Read(asked, last.failed + 1, now + pause)
+            self._reads[row.uid] = _Read(wanted, last.failed + 1, now + pause)
             self._facts.put(CollectionTerms(row.name, row.uid, failure=str(error)))
             log.warning("Failed to read the credentials of a collection", name=row.name, err=str(error))
             return pause
-        self._reads[row.uid] = _Read(asked, 0, None)
-        self._facts.put(CollectionTerms(row.name, row.uid, credentials=found))
+        self._reads[row.uid] = _Read(wanted, 0, None)
+        self._facts.put(CollectionTerms(row.name, row.uid, credentials=credentials_read))
         return LOOK_SECONDS
 
 
-async def credentials(kube: Kube, asked: BundleServerAuthConfiguration) -> cp.BundleServerAuthConfiguration:
-    """What the Secret holds. Raises Invalid, Unavailable."""
-    secret = asked.auth_secret
+async def credentials(kube: Kube, wanted: BundleServerAuthConfiguration) -> cp.BundleServerAuthConfiguration:
+    """Read the credentials of the Secret. Raises Invalid, Unavailable."""
+    secret = wanted.auth_secret
     if secret is None:
         raise Invalid("spec.authentication.authSecret", "authentication is not specified")
     if not (is_object_name(secret.name) and is_object_name(secret.namespace)):
         raise Invalid("spec.authentication.authSecret", "must specify the name and the namespace of a Secret")
     where = (kube, secret.namespace, secret.name)
-    match asked.auth_type:
+    match wanted.auth_type:
         case "BasicAuthentication":
             username, password = await secret_texts(*where, "username", "password")
             pair = cp.BasicAuthentication(username=username, password=password)

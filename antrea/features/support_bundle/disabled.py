@@ -1,4 +1,4 @@
-"""SupportBundleCollections while the gate is off in the controller: none begins, and what had begun does not go on."""
+"""SupportBundleCollections while the gate is off in the controller: none begins, and running ones do not continue."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class DisabledCollection(DisabledObject, frozen=True):
     """A SupportBundleCollection that is not complete."""
 
 
-def disabled_collection(found: SupportBundleCollection) -> DisabledCollection | None:
-    """None: it is complete, and its results stay."""
-    if open_collection(found) is None:
+def disabled_collection(stored: SupportBundleCollection) -> DisabledCollection | None:
+    """Make the row; None if it is complete, and its results stay."""
+    if open_collection(stored) is None:
         return None
-    return DisabledCollection(f"{PATH}/{found.metadata.name}", found.metadata.generation)
+    return DisabledCollection(f"{PATH}/{stored.metadata.name}", stored.metadata.generation)
 
 
 def stopped_collection(_: Facts, collection: DisabledCollection) -> Iterator[Status]:
-    """It begins, anew, when the gate is on."""
+    """Yield the status of a stopped collection, which begins again when the gate is on."""
     yield Status(
         path=collection.path,
         kind="SupportBundleCollection",

@@ -1,8 +1,7 @@
-"""Nodes and ExternalNodes of a SupportBundleCollection, and which of several collections goes first.
+"""Nodes and ExternalNodes of a SupportBundleCollection, and the order of several collections.
 
-parity: pkg/controller/supportbundlecollection/controller.go getBundleNodes, getBundleExternalNodes,
-isCollectionAvailable. Nodes that come and go
-while a collection runs join and leave it; upstream's list is made once.
+parity: pkg/controller/supportbundlecollection/controller.go getBundleNodes, getBundleExternalNodes, isCollectionAvailable.
+Nodes that come and go while a collection runs join and leave it; upstream's list is made once.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class _Labelled(Protocol):
 
 
 class _Wanted(Protocol):
-    """Which of them a collection is of."""
+    """Selection of the Nodes of a collection."""
 
     @property
     def node_names(self) -> tuple[str, ...]: ...
@@ -48,10 +47,10 @@ def chosen_nodes(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
     """Names, sorted: of all Nodes if neither names nor a selector are given, else of those that one of them means; the same of the
     ExternalNodes of a Namespace, which have it before their names."""
     nodes, machines = row.spec.nodes, row.spec.external_nodes
-    found = [] if nodes is None else [*_meant(nodes, facts.all(CollectedNode))]
+    names = [] if nodes is None else [*_meant(nodes, facts.all(CollectedNode))]
     if machines is not None:
-        found += _meant(machines, facts.by(CollectedMachine, "namespace", machines.namespace))
-    return tuple(sorted(found))
+        names += _meant(machines, facts.by(CollectedMachine, "namespace", machines.namespace))
+    return tuple(sorted(names))
 
 
 def _meant(wanted: _Wanted, rows: Iterable[_Labelled]) -> Iterator[str]:
@@ -78,24 +77,28 @@ def unknown_machines(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
 
 
 def terms_of(facts: Facts, row: OpenCollection) -> CollectionTerms | None:
-    """None: they are not known yet."""
+    """Return the terms; None if they are not known yet."""
     terms = facts.get(CollectionTerms, row.name)
     return terms if terms is not None and terms.uid == row.uid else None
 
 
 def first(facts: Facts, row: OpenCollection) -> str:
-    """Name of the collection that Nodes, or machines of its Namespace, work on before this one; empty if it is this one's turn."""
+    """Return the collection that Nodes, or machines of its Namespace, work on before this one; empty if it is this one's turn."""
     ours = _order(row)
-    meet = (one for one in facts.all(OpenCollection) if _order(one) < ours and _meet(one, row))
+    meet = (
+        candidate
+        for candidate in facts.all(OpenCollection)
+        if _order(candidate) < ours and _meet(candidate, row)
+    )
     ahead = sorted(meet, key=_order)
-    return next((one.name for one in ahead if _may_run(facts, one)), "")
+    return next((candidate.name for candidate in ahead if _may_run(facts, candidate)), "")
 
 
-def _meet(one: OpenCollection, other: OpenCollection) -> bool:
+def _meet(candidate: OpenCollection, other: OpenCollection) -> bool:
     """Whether both are of Nodes, or both of ExternalNodes of one Namespace."""
-    if one.spec.nodes is not None and other.spec.nodes is not None:
+    if candidate.spec.nodes is not None and other.spec.nodes is not None:
         return True
-    mine, theirs = one.spec.external_nodes, other.spec.external_nodes
+    mine, theirs = candidate.spec.external_nodes, other.spec.external_nodes
     return mine is not None and theirs is not None and mine.namespace == theirs.namespace
 
 

@@ -1,4 +1,4 @@
-"""Whether bytes are an SSH public key in wire format: the algorithm's name, then its numbers.
+"""Validation of an SSH public key in wire format: the algorithm's name, then its numbers.
 
 Source: RFC 4253 section 6.6, RFC 5656 section 3.1, RFC 8709 section 4, OpenSSH PROTOCOL.u2f
 """
@@ -18,11 +18,11 @@ _FIELDS = {
     "sk-ssh-ed25519@openssh.com": 2,
     "sk-ecdsa-sha2-nistp256@openssh.com": 3,
 }
-"""Strings or numbers after the name; each is a length in 4 bytes and that many bytes."""
+"""Number of strings or numbers after the name; each is a length in 4 bytes and that many bytes."""
 
 
 def fault(key: bytes) -> str:
-    """Why `key` is none; empty if it is one."""
+    """Return why `key` is invalid; empty if it is valid."""
     try:
         name, rest = _take(key)
         algorithm = decode_text(name, "algorithm")
@@ -42,7 +42,7 @@ def fault(key: bytes) -> str:
 
 
 def _take(data: bytes) -> tuple[bytes, bytes]:
-    """The first string of `data`, and the rest. Raises EOFError."""
+    """Return the first string of `data`, and the rest. Raises EOFError."""
     end = 4 + int.from_bytes(data[:4])
     if len(data) < max(end, 4):
         raise EOFError

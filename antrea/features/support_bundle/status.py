@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from antrea.features.support_bundle.collection import NodeBundle, OpenCollection
 
 MANAGER = "antrea-controller"
-MAX_ERROR, MAX_ERRORS, MOST_NODES = 256, 8, 64
-"""Characters of one error, errors, and Nodes of each that a message names."""
+MAX_ERROR, MAX_ERRORS, MAX_NODES = 256, 8, 64
+"""Maximum number of characters of one error, of errors, and of Nodes of each in a message."""
 UNREPORTED = (
     "no report before the collection expired: is antrea-agent running, with the feature gate"
     " SupportBundleCollection, and connected to antrea-controller?"
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.conditions[-1].status == "True"
 
     def failure(self) -> Condition | None:
-        """What the user should read."""
+        """Condition that the user should read."""
         begins, _, failed, _ = self.conditions
         if failed.status == "True":
             return failed
@@ -60,14 +60,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def waiting(reason: str, message: str, desired: int) -> Outcome:
-    """It has not begun, and may still."""
+    """Make the outcome of a collection that has not begun, and may still."""
     begins = Condition(STARTED, "False", reason=reason, message=message)
     others = (Condition(COLLECTED, "False"), Condition(FAILURE, "False"), Condition(COMPLETED, "False"))
     return Outcome((begins, *others), desired=desired)
 
 
 def never_begun(reason: str, message: str) -> Outcome:
-    """It has not begun, and will not."""
+    """Make the outcome of a collection that has not begun, and will not."""
     begins = Condition(STARTED, "False", reason=reason, message=message)
     failed = Condition(FAILURE, "True", reason=reason, message=message)
     return Outcome((begins, Condition(COLLECTED, "False"), failed, Condition(COMPLETED, "True")))
@@ -76,7 +76,9 @@ def never_begun(reason: str, message: str) -> Outcome:
 def running(
     nodes: Sequence[str], reports: Iterable[NodeBundle], lacks: Sequence[str], *, expired: bool
 ) -> Outcome:
-    """It has begun; `lacks`: what of its specification no Node can do. When it expires, silence is a failure."""
+    """Make the outcome of a running collection; `lacks`: the part of its specification that no Node can do. When it expires,
+    silence is a failure.
+    """
     by_node = {report.node: report for report in reports}
     collected = [node for node in nodes if node in by_node and by_node[node].completed]
     silent = [node for node in nodes if node not in by_node]
@@ -106,9 +108,9 @@ def _failure(errors: dict[str, list[str]], lacks: Sequence[str]) -> Condition:
         return Condition(FAILURE, "False")
     if not failed:
         return Condition(FAILURE, "True", reason="NotCollected", message="; ".join(lacks))
-    words = sorted(f'"{error}":[{_names(nodes)}]' for error, nodes in errors.items())
-    more = [f"and {len(words) - MAX_ERRORS} more errors"] if len(words) > MAX_ERRORS else []
-    message = f"Failed Agent count: {failed}, {', '.join([*words[:MAX_ERRORS], *more])}"
+    errors_shown = sorted(f'"{error}":[{_names(nodes)}]' for error, nodes in errors.items())
+    more = [f"and {len(errors_shown) - MAX_ERRORS} more errors"] if len(errors_shown) > MAX_ERRORS else []
+    message = f"Failed Agent count: {failed}, {', '.join([*errors_shown[:MAX_ERRORS], *more])}"
     return Condition(FAILURE, "True", reason="InternalError", message="; ".join([message, *lacks]))
 
 
@@ -119,13 +121,13 @@ def _completed(silent: Sequence[str]) -> Condition:
 
 
 def _names(nodes: Sequence[str]) -> str:
-    """Sorted, as upstream has them."""
-    more = [f"and {len(nodes) - MOST_NODES} more"] if len(nodes) > MOST_NODES else []
-    return ", ".join([*sorted(nodes)[:MOST_NODES], *more])
+    """Sort, as upstream has them."""
+    more = [f"and {len(nodes) - MAX_NODES} more"] if len(nodes) > MAX_NODES else []
+    return ", ".join([*sorted(nodes)[:MAX_NODES], *more])
 
 
 def lacking(unknown: Sequence[str], machines: Sequence[str]) -> tuple[str, ...]:
-    """Names in its specification that no Node, and no ExternalNode, has."""
+    """Return names in its specification that no Node, and no ExternalNode, has."""
     nodes = (f"spec.nodes.nodeNames: no such Node: {_names(unknown)}",) if unknown else ()
     if not machines:
         return nodes

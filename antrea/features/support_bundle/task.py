@@ -1,4 +1,4 @@
-"""Rows and entries of SupportBundleCollections in the agent: what is to be sent where, and what became of it."""
+"""Rows and entries of SupportBundleCollections in the agent: what is to be sent where, and the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BundleTask(Fact, frozen=True):
     name: str
     uid: str
     since: str
-    """How old logs may be, such as 2h; empty: all."""
+    """Maximum age of logs, such as 2h; empty for all."""
     url: str
     host_key: bytes
     credentials: cp.BundleServerAuthConfiguration
@@ -34,19 +34,19 @@ class BundleTask(Fact, frozen=True):
 
     @property
     def secrets(self) -> Iterator[str]:
-        """What must not be in the bundle."""
+        """Yield secrets that must not be in the bundle."""
         yield from filter(None, (self.credentials.bearer_token, self.credentials.api_key))
         if self.credentials.basic_authentication is not None:
             yield self.credentials.basic_authentication.password
 
 
 class BundleResult(Fact, frozen=True):
-    """What became of a collection on this Node; the part writes it."""
+    """Result of a collection on this Node; the part writes it."""
 
     name: str
     uid: str
     error: str = ""
-    """Empty: the bundle is at the file server."""
+    """Error; empty if the bundle is at the file server."""
 
     @property
     def key(self) -> str:
@@ -82,15 +82,15 @@ class BundleReport(msgspec.Struct, frozen=True):
         return self.name
 
 
-def bundle_task(found: cp.SupportBundleCollection) -> BundleTask:
-    """The row of an object."""
-    meta, server = found.metadata, found.file_server
+def bundle_task(stored: cp.SupportBundleCollection) -> BundleTask:
+    """Make the row of an object."""
+    meta, server = stored.metadata, stored.file_server
     return BundleTask(
         meta.name,
         meta.uid or meta.name,
-        found.since_time,
+        stored.since_time,
         server.url,
         server.host_public_key,
-        found.authentication,
+        stored.authentication,
         accepts_any_host_key(meta.annotations),
     )

@@ -1,1 +1,1 @@
-"""Traceflow: the way of one packet through the cluster."""
+"""Traceflow: the path of one packet through the cluster."""

@@ -1,4 +1,4 @@
-"""What a Traceflow needs before it can start.
+"""Validation of a Traceflow before it can start.
 
 parity: pkg/controller/traceflow/validate.go
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def validate_traceflow(_: Facts, review: Review[Traceflow]) -> Steps:
-    """Raises Invalid in upstream's words."""
+    """Validate a Traceflow. Raises Invalid in upstream's words."""
     spec = review.new.spec
     source, destination = spec.source, spec.destination
     if not spec.live_traffic:

@@ -1,4 +1,4 @@
-"""Traceflow in the agent: flows for each trace that runs, and what is to be done at the Node where it begins.
+"""Traceflow in the agent: flows for each running trace, and acts of the Node where it begins.
 
 parity: pkg/agent/controller/traceflow/traceflow_controller.go
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SeenTrace(Fact, frozen=True):
-    """A packet of live traffic was traced by this Node: no other is."""
+    """Mark that this Node has traced a packet of live traffic: no other is."""
 
     name: str
     uid: str
@@ -39,19 +39,19 @@ class SeenTrace(Fact, frozen=True):
 
 
 class PrepareTrace(Act, frozen=True):
-    """A trace begins at a Pod of this Node: its destination has to be found."""
+    """Request to find the destination of a trace that begins at a Pod of this Node."""
 
     name: str
 
 
 class InjectPacket(Act, frozen=True):
-    """The flows of the trace are in place, and its packet is made."""
+    """Request to inject the packet of a trace whose flows are in place."""
 
     prepared: PreparedTrace
 
 
 def trace_meter(facts: Facts, _: RealizedPipeline) -> Iterator[Meter]:
-    """How many traced packets the agent is sent."""
+    """Yield the meter of traced packets to the agent."""
     if (config := facts.get(AgentConfig)) is not None:
         yield packet_in_meter(PacketInMeter.TRACEFLOW, config.packet_in_rate, Category.TRACEFLOW)
 
@@ -64,20 +64,20 @@ def is_seen(facts: Facts, trace: RunningTrace) -> bool:
 
 
 def trace_entries(facts: Facts, trace: RunningTrace) -> Iterator[Flow | PrepareTrace | InjectPacket]:
-    """Nothing once a packet of live traffic has been traced here."""
-    found = facts.get(PreparedTrace, trace.name)
+    """Yield the entries of a trace; none once a packet of live traffic has been traced here."""
+    prepared = facts.get(PreparedTrace, trace.name)
     if is_seen(facts, trace):
         return
     yield from common_flows(facts, trace)
     if not trace.spec.live_traffic:
         yield from uncounted_flows(facts, trace)
-    if found is None or found.uid != trace.uid:
+    if prepared is None or prepared.uid != trace.uid:
         if facts.by(PodInterface, "pod", trace.pod):
             yield PrepareTrace(trace.uid, trace.uid, trace.name)
     elif trace.spec.live_traffic:
-        yield marking_flow(trace, found)
+        yield marking_flow(trace, prepared)
     else:
-        yield InjectPacket(trace.uid, found, found)
+        yield InjectPacket(trace.uid, prepared, prepared)
 
 
 FEATURES = (

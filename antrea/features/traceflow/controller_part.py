@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 RETRY: Final = 1.0
-"""Seconds after a write that failed."""
+"""Seconds until the next try after a failed write."""
 
 
 class TraceflowPart(ControllerPart):
-    """Of all Traceflows."""
+    """Part of all Traceflows."""
 
     def __init__(self, controller: ControllerContext, now: Callable[[], float] = time.time) -> None:
         self._facts, self._kube, self._now = controller.facts, controller.kube, now
         self._used: dict[int, float] = {}
-        """When each tag was in use last."""
+        """Time of the last use of each tag."""
         self._ahead: dict[str, TraceRow] = {}
-        """By UID: rows as written, until the watch has delivered them; with the version that was overwritten."""
+        """Written rows by UID, until the watch has delivered them; with the version that was overwritten."""
 
     async def run_while_leading(self) -> None:
         self._ahead.clear()
@@ -55,7 +55,7 @@ class TraceflowPart(ControllerPart):
                         await heard.wait()
 
     async def _step(self) -> float | None:
-        """Write what is due. Returns when to look again, in seconds; None: at the next change."""
+        """Write due changes. Return the seconds until the next check; None if at the next change."""
         stored = {row.uid: row for row in self._facts.all(TraceRow)}
         self._ahead = {
             uid: row
@@ -72,19 +72,19 @@ class TraceflowPart(ControllerPart):
         return step.again
 
     async def _write(self, change: Change) -> bool:
-        """Whether it is written: not over a version that is no longer the last."""
+        """Write a change; return whether it is written: not over a version that is no longer the last."""
         row, status = change.row, self._with_pods(self._with_missing_pod(change))
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "phase": status.phase or None,
             "reason": status.reason or None,
             "startTime": status.start_time or None,
             "dataplaneTag": status.dataplane_tag or None,
         }
         if status.results != row.status.results:
-            told["results"] = msgspec.to_builtins(status.results)
+            fields["results"] = msgspec.to_builtins(status.results)
         version = {"uid": row.uid, "resourceVersion": row.version}
         try:
-            await self._kube.patch(f"{TRACEFLOWS}/{row.name}/status", {"metadata": version, "status": told})
+            await self._kube.patch(f"{TRACEFLOWS}/{row.name}/status", {"metadata": version, "status": fields})
         except (Refused, Unavailable) as error:
             log.v(2).info("Failed to update the status of a Traceflow", traceflow=row.name, err=str(error))
             return False
@@ -96,7 +96,7 @@ class TraceflowPart(ControllerPart):
         return True
 
     def _with_missing_pod(self, change: Change) -> TraceflowStatus:
-        """The status, which names an end that does not exist once its time is over: no Node reports of such a Pod."""
+        """Return the status, which names a missing end once its time is over: no Node reports such a Pod."""
         status, spec = change.status, change.row.spec
         if status.phase != FAILED or not status.reason.startswith(TIMEOUT):
             return status
@@ -107,8 +107,10 @@ class TraceflowPart(ControllerPart):
         return status
 
     def _with_pods(self, status: TraceflowStatus) -> TraceflowStatus:
-        """The Pods that Services chose, by name, once the Traceflow has succeeded."""
-        chosen = {one.translated_dst_ip for result in status.results for one in result.observations} - {""}
+        """Return the status with the names of the Pods that Services chose, once the Traceflow has succeeded."""
+        chosen = {
+            observation.translated_dst_ip for result in status.results for observation in result.observations
+        } - {""}
         if status.phase != SUCCEEDED or not chosen:
             return status
         pods = {ip: pod.key for pod in self._facts.all(Pod) if not pod.host_network for ip in pod.ips}
@@ -118,11 +120,11 @@ class TraceflowPart(ControllerPart):
 
 
 def _named(result: NodeResult, pods: Mapping[str, str]) -> NodeResult:
-    found = tuple(
-        msgspec.structs.replace(one, pod=pods.get(one.translated_dst_ip, one.pod))
-        for one in result.observations
+    observations = tuple(
+        msgspec.structs.replace(observation, pod=pods.get(observation.translated_dst_ip, observation.pod))
+        for observation in result.observations
     )
-    return msgspec.structs.replace(result, observations=found)
+    return msgspec.structs.replace(result, observations=observations)
 
 
 PART = TraceflowPart

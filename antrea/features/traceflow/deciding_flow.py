@@ -1,4 +1,4 @@
-"""The flow of the switch behind each observation, and why it is as it is: fields of our own, which upstream's clients skip."""
+"""Flow of the switch behind each observation, and the reason: additional fields, which upstream's clients skip."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from antrea.openflow.flow import Flow
 
 MAX_LENGTH = 512
-"""Characters of a flow or an explanation."""
+"""Maximum number of characters of a flow or an explanation."""
 PROTOCOLS = {
     "tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "tcp6": TCP, "udp6": UDP, "sctp6": SCTP, "icmp6": ICMPV6,
 }  # fmt: skip
@@ -44,79 +44,85 @@ MARKS = {"ct_mark": CT_MARK, "ct_label": CT_LABEL, "pkt_mark": PKT_MARK}
 
 
 FlowKey = tuple[str, int, tuple[str, ...]]
-"""As `Flow.key`."""
+"""Key of a flow, see `Flow.key`."""
 FlowsOf = Callable[[Callable[[FlowKey], bool]], "Iterable[Flow]"]
-"""The flows that the switch should have whose keys pass a test."""
+"""Function that returns the wanted flows whose keys pass a test."""
 
 
 class Place(NamedTuple):
-    """Where the flow of an observation is looked for, and what the packet had there in place of what it has at its end."""
+    """Tables in which the flow of an observation is looked up, and fields that the packet had there but no longer has at its
+    end.
+    """
 
     tables: tuple[str, ...]
     had: Mapping[str, str] = {}
 
     def holds(self, key: FlowKey) -> bool:
-        """Whether a flow with this key is one to look at: of a rule, the one flow with its action."""
+        """Whether a flow with this key is a candidate: for a rule, the one flow with its action."""
         rule = self.had.get("conj_id")
         return key[0] in self.tables and (rule is None or f"conj_id={rule}" in key[2])
 
 
 def detailed(
-    facts: Facts, packet: TracedPacket, found: tuple[Observation, ...], flows_of: FlowsOf
+    facts: Facts, packet: TracedPacket, observed: tuple[Observation, ...], flows_of: FlowsOf
 ) -> tuple[Observation, ...]:
-    """The observations with table, flow and explanation."""
+    """Return the observations with table, flow and explanation."""
     realized = facts.get(RealizedPipeline)
     if realized is None:
-        return found
-    places = [place_of(one, packet) for one in found]
+        return observed
+    places = [place_of(observation, packet) for observation in observed]
     met = flows_of(lambda key: any(place.holds(key) for place in places))
     kept = [row for row in met if row.category != Category.TRACEFLOW]
     return tuple(
         msgspec.structs.replace(
-            one,
+            observation,
             table=flow.table if flow else place.tables[0],
             flow=one_line(flow.named(realized.pipeline))[:MAX_LENGTH] if flow else "",
-            explanation=one_line(explanation(facts, packet, one))[:MAX_LENGTH],
+            explanation=one_line(explanation(facts, packet, observation))[:MAX_LENGTH],
         )
-        for one, place in zip(found, places, strict=True)
+        for observation, place in zip(observed, places, strict=True)
         for flow in (flow_at(packet, place, kept),)
     )
 
 
-def place_of(one: Observation, packet: TracedPacket) -> Place:
-    """The tables in which the observation was decided."""
-    if one.component == "SpoofGuard":
+def place_of(observation: Observation, packet: TracedPacket) -> Place:
+    """Return the tables in which the observation was decided."""
+    if observation.component == "SpoofGuard":
         return Place((SPOOF_GUARD.name,), {"src": packet.source or packet.read.source})
-    if one.component == FORWARDING:
-        return Place((CLASSIFIER.name if one.action == RECEIVED else OUTPUT.name,))
-    if one.component == "LB":
+    if observation.component == FORWARDING:
+        return Place((CLASSIFIER.name if observation.action == RECEIVED else OUTPUT.name,))
+    if observation.component == "LB":
         return Place((ENDPOINT_DNAT.name,), _endpoint(packet))
-    if one.component == "Egress":
+    if observation.component == "Egress":
         return Place((EGRESS_MARK.name,))
-    if one.component == STEERING:
+    if observation.component == STEERING:
         return Place((TRAFFIC_CONTROL.name,))
     for here in (OUT, IN):
-        if one.component_info in (here.rule.name, here.metric.name) and (number := _rule(one, packet, here)):
+        if observation.component_info in (here.rule.name, here.metric.name) and (
+            number := _rule(observation, packet, here)
+        ):
             return Place((here.antrea.name, here.rule.name, here.default.name), {"conj_id": str(number)})
-    known = one.component == POLICY and one.component_info.endswith("Rule")
-    return Place((one.component_info if known else OUTPUT.name,))
+    known = observation.component == POLICY and observation.component_info.endswith("Rule")
+    return Place((observation.component_info if known else OUTPUT.name,))
 
 
-def _rule(one: Observation, packet: TracedPacket, here: DirectionTables) -> int:
-    """Number of the rule that let the packet pass, or did not; 0: none is known."""
-    return packet.found.value(here.register if one.component_info == here.rule.name else AP_CONJ_ID)
+def _rule(observation: Observation, packet: TracedPacket, here: DirectionTables) -> int:
+    """Return the number of the rule that let the packet pass, or did not; 0 if unknown."""
+    return packet.packet_in.value(
+        here.register if observation.component_info == here.rule.name else AP_CONJ_ID
+    )
 
 
 def _endpoint(packet: TracedPacket) -> dict[str, str]:
-    """The Endpoint as registers had it before the packet was translated: policies use one of them anew."""
+    """Return the Endpoint in the registers before the packet was translated: policies reuse one of them."""
     register = "xxreg3" if packet.read.ipv6 else "reg3"
     return {register: hex(int(ip_address(packet.read.destination)))}
 
 
 def flow_at(packet: TracedPacket, place: Place, flows: Iterable[Flow]) -> Flow | None:
-    """The flow of highest priority that the packet met; None: there is no such flow, or no telling which of several it was."""
+    """Return the flow of highest priority that the packet met; None if there is none, or several are possible."""
     fit = [row for row in flows if place.holds(row.key) and _fits(packet, place, row)]
-    best = [row for row in fit if row.priority == max(one.priority for one in fit)]
+    best = [row for row in fit if row.priority == max(candidate.priority for candidate in fit)]
     return best[0] if len(best) == 1 else None
 
 
@@ -144,14 +150,14 @@ def _holds(held: int, text: str) -> bool:
 
 
 def _met(packet: TracedPacket, place: Place, term: str) -> bool:
-    """Whether the packet fits a term; what is not known of it fits, such as the state of its connection."""
+    """Whether the packet fits a term; unknown fields fit, such as the state of its connection."""
     name, _, value = term.partition("=")
-    read, found, had = packet.read, packet.found, place.had
+    read, packet_in, had = packet.read, packet.packet_in, place.had
     if not value:
         family = name == "ipv6" or name.endswith("6")
         return name != "arp" and family == read.ipv6 and PROTOCOLS.get(name, read.protocol) == read.protocol
     if name == "in_port":
-        return value == str(found.in_port)
+        return value == str(packet_in.in_port)
     if name == "conj_id":
         return had.get(name) == value
     if name in ("nw_src", "ipv6_src", "nw_dst", "ipv6_dst"):
@@ -163,14 +169,14 @@ def _met(packet: TracedPacket, place: Place, term: str) -> bool:
 
 
 def _register(packet: TracedPacket, name: str) -> int:
-    """What a register or a mark holds at the end of the packet's way."""
-    found = packet.found
+    """Return what a register or a mark holds at the end of the packet's path."""
+    packet_in = packet.packet_in
     if name in MARKS:
-        return int.from_bytes(found.fields.get(MARKS[name], b""))
+        return int.from_bytes(packet_in.fields.get(MARKS[name], b""))
     number = int(name.removeprefix("xx").removeprefix("reg"))
     if not name.startswith("xx"):
-        return found.registers.get(number, 0)
+        return packet_in.registers.get(number, 0)
     value = 0
-    for one in range(4 * number, 4 * number + 4):
-        value = value << 32 | found.registers.get(one, 0)
+    for part in range(4 * number, 4 * number + 4):
+        value = value << 32 | packet_in.registers.get(part, 0)
     return value

@@ -1,4 +1,4 @@
-"""Traceflows while the gate Traceflow is off in the controller: none begins, and what had begun does not go on."""
+"""Traceflows while the gate Traceflow is off in the controller: none begins, and running ones do not continue."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class DisabledTraceflow(DisabledObject, frozen=True):
     """A Traceflow that is not over."""
 
 
-def disabled_traceflow(found: StoredTraceflow) -> DisabledTraceflow | None:
-    """None: it is over, and its results stay."""
-    if found.status.phase in (SUCCEEDED, FAILED) and found.status.reason != WHY:
+def disabled_traceflow(stored: StoredTraceflow) -> DisabledTraceflow | None:
+    """Make the row; None if it is over, and its results stay."""
+    if stored.status.phase in (SUCCEEDED, FAILED) and stored.status.reason != WHY:
         return None
-    return DisabledTraceflow(f"{TRACEFLOWS}/{found.metadata.name}", found.metadata.generation)
+    return DisabledTraceflow(f"{TRACEFLOWS}/{stored.metadata.name}", stored.metadata.generation)
 
 
 def failed_traceflow(_: Facts, trace: DisabledTraceflow) -> Iterator[Status]:
-    """Nothing traces it any more; without its tag agents end it."""
+    """Yield the status of a failed Traceflow: nothing traces it any more; without its tag agents end it."""
     yield Status(
         path=trace.path,
         kind="Traceflow",

@@ -1,4 +1,4 @@
-"""Why each observation is as it is, in a sentence: by the objects that this Node's switch follows."""
+"""Explanation of each observation in a sentence, by the objects that this Node's switch follows."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ if TYPE_CHECKING:
     from antrea.features.traceflow.observation import TracedPacket
 
 
-def explanation(facts: Facts, packet: TracedPacket, one: Observation) -> str:
-    """One sentence without a full stop."""
-    if one.component == "SpoofGuard":
-        return f"{one.src_pod_ip} is an address of Pod {packet.trace.pod}"
-    if one.component == "LB":
-        return _balanced(facts, packet, one)
-    if one.component == POLICY:
-        return _policy(facts, packet, one)
-    if one.component == "Egress":
-        return _egress(one)
-    if one.component == STEERING:
-        return _steered(facts, packet, one)
-    if one.component == FORWARDING and one.action == RECEIVED:
-        return f"it came in by {_port(facts, packet.found.in_port)}"
-    return f"it leaves by {_port(facts, packet.found.value(TARGET_OF_PORT))}"
+def explanation(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
+    """Return one sentence without a full stop."""
+    if observation.component == "SpoofGuard":
+        return f"{observation.src_pod_ip} is an address of Pod {packet.trace.pod}"
+    if observation.component == "LB":
+        return _balanced(facts, packet, observation)
+    if observation.component == POLICY:
+        return _policy(facts, packet, observation)
+    if observation.component == "Egress":
+        return _egress(observation)
+    if observation.component == STEERING:
+        return _steered(facts, packet, observation)
+    if observation.component == FORWARDING and observation.action == RECEIVED:
+        return f"it came in by {_port(facts, packet.packet_in.in_port)}"
+    return f"it leaves by {_port(facts, packet.packet_in.value(TARGET_OF_PORT))}"
 
 
-def _balanced(facts: Facts, packet: TracedPacket, one: Observation) -> str:
-    asked = packet.destination
-    names = sorted(f"{row.namespace}/{row.name}" for row in facts.all(Service) if asked in row.ips)
+def _balanced(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
+    address = packet.destination
+    names = sorted(f"{row.namespace}/{row.name}" for row in facts.all(Service) if address in row.ips)
     service = f" of Service {', '.join(names)}" if names else ""
-    source = f", and {one.translated_src_ip} the sender" if one.translated_src_ip else ""
-    return f"{one.translated_dst_ip} is the Endpoint{service} that AntreaProxy chose{source}"
+    source = f", and {observation.translated_src_ip} the sender" if observation.translated_src_ip else ""
+    return f"{observation.translated_dst_ip} is the Endpoint{service} that AntreaProxy chose{source}"
 
 
-def _policy(facts: Facts, packet: TracedPacket, one: Observation) -> str:
+def _policy(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
     for here, side in ((OUT, "sends"), (IN, "receives")):
-        if one.component_info in (here.rule.name, here.metric.name):
+        if observation.component_info in (here.rule.name, here.metric.name):
             return (
-                _rule(facts, packet, one, here)
+                _rule(facts, packet, observation, here)
                 or f"a rule for the Pod that {side} it cannot be enforced, see the policy's status"
             )
-        if one.component_info == here.default.name:
+        if observation.component_info == here.default.name:
             return f"a NetworkPolicy isolates the Pod that {side} it, and no rule allows it"
-        if one.component_info == here.antrea.name:
+        if observation.component_info == here.antrea.name:
             return f"a rule for the Pod that {side} it cannot be enforced, see the policy's status"
     return "a rule on requests (l7Protocols) selects it, and the L7 engine judges them"
 
 
-def _rule(facts: Facts, packet: TracedPacket, one: Observation, here: DirectionTables) -> str:
-    """Empty: no rule decided."""
-    passed = one.component_info == here.rule.name and one.action != DROPPED
-    number = packet.found.value(here.register if passed else AP_CONJ_ID)
-    if not number or (not passed and one.component_info == here.rule.name):
+def _rule(facts: Facts, packet: TracedPacket, observation: Observation, here: DirectionTables) -> str:
+    """Return the sentence on a rule; empty if no rule decided."""
+    passed = observation.component_info == here.rule.name and observation.action != DROPPED
+    number = packet.packet_in.value(here.register if passed else AP_CONJ_ID)
+    if not number or (not passed and observation.component_info == here.rule.name):
         return ""
     decided = deciding_rule(facts, number)
     if decided is None:
@@ -79,27 +79,27 @@ def _rule(facts: Facts, packet: TracedPacket, one: Observation, here: DirectionT
     return f"{named} of {decided.policy} with action {decided.rule.action or 'Allow'} selects it as {side}, at priority {decided.priority} of its table"
 
 
-def _egress(one: Observation) -> str:
-    if not one.egress:
-        return f"it leaves with the Egress IP {one.egress_ip} of this Node"
-    return f"Egress {one.egress} selects the Pod, and Node {one.egress_node} has its address {one.egress_ip}"
+def _egress(observation: Observation) -> str:
+    if not observation.egress:
+        return f"it leaves with the Egress IP {observation.egress_ip} of this Node"
+    return f"Egress {observation.egress} selects the Pod, and Node {observation.egress_node} has its address {observation.egress_ip}"
 
 
-def _steered(facts: Facts, packet: TracedPacket, one: Observation) -> str:
+def _steered(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
     row = steering_at(facts, packet)
     if row is None:
         return "the labels of the Pod are not known yet, and a TrafficControl redirects"
     target = row.target.name if row.target else "its target"
-    if one.action == MIRRORED:
+    if observation.action == MIRRORED:
         return f"TrafficControl {row.name} selects the Pod: a copy goes to {target}"
-    if one.action == DROPPED:
+    if observation.action == DROPPED:
         return f"TrafficControl {row.name} selects the Pod and redirects, and {target} is missing"
     back = f", and comes back by {row.returned.name}" if row.returned else ""
     return f"TrafficControl {row.name} selects the Pod: it goes to {target}{back}"
 
 
 def _port(facts: Facts, number: int) -> str:
-    """The port of the switch, and whose it is."""
+    """Describe the port of the switch, and its owner."""
     for pod in facts.all(PodInterface):
         if pod.ofport == number:
             return f"port {pod.name} of Pod {pod.pod}"

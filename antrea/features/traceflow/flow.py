@@ -1,7 +1,7 @@
-"""The flows of one Traceflow: packets with its tag go to the agent where they leave the pipeline, and where they are dropped.
+"""Flows of one Traceflow: packets with its tag go to the agent where they leave the pipeline, and where they are dropped.
 
-Those of live traffic get the tag first, and lose it on their way out. All flows end by themselves after the timeout, should this
-agent not live to remove them.
+Packets of live traffic get the tag first, and lose it on their way out. All flows expire after the timeout, should this agent
+not live to remove them.
 parity: pkg/agent/openflow/pipeline.go flowsToTrace
 """
 
@@ -82,9 +82,9 @@ if TYPE_CHECKING:
 
 _flow = flows_of(Category.TRACEFLOW)
 ABOVE = 2
-"""By how much copies stand above the flows whose packets they send to the agent."""
+"""Difference of priority between copies and the flows whose packets they send to the agent."""
 TO_AGENT = (meter(PacketInMeter.TRACEFLOW), controller(PacketIn.TRACEFLOW))
-"""OVS wants meters before all other actions."""
+"""Actions to the agent; OVS requires meters before all other actions."""
 NAMED: dict[int, tuple[Match, Match]] = {
     packet.TCP: (tcp, tcp6),
     packet.UDP: (udp, udp6),
@@ -108,27 +108,31 @@ class _Maker(Protocol):
 
 
 def maker(trace: RunningTrace) -> _Maker:
-    """Of the flows of this trace: they differ from those of any other with its tag, and end with its timeout."""
-    own = zlib.crc32(trace.uid.encode())
+    """Return the maker of the flows of this trace: they differ from those of any other with its tag, and end with its timeout."""
+    cookie_of_trace = zlib.crc32(trace.uid.encode())
 
     def made(table: Table, priority: int, *match: Match, then: Iterable[Action]) -> Flow:
-        return _flow(table, priority, *match, then=then, hard_timeout=trace.timeout, object_id=own)
+        return _flow(
+            table, priority, *match, then=then, hard_timeout=trace.timeout, object_id=cookie_of_trace
+        )
 
     return made
 
 
 def family(trace: RunningTrace) -> Match:
-    """`ip` or `ipv6`."""
+    """Return `ip` or `ipv6`."""
     return ipv6 if trace.ipv6 else ip
 
 
 def tagged(trace: RunningTrace) -> tuple[Match, Match]:
-    """Packets of the trace."""
+    """Match packets of the trace."""
     return family(trace), dscp(trace.tag)
 
 
 def injected_flows(trace: RunningTrace) -> Iterator[Flow]:
-    """The state that connection tracking gives a packet out of nowhere does not drop it; what looks like an answer is no trace."""
+    """Yield flows by which connection tracking's state does not drop an injected packet; what looks like an answer is not a
+    trace.
+    """
     flow = maker(trace)
     flow_of = tagged(trace)
     yield flow(CONNTRACK_STATE, Priority.LOW + 1, *flow_of, then=[goto(Stage.PRE_ROUTING)])
@@ -136,28 +140,28 @@ def injected_flows(trace: RunningTrace) -> Iterator[Flow]:
 
 
 def forged_flow(trace: RunningTrace) -> Flow:
-    """What a Pod sends with the tag itself is no trace: it loses the tag, and goes on as any packet does."""
+    """Make the flow for a Pod's own packets with the tag: they lose it, and continue as any packet does."""
     zone = Zone.CT_ZONE_V6 if trace.ipv6 else Zone.CT_ZONE
-    own = (FROM_POD_REG_MARK.match, NOT_TRACE_INJECTED_REG_MARK.match)
+    from_pod = (FROM_POD_REG_MARK.match, NOT_TRACE_INJECTED_REG_MARK.match)
     then = [set_dscp(0), ct(zone, table=CONNTRACK_STATE, nat=NAT)]
-    return maker(trace)(CONNTRACK_ZONE, Priority.HIGH, *tagged(trace), *own, then=then)
+    return maker(trace)(CONNTRACK_ZONE, Priority.HIGH, *tagged(trace), *from_pod, then=then)
 
 
-def marking_flow(trace: RunningTrace, found: PreparedTrace) -> Flow:
-    """The first packet of a connection that is asked for gets the tag: where it is sent, or where it arrives."""
-    headers, flow = found.headers, maker(trace)
+def marking_flow(trace: RunningTrace, prepared: PreparedTrace) -> Flow:
+    """Make the flow that tags the first packet of a requested connection: where it is sent, or where it arrives."""
+    headers, flow = prepared.headers, maker(trace)
     if trace.receiver_only:
         sources = (src(headers.source),) if headers.source else ()
-        then = [TARGET_OF_PORT(found.ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, set_dscp(trace.tag)]
-        match = (ct_state("+new+trk"), dl_dst(headers.destination_mac), *_protocol(trace, found), *sources)
+        then = [TARGET_OF_PORT(prepared.ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, set_dscp(trace.tag)]
+        match = (ct_state("+new+trk"), dl_dst(headers.destination_mac), *_protocol(trace, prepared), *sources)
         return flow(L2_FORWARDING_CALC, Priority.HIGH, *match, then=[*then, goto(Stage.INGRESS_SECURITY)])
     destinations = (dst(headers.destination),) if headers.destination else ()
-    match = (ct_state("+new+trk"), in_port(found.ofport), *_protocol(trace, found), *destinations)
+    match = (ct_state("+new+trk"), in_port(prepared.ofport), *_protocol(trace, prepared), *destinations)
     return flow(CONNTRACK_STATE, Priority.LOW, *match, then=[set_dscp(trace.tag), goto(Stage.PRE_ROUTING)])
 
 
-def _protocol(trace: RunningTrace, found: PreparedTrace) -> Iterator[Match]:
-    headers = found.headers
+def _protocol(trace: RunningTrace, prepared: PreparedTrace) -> Iterator[Match]:
+    headers = prepared.headers
     if headers.protocol in NAMED:
         yield NAMED[headers.protocol][trace.ipv6]
     else:
@@ -177,24 +181,24 @@ def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     What is injected ends at Pods, at the gateway (unless its way to another Node is there) and before the engine of L7NetworkPolicy, and no copy of it is mirrored. A packet
     of live traffic loses its tag, and then leaves as any packet does.
     """
-    flow, told = maker(trace), () if trace.dropped_only else TO_AGENT
+    flow, to_agent = maker(trace), () if trace.dropped_only else TO_AGENT
     live = trace.spec.live_traffic
     onward: tuple[Action, ...] = (set_dscp(0), resubmit(OUTPUT)) if live else ()
     leaves = (*tagged(trace), OUTPUT_TO_OF_PORT_REG_MARK.match)
-    yield flow(OUTPUT, Leaving.ENGINE, *leaves, L7_NP_REDIRECT_CT_MARK.match, then=[*told, *onward])
+    yield flow(OUTPUT, Leaving.ENGINE, *leaves, L7_NP_REDIRECT_CT_MARK.match, then=[*to_agent, *onward])
     aside = onward or (output(TRAFFIC_CONTROL_TARGET_OF_PORT),)
     redirected = TRAFFIC_CONTROL_REDIRECT_REG_MARK.match
-    yield flow(OUTPUT, Leaving.REDIRECTED, *leaves, redirected, then=[*told, *aside])
+    yield flow(OUTPUT, Leaving.REDIRECTED, *leaves, redirected, then=[*to_agent, *aside])
     # with its tag to another Node; resubmitted with no port to leave by, it leaves by those of its copies
     copies = (set_dscp(0), TARGET_OF_PORT(0).load, resubmit(OUTPUT)) if live else ()
-    then = [*told[:1], output(TARGET_OF_PORT), *told[1:], *copies]
+    then = [*to_agent[:1], output(TARGET_OF_PORT), *to_agent[1:], *copies]
     for way in ways_to_nodes(facts, trace):
         yield flow(OUTPUT, Leaving.NODE, *leaves, *way, then=then)
-    yield flow(OUTPUT, Leaving.OTHER, *leaves, then=[*told, *onward])
+    yield flow(OUTPUT, Leaving.OTHER, *leaves, then=[*to_agent, *onward])
 
 
 def ways_to_nodes(facts: Facts, trace: RunningTrace) -> Iterator[tuple[Match, ...]]:
-    """By which packets go to Pods of other Nodes: the tunnel, or the gateway if they have addresses of Pods there."""
+    """Yield matches of packets to Pods of other Nodes: the tunnel, or the gateway if they have addresses of Pods there."""
     if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
         yield (TARGET_OF_PORT(tunnel.ofport).match,)
     config, node, named = facts.get(AgentConfig), facts.get(ThisNode), trace.spec.destination.ip
@@ -227,13 +231,13 @@ def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
 
 
 def _fits(match: tuple[Match, ...], trace: RunningTrace) -> bool:
-    """Whether what a Pod is known by is of the trace's family, if of any."""
-    families = {term for one in match for term in one.split(",") if term in ("ip", "ipv6")}
+    """Whether the match of a Pod is of the trace's family, if of any."""
+    families = {term for term_list in match for term in term_list.split(",") if term in ("ip", "ipv6")}
     return not families or family(trace) in families
 
 
 def common_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
-    """What every Node has, wherever the trace begins."""
+    """Yield flows of every Node, wherever the trace begins."""
     if facts.get(RealizedPipeline) is None:
         return
     yield forged_flow(trace)

@@ -1,4 +1,4 @@
-"""The way of a traced packet through this Node.
+"""Observations of a traced packet on its path through this Node.
 
 parity: pkg/agent/controller/traceflow/packetin.go
 """
@@ -23,7 +23,7 @@ from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.framework.agent_feature import RealizedPipeline
-from antrea.features.framework.packet_mark import mark_of
+from antrea.features.framework.packet_mark import egress_mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
@@ -75,22 +75,22 @@ class TracedPacket(NamedTuple):
     """A packet of a trace, as the switch sent it."""
 
     trace: RunningTrace
-    found: PacketIn
+    packet_in: PacketIn
     read: Packet
 
     @property
     def source(self) -> str:
-        """As the first packet of the connection had it; empty: there is no connection."""
-        return self.found.address(CT_NW_SRC, CT_IPV6_SRC)
+        """Source in the first packet of the connection; empty if there is no connection."""
+        return self.packet_in.address(CT_NW_SRC, CT_IPV6_SRC)
 
     @property
     def destination(self) -> str:
-        """As the first packet of the connection had it."""
-        return self.found.address(CT_NW_DST, CT_IPV6_DST)
+        """Destination in the first packet of the connection."""
+        return self.packet_in.address(CT_NW_DST, CT_IPV6_DST)
 
 
 def observations(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
-    """In the order of the pipeline."""
+    """Return the observations in the order of the pipeline."""
     return tuple(_observed(facts, packet))
 
 
@@ -99,13 +99,13 @@ def is_sender(facts: Facts, packet: TracedPacket) -> bool:
     if packet.trace.receiver_only:
         return False
     pods = facts.by(PodInterface, "pod", packet.trace.pod)
-    from_pod = packet.found.value(PKT_SOURCE) == FROM_POD_REG_MARK.value
-    return any(packet.found.in_port == pod.ofport for pod in pods) or (bool(pods) and from_pod)
+    from_pod = packet.packet_in.value(PKT_SOURCE) == FROM_POD_REG_MARK.value
+    return any(packet.packet_in.in_port == pod.ofport for pod in pods) or (bool(pods) and from_pod)
 
 
 def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
     realized = facts.get(RealizedPipeline)
-    table = realized.pipeline.name_of(packet.found.table) if realized else ""
+    table = realized.pipeline.name_of(packet.packet_in.table) if realized else ""
     if not table:
         return
     if is_sender(facts, packet):
@@ -129,7 +129,9 @@ def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
 
 
 def _balanced(packet: TracedPacket) -> Iterator[Observation]:
-    """Of a translated source only the source's zone is known, in which the destination is the Endpoint already."""
+    """Yield the choice of an Endpoint; for a translated source only the source's zone is known, in which the destination is the
+    Endpoint already.
+    """
     read = packet.read
     source = packet.source not in ("", read.source)
     if source or packet.destination not in ("", read.destination):
@@ -142,8 +144,8 @@ def _balanced(packet: TracedPacket) -> Iterator[Observation]:
 
 
 def _allowed(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Iterator[Observation]:
-    """The rule that let the packet pass in this direction."""
-    if number := packet.found.value(here.register):
+    """Yield the rule that let the packet pass in this direction."""
+    if number := packet.packet_in.value(here.register):
         decided = deciding_rule(facts, number)
         yield Observation(
             component=POLICY,
@@ -155,7 +157,7 @@ def _allowed(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Itera
 
 
 def _denied(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Observation:
-    decided = deciding_rule(facts, packet.found.value(AP_CONJ_ID))
+    decided = deciding_rule(facts, packet.packet_in.value(AP_CONJ_ID))
     return Observation(
         component=POLICY,
         component_info=here.metric.name,
@@ -167,9 +169,9 @@ def _denied(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Observ
 
 def steering_at(facts: Facts, packet: TracedPacket) -> Steering | None:
     """The TrafficControl that has marked or dropped the packet: that of the Pod which it comes from, or goes to."""
-    found = packet.found
-    ways = {"Egress": found.in_port, "Ingress": found.value(TARGET_OF_PORT)}
-    target, wanted = found.value(TRAFFIC_CONTROL_TARGET_OF_PORT), found.value(TRAFFIC_CONTROL_ACTION)
+    packet_in = packet.packet_in
+    ways = {"Egress": packet_in.in_port, "Ingress": packet_in.value(TARGET_OF_PORT)}
+    target, wanted = packet_in.value(TRAFFIC_CONTROL_TARGET_OF_PORT), packet_in.value(TRAFFIC_CONTROL_ACTION)
     for pod in facts.all(PodInterface):
         if pod.ofport not in ways.values() or (row := steering_of(facts, pod)) is None:
             continue
@@ -182,7 +184,7 @@ def steering_at(facts: Facts, packet: TracedPacket) -> Steering | None:
 
 
 def steered_by(facts: Facts, packet: TracedPacket) -> str:
-    """Its name; empty if it is not known."""
+    """Return the name of the TrafficControl; empty if unknown."""
     return row.name if (row := steering_at(facts, packet)) else ""
 
 
@@ -191,25 +193,25 @@ def _steered(facts: Facts, packet: TracedPacket, action: str) -> Observation:
 
 
 def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
-    """Where the packet leaves this Node's switch."""
-    found, read = packet.found, packet.read
+    """Yield where the packet leaves this Node's switch."""
+    packet_in, read = packet.packet_in, packet.read
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     tunnel = facts.get(OvsPort, TUNNEL_PORT)
-    port, action, end = found.value(TARGET_OF_PORT), DELIVERED, ""
+    port, action, end = packet_in.value(TARGET_OF_PORT), DELIVERED, ""
     if aside := _aside(facts, packet):
         yield from aside
         return
     if tunnel is not None and port == tunnel.ofport:
-        end = found.address(TUN_DST, TUN_IPV6_DST)
+        end = packet_in.address(TUN_DST, TUN_IPV6_DST)
         action = FORWARDED
-        if found.value(REMOTE_SNAT):
+        if packet_in.value(REMOTE_SNAT):
             yield _egress(facts, packet, "ForwardedToEgressNode")
     elif config and gateway and port == gateway.ofport and not _to_gateway(facts, read):
-        if number := mark_of(config.ovs_datapath_type, found, read):
+        if number := egress_mark_of(config.ovs_datapath_type, packet_in, read):
             yield _marked(facts, packet, number)
         action = FORWARDED if _of_a_node(facts, read.destination) else LEFT
-    if found.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_MIRROR_REG_MARK.value:
+    if packet_in.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_MIRROR_REG_MARK.value:
         yield _steered(facts, packet, MIRRORED)
     yield Observation(
         component=FORWARDING,
@@ -222,13 +224,14 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
 
 
 def _aside(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
-    """What is not on its way to its destination: it goes to an inspection first, by a TrafficControl or a rule with application protocols.
+    """Return the observation of a diverted packet: it goes to an inspection first, by a TrafficControl or a rule with
+    application protocols.
 
     An injected packet is traced on where it comes back from there.
     """
-    marks = int.from_bytes(packet.found.fields.get(CT_MARK, b""))
+    marks = int.from_bytes(packet.packet_in.fields.get(CT_MARK, b""))
     to_engine = marks >> L7_NP_REDIRECT_CT_MARK.field.lo & 1
-    redirected = packet.found.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_REDIRECT_REG_MARK.value
+    redirected = packet.packet_in.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_REDIRECT_REG_MARK.value
     if not (to_engine or redirected):
         return ()
     row = None if to_engine else steering_at(facts, packet)
@@ -252,12 +255,12 @@ def _to_gateway(facts: Facts, read: Packet) -> bool:
 
 
 def _of_a_node(facts: Facts, address: str) -> bool:
-    """Whether it is that of a Pod of another Node: the kernel routes to it."""
+    """Whether the address is that of a Pod of another Node: the kernel routes to it."""
     return any(held(address, node.pod_cidrs) for node in facts.all(PeerNode))
 
 
 def _marked(facts: Facts, packet: TracedPacket, number: int) -> Observation:
-    """The Egress is known where the Pod is, the address where it is."""
+    """Return the observation of an Egress, which is known at the Pod's Node, and its address at the address's Node."""
     if is_sender(facts, packet):
         return _egress(facts, packet, "MarkedForSNAT")
     ip = next((row.ip for row in facts.all(EgressMark) if row.mark == number), "")
@@ -278,7 +281,7 @@ def _egress(facts: Facts, packet: TracedPacket, action: str) -> Observation:
 
 
 def captured(read: Packet) -> CapturedPacket:
-    """The headers of a packet of live traffic."""
+    """Return the headers of a packet of live traffic."""
     return CapturedPacket(
         src_ip=read.source,
         dst_ip=read.destination,

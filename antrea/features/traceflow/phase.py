@@ -1,6 +1,7 @@
-"""What the controller does with Traceflows next: they get a tag, and end with their results or their time.
+"""Next steps of the controller for Traceflows: they get a tag, and end with their results or their time.
 
-parity: pkg/controller/traceflow/controller.go; beyond it, what waits for a tag shows that, and begins in order of age
+parity: pkg/controller/traceflow/controller.go; beyond it, a Traceflow that waits for a tag shows that, and they begin in order
+of age
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 ENDS: Final = ("Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork", "Redirected")
 """Actions after which no other Node sees the packet."""
 REST: Final = 1.0
-"""Seconds that a tag is not used after a trace had it: its packets may be under way."""
+"""Seconds for which a tag is not reused after a trace: its packets may be in transit."""
 WAITING: Final = f"waiting: {len(TAGS)} Traceflows are running, and no more can at a time"
 TIMEOUT: Final = "Traceflow timeout"
 
@@ -33,14 +34,14 @@ class Change(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is to be written, and how many seconds later something is due; None: nothing is."""
+    """Changes to write, and the seconds until something is due; None if nothing is."""
 
     changes: list[Change]
     again: float | None
 
 
 def next_step(rows: Iterable[TraceRow], resting: Mapping[int, float], now: float) -> Step:
-    """`resting`: when each tag was used last; `now` is in seconds since 1970, as they are."""
+    """Compute the next step; `resting` has the last use of each tag; `now` is in seconds since 1970, as they are."""
     changes: list[Change] = []
     due: list[float] = []
     taken: set[int] = set()
@@ -68,11 +69,11 @@ def next_step(rows: Iterable[TraceRow], resting: Mapping[int, float], now: float
 
 
 def ended(row: TraceRow, now: float, taken: set[int]) -> TraceflowStatus | None:
-    """The last status of a running Traceflow; None: it goes on."""
+    """Return the last status of a running Traceflow; None if it continues."""
     status = row.status
     if status.dataplane_tag not in TAGS or status.dataplane_tag in taken:
         return _failed(
-            status, f"status.dataplaneTag {status.dataplane_tag} is no tag, or that of another Traceflow"
+            status, f"status.dataplaneTag {status.dataplane_tag} is not a tag, or that of another Traceflow"
         )
     if _complete(row):
         return replace(status, phase=SUCCEEDED, dataplane_tag=0)
@@ -92,39 +93,45 @@ def _complete(row: TraceRow) -> bool:
 
 
 def _sent(status: TraceflowStatus) -> bool:
-    return any(one.component == "SpoofGuard" for result in status.results for one in result.observations)
+    return any(
+        observation.component == "SpoofGuard"
+        for result in status.results
+        for observation in result.observations
+    )
 
 
 def _arrived(status: TraceflowStatus) -> bool:
-    return any(_ends(one) for result in status.results for one in result.observations)
+    return any(_ends(observation) for result in status.results for observation in result.observations)
 
 
-def _ends(one: Observation) -> bool:
-    """What a TrafficControl redirects may come back: then it leaves the switch as `Forwarded`."""
-    return one.action in ENDS and (one.action != "Redirected" or one.component == "Forwarding")
+def _ends(observation: Observation) -> bool:
+    """Whether the trace ends; packets that a TrafficControl redirects may come back: the last leave the switch as `Forwarding`."""
+    return observation.action in ENDS and (
+        observation.action != "Redirected" or observation.component == "Forwarding"
+    )
 
 
 def _missing(row: TraceRow) -> str:
-    """Which end has not reported; empty with live traffic, of which there may be none."""
+    """Return which end has not reported; empty with live traffic, of which there may be none."""
     if row.spec.live_traffic:
         return ""
     source = row.spec.source
     if not _sent(row.status):
         return f": the Node of Pod {source.namespace or 'default'}/{source.pod} has not reported the packet"
-    for one in _redirected(row.status):
-        return f": TrafficControl {one.component_info} has redirected the packet, and it has not come back"
+    for observation in _redirected(row.status):
+        return f": TrafficControl {observation.component_info} has redirected the packet, and it has not come back"
     return ": the packet has left its Node, and no other Node has reported it"
 
 
 def _redirected(status: TraceflowStatus) -> Iterator[Observation]:
     for result in status.results:
-        for one in result.observations:
-            if (one.component, one.action) == ("TrafficControl", "Redirected"):
-                yield one
+        for observation in result.observations:
+            if (observation.component, observation.action) == ("TrafficControl", "Redirected"):
+                yield observation
 
 
 def deadline(row: TraceRow) -> float:
-    """Seconds since 1970."""
+    """Return the deadline in seconds since 1970."""
     started = row.status.start_time or row.created
     return _time(started) + (row.spec.timeout or DEFAULT_TIMEOUT)
 

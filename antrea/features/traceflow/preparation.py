@@ -1,4 +1,4 @@
-"""The packet that a Traceflow asks for: made to be injected, or what packets of live traffic are compared with.
+"""Packet of a Traceflow: made to be injected, or compared with packets of live traffic.
 
 parity: pkg/agent/controller/traceflow/traceflow_controller.go preparePacket
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from antrea.features.traceflow.trace import RunningTrace
 
 Target = Pod | Service | None
-"""What the destination names, if it was asked of the API."""
+"""Object of the destination, if it was read from the API."""
 PROTOCOLS = {"TCP": TCP, "UDP": UDP}
 
 
@@ -38,9 +38,9 @@ class PreparedTrace(Fact, frozen=True):
     """Key of the PodInterface."""
     ofport: int
     headers: Headers
-    """To be sent; of live traffic what is compared: empty or 0 is anything."""
+    """Headers to be sent; for live traffic those to compare: empty or 0 is anything."""
     nearby: bool = False
-    """The destination is a Pod of this Node."""
+    """Whether the destination is a Pod of this Node."""
 
     @property
     def key(self) -> str:
@@ -48,29 +48,29 @@ class PreparedTrace(Fact, frozen=True):
 
 
 def prepared(facts: Facts, trace: RunningTrace, pod: PodInterface, target: Target) -> PreparedTrace:
-    """`target`: the Pod or Service of the destination. Raises Invalid, whose `why` is for the status."""
-    found = _addressed(facts, trace, pod, target)
-    headers = _transport(trace, found)
+    """Prepare the packet; `target` is the Pod or Service of the destination. Raises Invalid, whose `why` is for the status."""
+    addressed = _addressed(facts, trace, pod, target)
+    headers = _transport(trace, addressed)
     nearby = bool(headers.destination_mac) and not trace.receiver_only
     return PreparedTrace(trace.name, trace.uid, pod.key, pod.ofport, headers, nearby)
 
 
 def _addressed(facts: Facts, trace: RunningTrace, pod: PodInterface, target: Target) -> Headers:
-    """With addresses, and the protocol of a Service."""
+    """Return headers with addresses, and the protocol of a Service."""
     live, to = trace.spec.live_traffic, trace.spec.destination
     if trace.receiver_only:
         source = trace.spec.source.ip
         if source and is_ipv6(source) != trace.ipv6:
             raise Invalid("spec.source.ip", "source IP does not match the IP header family")
         return Headers(source=source, destination_mac=pod.mac, tcp_flags=0)
-    own = "" if live else _of_family(trace, pod.ips, "source Pod")
-    headers = Headers(source=own, source_mac="" if live else pod.mac, tcp_flags=0 if live else SYN)
+    source_ip = "" if live else _of_family(trace, pod.ips, "source Pod")
+    headers = Headers(source=source_ip, source_mac="" if live else pod.mac, tcp_flags=0 if live else SYN)
     if to.ip:
         if is_ipv6(to.ip) != trace.ipv6:
             raise Invalid("spec.destination.ip", "destination IP does not match the IP header family")
         return _towards(facts, headers, to.ip)
     if isinstance(target, Pod):
-        ips = [one.ip for one in target.status.pod_ips]
+        ips = [pod_ip.ip for pod_ip in target.status.pod_ips]
         return _towards(facts, headers, _of_family(trace, ips, "destination Pod"))
     if isinstance(target, Service):
         return _to_service(trace, headers, target)
@@ -80,24 +80,24 @@ def _addressed(facts: Facts, trace: RunningTrace, pod: PodInterface, target: Tar
 
 
 def _of_family(trace: RunningTrace, ips: Iterable[str], whose: str) -> str:
-    for one in ips:
-        if is_ipv6(one) == trace.ipv6:
-            return one
+    for candidate_ip in ips:
+        if is_ipv6(candidate_ip) == trace.ipv6:
+            return candidate_ip
     raise Invalid("spec", f"{whose} does not have an IPv{6 if trace.ipv6 else 4} address")
 
 
 def _towards(facts: Facts, headers: Headers, address: str) -> Headers:
-    """A Pod of this Node gets the frame as it is sent."""
+    """Return headers towards an address; a Pod of this Node gets the frame as it is sent."""
     pods = facts.by(PodInterface, "ip", address) if headers.source else []
     mac = pods[0].mac if pods else ""
     return msgspec.structs.replace(headers, destination=address, destination_mac=mac)
 
 
 def _to_service(trace: RunningTrace, headers: Headers, service: Service) -> Headers:
-    ips = [one for one in service.spec.cluster_ips if one not in ("", "None")]
+    ips = [cluster_ip for cluster_ip in service.spec.cluster_ips if cluster_ip not in ("", "None")]
     if not ips:
         raise Invalid("spec.destination.service", "destination Service does not have a ClusterIP")
-    address = next((one for one in ips if is_ipv6(one) == trace.ipv6), "")
+    address = next((cluster_ip for cluster_ip in ips if is_ipv6(cluster_ip) == trace.ipv6), "")
     if not address:
         family = 6 if trace.ipv6 else 4
         raise Invalid(
@@ -114,7 +114,7 @@ def _to_service(trace: RunningTrace, headers: Headers, service: Service) -> Head
 
 
 def _transport(trace: RunningTrace, headers: Headers) -> Headers:
-    """TCP counts before UDP, that before ICMP, that before the protocol of the IP header; by default it is ICMP."""
+    """Add the transport header: TCP precedes UDP, ICMP, and the protocol of the IP header; the default is ICMP."""
     spec, live = trace.spec.packet, trace.spec.live_traffic
     protocol, hops, flags = headers.protocol, 0, 0
     if spec.ipv6_header is not None:
@@ -143,7 +143,7 @@ def _transport(trace: RunningTrace, headers: Headers) -> Headers:
 
 
 def _ported(headers: Headers, given: TcpHeader | UdpHeader) -> Headers:
-    """With the ports that are given; the Service's is kept."""
+    """Add the given ports; the Service's is kept."""
     return msgspec.structs.replace(
         headers,
         source_port=given.src_port or 0,

@@ -1,4 +1,4 @@
-"""Traceflows as agents and controller see them.
+"""Rows of Traceflows for agents and controller.
 
 parity: pkg/apis/crd/v1beta1/types.go, pkg/controller/traceflow/controller.go (tags)
 """
@@ -62,12 +62,12 @@ class RunningTrace(Fact, frozen=True):
 
     @property
     def receiver_only(self) -> bool:
-        """Only the destination is known: packets are traced from where they get there."""
+        """Whether only the destination is known: packets are traced from where they get there."""
         return not self.spec.source.pod
 
     @property
     def dropped_only(self) -> bool:
-        """Only a packet that is dropped counts."""
+        """Whether only a packet that is dropped counts."""
         return self.spec.live_traffic and self.spec.dropped_only
 
     @property
@@ -77,21 +77,23 @@ class RunningTrace(Fact, frozen=True):
         return f"{at.namespace or 'default'}/{at.pod}"
 
 
-def trace_row(found: Traceflow) -> TraceRow:
-    """Of every object."""
-    meta = found.metadata
+def trace_row(stored: Traceflow) -> TraceRow:
+    """Make the row of any object."""
+    meta = stored.metadata
     return TraceRow(
-        meta.name, meta.uid, meta.resource_version, meta.creation_timestamp, found.spec, found.status
+        meta.name, meta.uid, meta.resource_version, meta.creation_timestamp, stored.spec, stored.status
     )
 
 
-def running_trace(found: Traceflow) -> RunningTrace | None:
-    """None: it has not begun, or is over."""
-    status = found.status
+def running_trace(stored: Traceflow) -> RunningTrace | None:
+    """Make the row; None if it has not begun, or is over."""
+    status = stored.status
     if status.phase != RUNNING or status.dataplane_tag not in TAGS:
         return None
     reported = tuple(dict.fromkeys(result.node for result in status.results))
-    return RunningTrace(found.metadata.name, found.metadata.uid, status.dataplane_tag, found.spec, reported)
+    return RunningTrace(
+        stored.metadata.name, stored.metadata.uid, status.dataplane_tag, stored.spec, reported
+    )
 
 
 ALL_TRACES = Watched(TRACEFLOWS, Traceflow, TraceRow, trace_row)

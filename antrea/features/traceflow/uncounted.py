@@ -1,7 +1,7 @@
-"""The flows by which a packet that a Traceflow injects is in no record of connections and in no statistic.
+"""Flows by which an injected packet of a Traceflow is in no flow record and in no statistic.
 
-They do what the flows below them do, except that they commit no connection, are not read by statistics, and send no copy to
-the agent but that of the trace. A packet of live traffic is one of a real connection, which is recorded and counted.
+They do what the flows below them do, except that they commit no connection, are not read by statistics, and only send the copy
+of the trace to the agent. A packet of live traffic is one of a real connection, which is recorded and counted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from antrea.openflow.flow import Flow
 
 ABOVE_EGRESS = 2
-"""By how much flows stand above those of Egress that they repeat: the exceptions of an Egress are 1 above its flows."""
+"""Difference of priority to flows of Egress that they repeat: the exceptions of an Egress are 1 above its flows."""
 ABOVE_COUNTERS = Priority.HIGH + 1
 
 
 def uncounted_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
-    """On every Node, and at the Pod where the trace begins."""
+    """Yield flows of every Node, and at the Pod where the trace begins."""
     if facts.get(RealizedPipeline) is None:
         return
     flow, mine = maker(trace), tagged(trace)
@@ -59,7 +59,9 @@ def uncounted_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
 
 
 def _hairpin_flows(trace: RunningTrace, pod: PodInterface) -> Iterator[Flow]:
-    """What a Service sends back to its Pod is translated, by a connection that has no source as recorded ones have."""
+    """Yield flows that translate what a Service sends back to its Pod, by a connection that has no source as recorded ones
+    have.
+    """
     zone = Zone.CT_ZONE_V6 if trace.ipv6 else Zone.CT_ZONE
     commit = ct(zone, commit=True, table=NEXT, then=[CONN_SNAT_CT_MARK.load, HAIRPIN_CT_MARK.load])
     for ip in pod.ips:
@@ -69,10 +71,12 @@ def _hairpin_flows(trace: RunningTrace, pod: PodInterface) -> Iterator[Flow]:
 
 
 def _egress_flows(facts: Facts, trace: RunningTrace, pod: PodInterface) -> Iterator[Flow]:
-    """As those of the Pod's Egress, whose counters are its statistic."""
+    """Yield flows like those of the Pod's Egress, whose counters are its statistic."""
     flow, mine = maker(trace), tagged(trace)
     other = {"ip", "ipv6"} - {family(trace)}
-    for found in egress_pod_flows(facts, pod):
-        if found.table == EGRESS_MARK.name and not other & set(found.match):
-            match = (*mine, *map(Match, found.match))
-            yield flow(EGRESS_MARK, found.priority + ABOVE_EGRESS, *match, then=map(Action, found.actions))
+    for pod_flow in egress_pod_flows(facts, pod):
+        if pod_flow.table == EGRESS_MARK.name and not other & set(pod_flow.match):
+            match = (*mine, *map(Match, pod_flow.match))
+            yield flow(
+                EGRESS_MARK, pod_flow.priority + ABOVE_EGRESS, *match, then=map(Action, pod_flow.actions)
+            )

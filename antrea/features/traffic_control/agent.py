@@ -1,7 +1,7 @@
 """TrafficControl in the agent: ports on the bridge, and flows that mirror packets to them or redirect packets by them.
 
-Redirect fails closed: while its target is not on the bridge, packets of its Pods are dropped. Upstream's flows go on to
-name the number of a port that is gone.
+Redirect fails closed: while its target is not on the bridge, packets of its Pods are dropped. Upstream's flows continue to name
+the number of a port that is gone.
 parity: pkg/agent/openflow/pod_connectivity.go trafficControlMarkFlows, trafficControlCommonFlows
 """
 
@@ -54,12 +54,13 @@ if TYPE_CHECKING:
 
 GATE = "TrafficControl"
 REDIRECTED, CLOSED = Priority.NORMAL + 2, Priority.NORMAL + 4
-"""Where the two ends of a packet are Pods of one Node: Redirect before Mirror, and then what its sender's TrafficControl wants."""
+"""Priorities where the two ends of a packet are Pods of one Node: Redirect before Mirror, and then the sender's TrafficControl.
+"""
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
 class RecordTrouble(Act, frozen=True):
-    """Write an Event on a TrafficControl that this Node does not realize as it stands."""
+    """Event on a TrafficControl that this Node does not realize as it is."""
 
     about: Steering
     reason: str
@@ -70,7 +71,7 @@ class RecordTrouble(Act, frozen=True):
 
 
 def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
-    """What all TrafficControls share, and the way of packets that come back."""
+    """Yield flows that all TrafficControls share, and the path of packets that come back."""
     marked = OUTPUT_TO_OF_PORT_REG_MARK.match
     copied = [output(TARGET_OF_PORT), output(TRAFFIC_CONTROL_TARGET_OF_PORT)]
     yield flow(OUTPUT, Priority.HIGH + 1, marked, TRAFFIC_CONTROL_MIRROR_REG_MARK.match, then=copied)
@@ -85,7 +86,7 @@ def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
 
 
 def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """What happens to packets of one Pod: that which the oldest TrafficControl wants that selects it."""
+    """Yield flows for packets of one Pod, by the oldest TrafficControl that selects it."""
     closed = tuple(closed_of(facts, pod))
     yield from (flow(TRAFFIC_CONTROL, CLOSED, match, then=DROP) for match in closed)
     row = steering_of(facts, pod)
@@ -100,7 +101,7 @@ def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
 
 def steering_of(facts: Facts, pod: PodInterface) -> Steering | None:
-    """The TrafficControl that counts for a Pod; None while it is not known which does."""
+    """Return the TrafficControl that counts for a Pod; None while it is unknown which does."""
     first = next(iter(selections(facts, pod.pod)), None)
     return first.row if first and first.is_certain else None
 
@@ -123,7 +124,7 @@ def closed_of(facts: Facts, pod: PodInterface) -> Iterator[Match]:
 
 
 def closed_ways(facts: Facts) -> Iterator[Match]:
-    """The same of all Pods."""
+    """Yield packets of all Pods that would bypass an inspection."""
     if facts.all(Steering):
         for pod in facts.all(PodInterface):
             yield from closed_of(facts, pod)
@@ -149,12 +150,12 @@ def overlaps(facts: Facts, pod: PodInterface) -> Iterator[RecordTrouble]:
 def missing_ports(facts: Facts, row: Steering) -> Iterator[RecordTrouble]:
     """An Event for each port that cannot be on the bridge, where Pods follow the TrafficControl."""
     facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
-    found = [
+    missing = [
         (port, why) for port in (row.target, row.returned) if port and (why := obstacle(facts, row, port))
     ]
-    if not found or row not in (steering_of(facts, pod) for pod in facts.all(PodInterface)):
+    if not missing or row not in (steering_of(facts, pod) for pod in facts.all(PodInterface)):
         return
-    for port, why in found:
+    for port, why in missing:
         lost = "dropped" if row.redirects else "not copied"
         outcome = (
             f"packets of its Pods are {lost}" if port == row.target else "redirected packets do not come back"

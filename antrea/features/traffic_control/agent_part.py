@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from antrea.outside.http.handlers import Check
 
 MAX_NAMED = 5
-"""TrafficControls that a condition names."""
+"""Maximum number of TrafficControls that a condition names."""
 
 
 class TrafficControlPart(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -53,36 +53,36 @@ class TrafficControlPart(Part):
         ]
         if not lacking:
             return ""
-        found = sorted(f"{port.name!r} of {row.name}{_because(facts, row, port)}" for row, port in lacking)
+        ports = sorted(f"{port.name!r} of {row.name}{_because(facts, row, port)}" for row, port in lacking)
         closed = any(row.redirects and port == row.target for row, port in lacking)
         outcome = "; packets of Pods that are redirected to them are dropped until then" if closed else ""
         return (
-            f"ports of TrafficControls are not on the bridge: {_named(found)}: create the device, or name one that is not "
+            f"ports of TrafficControls are not on the bridge: {_named(ports)}: create the device, or name one that is not "
             f"the Node's own{outcome}"
         )
 
     def _overlapping(self) -> str:
         """Pods that more than one TrafficControl selects."""
         facts = self._agent.facts
-        found = []
+        texts = []
         for pod in sorted(row.pod for row in facts.all(PodInterface)) if facts.all(Steering) else ():
             first, *others = [row.name for row in steerings_of(facts, pod)] or [""]
-            found += [f"{pod} follows {first} and not {other}" for other in others]
-        if not found:
+            texts += [f"{pod} follows {first} and not {other}" for other in others]
+        if not texts:
             return ""
-        return f"of several TrafficControls that select a Pod the oldest counts: {_named(found)}"
+        return f"of several TrafficControls that select a Pod the oldest counts: {_named(texts)}"
 
     def _bypassed(self) -> str:
         facts = self._agent.facts
         if not facts.by(PolicyRule, "l7", L7):
             return ""
         counting = (steering_of(facts, pod) for pod in facts.all(PodInterface))
-        found = sorted({row.name for row in counting if row})
-        if not found:
+        counting_names = sorted({row.name for row in counting if row})
+        if not counting_names:
             return ""
         return (
             f"connections that rules with l7Protocols judge are neither copied nor redirected by TrafficControls "
-            f"{_named(found)}: their packets go to the L7 engine alone"
+            f"{_named(counting_names)}: their packets go to the L7 engine alone"
         )
 
     async def _record(self, act: RecordTrouble) -> None:
@@ -100,10 +100,10 @@ def _because(facts: Facts, row: Steering, port: Port) -> str:
     return f" ({one_line(why)})" if why else ""
 
 
-def _named(found: list[str]) -> str:
-    """Some of them, and how many more there are."""
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    return ", ".join(found[:MAX_NAMED]) + more
+def _named(names: list[str]) -> str:
+    """Join some names, and how many more there are."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 PART = TrafficControlPart

@@ -61,7 +61,7 @@ def _gre(tunnel: GreTunnel) -> Port:
 
 
 def _erspan(tunnel: ErspanTunnel) -> Port:
-    own = (tunnel.session_id, tunnel.version, tunnel.index, tunnel.dir, tunnel.hardware_id)
+    identifiers = (tunnel.session_id, tunnel.version, tunnel.index, tunnel.dir, tunnel.hardware_id)
     options = {"remote_ip": tunnel.remote_ip, "erspan_ver": str(tunnel.version)}
     if tunnel.session_id is not None:
         options["key"] = str(tunnel.session_id)
@@ -71,12 +71,14 @@ def _erspan(tunnel: ErspanTunnel) -> Port:
         options["erspan_dir"] = str(tunnel.dir)
     if tunnel.version != 1 and tunnel.hardware_id is not None:
         options["erspan_hwid"] = str(tunnel.hardware_id)
-    return _port(_name("erspan", tunnel.remote_ip, *(one or 0 for one in own)), "erspan", **options)
+    return _port(
+        _name("erspan", tunnel.remote_ip, *(number or 0 for number in identifiers)), "erspan", **options
+    )
 
 
 def _name(kind: str, remote: str, *numbers: int) -> str:
-    """As upstream names it, so that an upgrade keeps the port: a digest of the address, as 16 octets, and the numbers."""
+    """Name a port as upstream does, so that an upgrade keeps it: a digest of the address, as 16 bytes, and the numbers."""
     ip = ipaddress.ip_address(remote)
     octets = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
-    content = octets + b"".join(struct.pack(">I", one & 0xFFFFFFFF) for one in numbers)
+    content = octets + b"".join(struct.pack(">I", number & 0xFFFFFFFF) for number in numbers)
     return f"{kind}-{hashlib.sha1(content, usedforsecurity=False).hexdigest()[:6]}"

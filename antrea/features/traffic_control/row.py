@@ -1,4 +1,4 @@
-"""Rows of TrafficControl: what is asked for, and the labels of the Pods and Namespaces that it selects by."""
+"""Rows of TrafficControl: requests, and the labels of the Pods and Namespaces that it selects by."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Steering(Fact, frozen=True):
     redirects: bool
     target: Port | None
     returned: Port | None = None
-    """Where redirected packets come back; None: nowhere."""
+    """Port where redirected packets come back; None if nowhere."""
 
     indexes: ClassVar[Mapping[str, Callable[[Steering], Iterable[Hashable]]]] = {
-        "port": lambda row: {one.name for one in (row.target, row.returned) if one}
+        "port": lambda row: {port.name for port in (row.target, row.returned) if port}
     }
 
     @property
@@ -66,9 +66,9 @@ class Steering(Fact, frozen=True):
         return self.name
 
 
-def steering(found: TrafficControl) -> Steering:
-    """The row of an object."""
-    meta, spec = found.metadata, found.spec
+def steering(stored: TrafficControl) -> Steering:
+    """Make the row of an object."""
+    meta, spec = stored.metadata, stored.spec
     to = spec.applied_to
     return Steering(
         meta.name,
@@ -83,17 +83,17 @@ def steering(found: TrafficControl) -> Steering:
     )
 
 
-def steered_pod(found: core.Pod) -> SteeredPod | None:
-    """None for Pods in the Node's network, which have no port."""
-    meta = found.metadata
-    if found.spec.host_network:
+def steered_pod(pod: core.Pod) -> SteeredPod | None:
+    """Make the row; None for Pods in the host network, which have no port."""
+    meta = pod.metadata
+    if pod.spec.host_network:
         return None
     return SteeredPod(meta.namespace, meta.name, tuple(sorted(meta.labels.items())))
 
 
-def steered_namespace(found: core.Namespace) -> SteeredNamespace:
-    """The row of a Namespace."""
-    return SteeredNamespace(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
+def steered_namespace(namespace: core.Namespace) -> SteeredNamespace:
+    """Make the row of a Namespace."""
+    return SteeredNamespace(namespace.metadata.name, tuple(sorted(namespace.metadata.labels.items())))
 
 
 class Selection(NamedTuple):
@@ -117,7 +117,7 @@ def selections(facts: Facts, pod: str) -> list[Selection]:
 
 def steerings_of(facts: Facts, pod: str) -> list[Steering]:
     """TrafficControls that are known to select a Pod, in the order of `selections`."""
-    return [one.row for one in selections(facts, pod) if one.is_certain]
+    return [selection.row for selection in selections(facts, pod) if selection.is_certain]
 
 
 def _selects(facts: Facts, row: Steering, pod: str) -> bool | None:
@@ -127,13 +127,13 @@ def _selects(facts: Facts, row: Steering, pod: str) -> bool | None:
     """
     if row.pods is None and row.namespaces is None:
         return False
-    asked = (
+    conditions = (
         (row.namespaces, facts.get(SteeredNamespace, pod.partition("/")[0])),
         (row.pods, facts.get(SteeredPod, pod)),
     )
     answers = [
-        None if found is None else meets(dict(found.labels), wanted)
-        for wanted, found in asked
+        None if labelled is None else meets(dict(labelled.labels), wanted)
+        for wanted, labelled in conditions
         if wanted is not None
     ]
     return False if False in answers else None if None in answers else True

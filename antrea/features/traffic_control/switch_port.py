@@ -1,4 +1,4 @@
-"""Ports of TrafficControls on the bridge, and what keeps one from being there."""
+"""Ports of TrafficControls on the bridge, and obstacles to them."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from antrea.host.ovs_port import Port
 
 DEVICE_NAME_MAX = 15
-"""Octets (linux/if.h IFNAMSIZ, without its end)."""
+"""Maximum number of bytes of a name (linux/if.h IFNAMSIZ, without its end)."""
 
 
 def taken(facts: Facts, port: Port) -> bool:
     """Whether the name cannot be that of a TrafficControl's port: it is the Node's, the agent's or a Pod's."""
     config, link = facts.need(AgentConfig), facts.need(Transport)
-    found = facts.get(OvsPort, port.name)
-    own = {config.host_gateway, config.ovs_bridge, TUNNEL_PORT, link.interface, link.device, "lo"}
-    other = found is not None and found.type != PORT_TYPE
-    return port.name in own or other or bool(facts.get(PodInterface, port.name))
+    existing = facts.get(OvsPort, port.name)
+    reserved = {config.host_gateway, config.ovs_bridge, TUNNEL_PORT, link.interface, link.device, "lo"}
+    other = existing is not None and existing.type != PORT_TYPE
+    return port.name in reserved or other or bool(facts.get(PodInterface, port.name))
 
 
 def usable(facts: Facts, port: Port | None) -> OvsPort | None:
-    """The port as it stands on the bridge; None while it does not."""
-    found = facts.get(OvsPort, port.name) if port else None
-    return found if found is not None and found.type == PORT_TYPE else None
+    """Return the port on the bridge; None while it is missing."""
+    existing = facts.get(OvsPort, port.name) if port else None
+    return existing if existing is not None and existing.type == PORT_TYPE else None
 
 
 def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link | TunnelNeighbour]:
@@ -64,7 +64,9 @@ def remote_end(facts: Facts, port: Port) -> Iterator[TunnelNeighbour]:
 
 
 def device_port(facts: Facts, port: Port) -> Iterator[Port]:
-    """While the device exists: on the userspace datapath a port outlives its device, and does not see the next one of that name."""
+    """Yield the port while the device exists: on the userspace datapath a port outlives its device, and does not see the next
+    one of that name.
+    """
     if link := facts.get(LocalLink, port.name):
         ids = (*port.external_ids, (INDEX_KEY, str(link.index)))
         yield msgspec.structs.replace(port, external_ids=ids)
@@ -74,14 +76,14 @@ CONTROL_PORTS = Unit(Steering, control_ports)
 
 
 def unusable_name(facts: Facts, port: Port) -> str:
-    """Why no port can have this name; empty if one can."""
+    """Return why no port can have this name; empty if one can."""
     if not 0 < len(port.name.encode()) <= DEVICE_NAME_MAX:
-        return f"a name has 1 to {DEVICE_NAME_MAX} octets"
+        return f"a name has 1 to {DEVICE_NAME_MAX} bytes"
     return "the name is that of the Node's network card or of another port" if taken(facts, port) else ""
 
 
 def obstacle(facts: Facts, row: Steering, port: Port) -> str:
-    """What keeps a port from the bridge; empty if it is there, or about to be."""
+    """Return what keeps a port from the bridge; empty if it is there, or about to be."""
     if usable(facts, port) is not None:
         return ""
     if why := unusable_name(facts, port):

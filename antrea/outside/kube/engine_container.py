@@ -1,4 +1,4 @@
-"""The container of an engine in this agent's own Pod: what there is to do where the Pod does not have it."""
+"""Container of an engine in this agent's own Pod, and the repair where the Pod lacks it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 RETRY: Final = 10.0
-"""Seconds."""
+"""Seconds between tries."""
 REPAIR: Final = "kubectl -n {namespace} patch daemonset antrea-agent --patch-file build/yamls/{name}.yml"
-"""Adds the container where Helm is not used."""
+"""Command that adds the container where Helm is not used."""
 
 
 class Recorder(Protocol):
     """Writer of an Event about this Node."""
 
     def __call__(self, reason: str, message: str, *, warning: bool) -> None:
-        """Write it."""
+        """Write the Event."""
 
 
 class NamedContainer(msgspec.Struct, frozen=True):
@@ -42,22 +42,24 @@ class PodContainers(msgspec.Struct, frozen=True):
 
 
 class OwnPod(msgspec.Struct, frozen=True):
-    """The Pod that this agent is in."""
+    """The agent's own Pod."""
 
     spec: PodContainers = PodContainers()
 
 
 class EngineContainer:
-    """Whether the agent's Pod has the container `name`; the chart adds it with the gate, the gate in the ConfigMap does not."""
+    """Check for the container `name` in the agent's Pod; the chart adds it with the gate, the gate in the ConfigMap does not."""
 
     def __init__(self, kube: Kube, record: Recorder, name: str, gate: str, reason: str) -> None:
-        """`reason` is that of the Event about a Pod without it."""
+        """`reason` is that of the Event about a Pod without the container."""
         self._kube, self._record, self._name, self._gate, self._reason = kube, record, name, gate, reason
         self.missing = ""
         """Instruction to the user; empty: the Pod has the container, or that is not known yet."""
 
     async def look(self) -> None:
-        """Read the Pod until kube-apiserver answers: its containers never change. Records an Event if this one is missing."""
+        """Read the Pod until kube-apiserver answers, since its containers never change. Records an Event if the container is
+        missing.
+        """
         pod, namespace = os.environ.get("POD_NAME", ""), own_namespace()
         while pod:
             try:

@@ -8,7 +8,7 @@ from antrea.outside.kube.event_recorder import EventRecorder
 
 
 def node_recorder(name: str) -> EventRecorder:
-    """The agent about its Node; a name with a Namespace is that of an ExternalNode."""
+    """Make the recorder of Events about a Node; a name with a Namespace is that of an ExternalNode."""
     namespace, _, machine = name.rpartition("/")
     if namespace:
         about = ObjectReference(api_version=OWNER_API, kind=OWNER_KIND, name=machine, namespace=namespace)

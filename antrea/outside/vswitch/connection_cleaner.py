@@ -1,4 +1,4 @@
-"""Base of sinks after whose changes connections of the switch's connection tracking are stale: these are forgotten."""
+"""Base of sinks whose changes make tracked connections of the switch stale: these are removed."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ class Connections(Protocol):
     """Part of outside.vswitch.conntrack.Conntrack that is used."""
 
     async def connections(self, zone: int) -> list[Tracked]:
-        """All of a zone. Raises Unavailable."""
+        """List all connections of a zone. Raises Unavailable."""
 
     async def forget(self, connections: list[Tracked]) -> None:
         """Have their next packets be first ones. Raises Unavailable."""
 
 
 class ConnectionCleaner(ABC, Generic[K]):
-    """Has a task of its own (`run`): `stands` are the kinds of entries that are in the switch before connections are looked at."""
+    """Cleaner of stale connections with its own task (`run`); `stands` are the kinds of entries that must be applied before
+    connections are read.
+    """
 
     stands: ClassVar[tuple[type, ...]] = (Flow,)
 
     def __init__(self, conntrack: Connections, *, pause: float = PAUSE) -> None:
-        """`pause` is in seconds, between tries."""
+        """`pause` is the time between tries in seconds."""
         self._conntrack, self._pause = conntrack, pause
         self._changed: set[K] = set()
-        """Addresses whose connections are to be looked at."""
+        """Addresses whose connections are to be checked."""
         self._news = asyncio.Event()
 
     def look_at(self, changed: Iterable[K]) -> None:
-        """Look at the connections of these addresses soon."""
+        """Check the connections of these addresses soon."""
         self._changed |= set(changed)
         if self._changed:
             self._news.set()
@@ -58,7 +60,7 @@ class ConnectionCleaner(ABC, Generic[K]):
 
     @abstractmethod
     def report(self, zone: int, count: int) -> None:
-        """Log how many connections were forgotten."""
+        """Log how many connections were removed."""
 
     async def run(self, engine: Engine) -> None:
         """Run until cancelled."""

@@ -250,7 +250,7 @@ async def test_a_server_that_hears_no_plugin_says_so(bench: Bench) -> None:
         asyncio.get_running_loop().remove_reader(door_of(bench.path))
         await until(lambda: bench.server.trouble != "")
         assert answered[0] == ""
-        assert bench.server.trouble == f"{bench.path} has answered nobody for 0.1 s"
+        assert bench.server.trouble == f"{bench.path} has not answered for 0.1 s"
 
 
 def door_of(path: Path) -> int:

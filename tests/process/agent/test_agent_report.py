@@ -68,7 +68,7 @@ def fresh(uid: str) -> dict[str, Any]:
 
 async def test_an_agent_waits_for_the_object_that_the_controller_makes() -> None:
     async with reporting() as (report, held):
-        with pytest.raises(Unavailable, match="which antrea-controller creates"):
+        with pytest.raises(Unavailable, match="antrea-controller creates it"):
             await report.write()
         assert held.patches == []
 

@@ -125,7 +125,7 @@ async def test_antctl_says_why_gates_that_are_asked_for_are_not_in_effect(
     after = await run(address, tmp_path, "get", "featuregates")
     assert (before.stderr, after.stdout) == ("", before.stdout)
     assert after.stderr == (
-        "Warning: antrea-agent.conf: refused, the last good one goes on: "
+        "Warning: antrea-agent.conf: rejected, the last good configuration stays in effect: "
         'featureGates.X\\xe9: "is" no \\ gate of ours\n'
     )
 

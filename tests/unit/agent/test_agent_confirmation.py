@@ -57,7 +57,7 @@ def test_a_policy_goes_at_its_time_and_comes_back_when_it_is_confirmed(tmp_path:
     assert (node.turn(), node.back) == (60, set())
     assert (node.turn(59), node.back) == (1, set())
     assert (node.turn(1), node.back) == (None, {"p 1"})
-    assert taken_back(node.facts, sent().found) == (
+    assert taken_back(node.facts, sent().policy) == (
         "taken back: generation 1 was not confirmed within 60 s: annotate it with antrea.io/confirmed=1"
     )
     node.put(sent(within=""))
@@ -79,7 +79,7 @@ def test_each_generation_has_its_own_time(tmp_path: Path) -> None:
     node.turn(60)
     node.put(sent(2))
     assert (node.turn(), node.back) == (60, set())
-    assert taken_back(node.facts, sent(2).found) == ""
+    assert taken_back(node.facts, sent(2).policy) == ""
 
 
 def test_an_agent_that_starts_anew_goes_on_with_the_deadlines_it_finds(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, cast
 
 from antrea.agent.api import health as module
-from antrea.agent.api.health import WORDS, Health
+from antrea.agent.api.health import SOURCE_NAMES, Health
 from antrea.agent.api.readiness import Readiness
 from antrea.agent.feature_set import active, sweeps
 from antrea.engine import Engine, Facts
@@ -43,7 +43,7 @@ async def test_a_feed_that_is_late_is_named_by_what_it_reads() -> None:
     facts.feeds.sources[Namespace] = "namespaces"
     assert await feeds_check(facts, Namespace) == ""
     assert await feeds_check(facts, Namespace, late=True) == (
-        "nothing heard from kube-apiserver or OVSDB of namespaces"
+        "no recent data from kube-apiserver or OVSDB: namespaces"
     )
 
 
@@ -60,8 +60,8 @@ def test_every_feed_that_an_agent_waits_for_has_words() -> None:
     features = active(frozenset(gate.name for gate in GATES if gate.built), node_type="k8sNode")
     resources = {one.fact.__name__ for feature in features for one in feature.watched}
     waited = {kind.__name__ for kinds in sweeps(features).values() for kind in kinds}
-    assert waited - resources - set(WORDS) == set()
-    assert module.words("SteeredThing") == "steered thing"
+    assert waited - resources - set(SOURCE_NAMES) == set()
+    assert module.source_name("SteeredThing") == "steered thing"
 
 
 class SilentSwitch:

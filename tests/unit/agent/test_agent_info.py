@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from agent_context import agent_parts
 
-from antrea.agent.api.agent_info import agent_info, changes, conditions, flow_counts, states
+from antrea.agent.api.agent_info import agent_info, changes, condition_states, conditions, flow_counts
 from antrea.agent.api.view import AgentView
 from antrea.apis.controlplane import GroupMember, NetworkPolicy
 from antrea.apis.crd.info import NetworkInfo, NetworkPolicyControllerInfo, OvsInfo
@@ -140,17 +140,17 @@ async def test_agent_info_needs_a_node(view: AgentView) -> None:
 
 
 def test_agent_info_names_what_fails_and_what_was_refused(view: AgentView) -> None:
-    assert states(view) == [("AgentHealthy", "True", ""), ("OpenflowConnectionUp", "True", "")]
+    assert condition_states(view) == [("AgentHealthy", "True", ""), ("OpenflowConnectionUp", "True", "")]
     view.ready = {"kube": lambda: "shutting down", "feeds": lambda: "silent"}
     rejected = msgspec.structs.replace(view.now, rejected="defaultMTU: many")
     view.in_effect = lambda: rejected
-    assert states(view) == [
+    assert condition_states(view) == [
         ("AgentHealthy", "False", "shutting down; silent"),
         ("OpenflowConnectionUp", "True", ""),
         ("ConfigRejected", "True", "defaultMTU: many"),
     ]
     view.troubles = {"PodsUnreachable": lambda: "no tunnel", "ServicesUnserved": str}
-    assert states(view)[2:] == [
+    assert condition_states(view)[2:] == [
         ("PodsUnreachable", "True", "no tunnel"),
         ("ConfigRejected", "True", "defaultMTU: many"),
     ]

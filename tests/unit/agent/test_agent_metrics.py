@@ -148,7 +148,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
         "antrea_agent_egress_networkpolicy_rule_count": [({}, 1)],
         "antrea_agent_pod_start_count": [
-            ({"known": when}, 0) for when in ("at once", "in time", "earlier", "never")
+            ({"result": result}, 0) for result in ("immediate", "waited", "cached", "timeout")
         ],
         "antrea_agent_pod_start_wait_seconds": [({}, 0), ({}, 0)],
         "antrea_agent_unenforced_rule_count": [({}, 0)],
@@ -250,8 +250,8 @@ async def test_an_operation_whose_outcome_is_unknown_is_an_error() -> None:
 
 async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> None:
     seen = view()
-    for known, seconds in (("at once", 0.0), ("in time", 0.05), ("at once", 0.0), ("never", 2.0004)):
-        seen.starts.note(known, seconds)
+    for result, seconds in (("immediate", 0.0), ("waited", 0.05), ("immediate", 0.0), ("timeout", 2.0004)):
+        seen.starts.note(result, seconds)
     seen.facts.put(
         PolicyRule("r", "In", ("g",), NetworkPolicyPeer(), (), "Drop", RuleOrder(250, 5, 0, "", "u"))
     )
@@ -259,10 +259,10 @@ async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> N
     assert [
         line for line in text.splitlines() if line.startswith(("antrea_agent_pod", "antrea_agent_unenf"))
     ] == [
-        'antrea_agent_pod_start_count{known="at once"} 2',
-        'antrea_agent_pod_start_count{known="in time"} 1',
-        'antrea_agent_pod_start_count{known="earlier"} 0',
-        'antrea_agent_pod_start_count{known="never"} 1',
+        'antrea_agent_pod_start_count{result="immediate"} 2',
+        'antrea_agent_pod_start_count{result="waited"} 1',
+        'antrea_agent_pod_start_count{result="cached"} 0',
+        'antrea_agent_pod_start_count{result="timeout"} 1',
         *(f'antrea_agent_pod_start_wait_seconds_bucket{{le="{le}"}} 2' for le in ("0.01", "0.025")),
         *(
             f'antrea_agent_pod_start_wait_seconds_bucket{{le="{le}"}} 3'

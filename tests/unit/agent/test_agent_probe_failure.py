@@ -166,7 +166,7 @@ async def test_a_gateway_that_was_never_asked_is_open_by_errors_of_this_node(lin
 async def test_a_host_with_our_address_is_not_gone_by_errors_of_this_node(
     link: Link, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicate_prober, "is_asked_for", lambda *_: True)
+    monkeypatch.setattr(duplicate_prober, "is_to_be_probed", lambda *_: True)
     facts, prober = Facts(), DuplicateProber("n1")
     running = asyncio.create_task(prober.run(facts))
     await prober.probe(facts, ProbeAddress("e", True, holder="e", dev="eth0", ip=IP, before=True))

@@ -62,7 +62,7 @@ class File(StateCacheFile):
 
 @pytest.fixture(autouse=True)
 def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_state, "FILE", tmp_path / "last-word")
+    monkeypatch.setattr(controller_state, "FILE", tmp_path / "controller-state")
     monkeypatch.setattr(controller_state, "StateCacheFile", File)
     monkeypatch.setattr(File, "written", asyncio.Event(), raising=False)
 
@@ -103,6 +103,26 @@ async def test_what_was_kept_is_there_for_the_next_agent() -> None:
         assert facts.all(SentPolicy) == [POLICY]
         assert facts.all(Service) == [SERVICE]
         assert word.earlier == {"u1"}
+
+
+async def test_the_file_of_an_earlier_version_is_renamed_and_read() -> None:
+    async with agent([POLICY]) as (_, controller, gate, _):
+        gate.earlier = frozenset({"u1"})
+        controller.listeners[-1]()
+        assert await written()
+    controller_state.FILE.rename(controller_state.FILE.with_name("last-word"))
+    async with agent(None) as (facts, _, gate, _):
+        assert facts.all(SentPolicy) == [POLICY]
+        assert gate.earlier == {"u1"}
+    assert [path.name for path in controller_state.FILE.parent.iterdir()] == ["controller-state"]
+
+
+async def test_the_file_of_an_earlier_version_does_not_replace_a_newer_one() -> None:
+    controller_state.FILE.write_bytes(b"newer")
+    controller_state.FILE.with_name("last-word").write_bytes(b"older")
+    controller_state.adopt_former_file(controller_state.FILE)
+    assert controller_state.FILE.read_bytes() == b"newer"
+    assert not controller_state.FILE.with_name("last-word").exists()
 
 
 async def test_a_service_that_changes_is_kept_without_a_word_of_the_controller() -> None:

@@ -150,7 +150,7 @@ async def test_tracing_takes_the_gateway_for_pods_of_other_nodes_where_there_is_
         ({"destination": "far/headless"}, NotFound, "destination far/headless has no IPv4 address"),
         ({"destination": "shop/b", "addressFamily": "6"}, NotFound, "destination shop/b has no IPv6 address"),
         ({"port": "eth1"}, Invalid, "invalid OVS port: packets enter by a Pod's, the gateway's or a tunnel's port"),
-        ({"source": "shop/a", "flow": "tcp,tcp_dst=x"}, Invalid, "OVS does not take the packet: x: bad value"),
+        ({"source": "shop/a", "flow": "tcp,tcp_dst=x"}, Invalid, "OVS rejects the packet: x: bad value"),
     ],
 )  # fmt: skip
 async def test_tracing_says_what_it_cannot_find(
@@ -162,7 +162,7 @@ async def test_tracing_says_what_it_cannot_find(
 
 
 async def test_tracing_waits_for_the_gateway_and_for_a_cluster(view: AgentView) -> None:
-    with pytest.raises(Unavailable, match="kube-apiserver, to look for source far/web"):
+    with pytest.raises(Unavailable, match="kube-apiserver is needed to look up source far/web"):
         await PacketTracer(view, None, Switch()).answer({"source": "far/web"})
     view.facts.drop(OvsPort, "antrea-gw0")
     with pytest.raises(Unavailable, match="port antrea-gw0 of the bridge"):

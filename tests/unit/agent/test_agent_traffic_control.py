@@ -84,7 +84,7 @@ def test_what_keeps_a_port_from_the_bridge_is_named() -> None:
         return TrafficControlPart(agent_context(facts)).conditions()["TrafficControlPortsMissing"]()
 
     assert "of a: create" in why("ids0")
-    assert "(a name has 1 to 15 octets)" in why("x" * 16)
+    assert "(a name has 1 to 15 bytes)" in why("x" * 16)
     assert "(the name is that of the Node's network card or of another port)" in why("eth0")
     refused = Unrealized(CONTROL_PORTS.name, "a", "could not add network device\nids0")
     assert "(could not add network device\\nids0)" in why("ids0", refused)

@@ -59,7 +59,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_gate, "FIRST_SECONDS", SOON)
 
 
-LATE = ", within 0.05 s"
+LATE = " not received within 0.05 s"
 
 
 async def test_a_pod_waits_for_the_controller_to_come_as_far_as_its_version() -> None:
@@ -82,7 +82,7 @@ async def test_a_word_that_comes_as_the_time_is_over_is_in_time(monkeypatch: pyt
     await asyncio.sleep(0)
     world.controller.says(7)
     assert await waits == ""
-    assert world.gate.starts.counts == {"in time": 1}
+    assert world.gate.starts.counts == {"waited": 1}
 
 
 async def test_a_pod_that_nobody_has_heard_of_waits_for_kube_apiserver() -> None:
@@ -197,7 +197,7 @@ async def test_starts_are_counted_by_when_their_policies_were_known() -> None:
     world.controller.says(7)
     await waits
     await world.wait()
-    assert world.gate.starts.counts == {"never": 1, "in time": 1, "at once": 1}
+    assert world.gate.starts.counts == {"timeout": 1, "waited": 1, "immediate": 1}
 
 
 async def test_a_pod_that_the_last_word_covered_starts_without_the_controller_after_the_same_time(

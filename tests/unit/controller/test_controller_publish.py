@@ -18,7 +18,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.controller.compute.metrics import policy_metrics
 from antrea.controller.compute.publish_sink import PublishSink
 from antrea.features.grouping.publication import (
-    TOLD,
+    PUBLISHED,
     GroupHead,
     GroupSpan,
     Membership,
@@ -173,7 +173,7 @@ def test_a_replay_tells_all_of_it_and_a_sweep_that_it_is_all() -> None:
     sink = PublishSink(heard, nobody_left, KINDS)  # type: ignore[arg-type]
     for _ in range(2):
         asyncio.run(sink.resync([HEAD, belongs("a")]))
-    asyncio.run(sink.sweep(TOLD))
+    asyncio.run(sink.sweep(PUBLISHED))
     assert heard.said == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])] * 2 + [
         ("synced", kind) for kind in KINDS
     ]
@@ -192,7 +192,7 @@ def test_a_group_of_addresses_goes_to_the_nodes_of_its_policies_before_these_do(
     group = AddressGroup(metadata=ObjectMetadata(name="g", uid="g"), group_members=(member("a"),))
     assert told((entries, [])) == [
         ("put", ADDRESS, "g", group, {"n7", "n8"}, ["n1"]),
-        ("put", "networkpolicies", "p", POLICY.found, {"n7"}, []),
+        ("put", "networkpolicies", "p", POLICY.policy, {"n7"}, []),
     ]
     assert told((entries, []), ([GroupSpan(ADDRESS, "g", ("n8",))], [POLICY])) == [
         ("drop", "networkpolicies", "p"),
@@ -222,7 +222,7 @@ def test_a_group_exists_from_the_first_policy_that_names_it_to_the_last() -> Non
     first, second = kube("p", "g"), kube("q", "g")
 
     def put(policy: PublishedPolicy) -> tuple[Any, ...]:
-        return ("put", "networkpolicies", policy.key, policy.found, {"n7"}, [])
+        return ("put", "networkpolicies", policy.key, policy.policy, {"n7"}, [])
 
     assert told(([belongs], [])) == []
     start: Batch = ([GroupSpan(ADDRESS, "g", ("n7",)), belongs, first], [])

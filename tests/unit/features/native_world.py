@@ -116,7 +116,7 @@ class Told:
 
     def policy(self, name: str) -> Any:
         """The one of this name, as agents are told."""
-        (found,) = (one.found for one in self.of(PublishedPolicy) if one.found.source_ref.name == name)
+        (found,) = (one.policy for one in self.of(PublishedPolicy) if one.policy.source_ref.name == name)
         return found
 
     def members(self, resource: str, name: str) -> set[str]:

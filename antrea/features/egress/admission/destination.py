@@ -1,4 +1,4 @@
-"""What outside an Egress is for, as its author writes it: a field of our own."""
+"""Validation of the destinations outside the cluster that an Egress is for, a field beyond upstream's."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def check_destinations(wanted: Destinations, address: str) -> Steps:
-    """Raises Invalid; warns of what changes nothing, or leaves nothing."""
-    found: dict[str, list[Network]] = {"cidrs": [], "except": []}
+    """Check the destinations. Raises Invalid; warns of entries that change nothing, or leave nothing."""
+    networks: dict[str, list[Network]] = {"cidrs": [], "except": []}
     for field, cidrs in (("cidrs", wanted.cidrs), ("except", wanted.except_)):
         for number, cidr in enumerate(cidrs):
             path = f"spec.destinations.{field}[{number}]"
             try:
-                one = prefix(cidr)
+                network = prefix(cidr)
             except ValueError as error:
                 raise Invalid(path, f"invalid cidr {cidr}") from error
-            found[field].append(one.network)
-            if one.ip != one.network.network_address:
-                yield Warn(f"{path}: {cidr} counts as {one.network}")
+            networks[field].append(network.network)
+            if network.ip != network.network.network_address:
+                yield Warn(f"{path}: {cidr} counts as {network.network}")
             if address and is_ipv6(address) != is_ipv6(cidr):
-                yield Warn(f"{path}: {one.network} is not of the family of {address}, it changes nothing")
+                yield Warn(f"{path}: {network.network} is not of the family of {address}, it changes nothing")
     if wanted.cidrs and address and all(is_ipv6(cidr) != is_ipv6(address) for cidr in wanted.cidrs):
         yield Warn(f"spec.destinations.cidrs: none is of the family of {address}, so nothing leaves with it")
-    if _leaves_nothing(found["cidrs"], found["except"], address):
+    if _leaves_nothing(networks["cidrs"], networks["except"], address):
         yield Warn("spec.destinations.except: leaves nothing that the Egress is for")
 
 
 def _leaves_nothing(cidrs: Iterable[Network], holes: Iterable[Network], address: str) -> bool:
-    """Whether each of the networks lies in one of the holes."""
+    """Whether each of the networks is in one of the exceptions."""
     families = (6 if is_ipv6(address) else 4,) if address else (4, 6)
     wide = [ip_interface(EVERYTHING[family]).network for family in families]
-    inside = [one for one in cidrs or wide if one.version in families]
-    return bool(inside) and all(any(_in(one, hole) for hole in holes) for one in inside)
+    inside = [network for network in cidrs or wide if network.version in families]
+    return bool(inside) and all(any(_in(network, hole) for hole in holes) for network in inside)
 
 
-def _in(one: Network, hole: Network) -> bool:
-    same = one.version == hole.version
-    return same and one.prefixlen >= hole.prefixlen and one.network_address in hole
+def _in(network: Network, hole: Network) -> bool:
+    same = network.version == hole.version
+    return same and network.prefixlen >= hole.prefixlen and network.network_address in hole

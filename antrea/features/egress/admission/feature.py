@@ -1,7 +1,6 @@
-"""What an Egress may ask for: one address, or lists of them, of pools that have them.
+"""Validation of an Egress: one address, or lists of them, of pools that have them.
 
-Upstream has the lists in its API and refuses them; by its words entries of one index belong together.
-
+Upstream has the lists in its API and rejects them; by its documentation entries of one index belong together.
 parity: pkg/controller/egress/validate.go
 """
 
@@ -21,7 +20,7 @@ from antrea.features.egress.spec import KILO, MAX_KILOBITS
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.address import read
 from antrea.features.framework.admission import Find, Patch, Warn, Webhook
-from antrea.features.framework.ip_range import alone, nobodys
+from antrea.features.framework.ip_range import single_address, unusable_addresses
 from antrea.features.framework.quantity import fault, whole
 from antrea.features.framework.selector_warning import selector_doubts
 
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from antrea.features.framework.admission import Review, Step, Steps
 
 FRAME = 1514
-"""Bytes of a full one on Ethernet."""
+"""Bytes of a full Ethernet frame."""
 
 
 def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
-    """Raises Invalid."""
+    """Validate an Egress. Raises Invalid."""
     egress = review.new
     spec = egress.spec
     check_lists(spec)
@@ -62,7 +61,7 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
 
 
 def warn_of_status(_: Facts, review: Review[Egress]) -> Steps:
-    """Users' manifests name a Node in the status to choose it; the API server drops that without a word."""
+    """Warn about manifests that name a Node in the status to choose it; the API server drops that silently."""
     if review.new.status != EgressStatus():
         yield Warn(
             "status: dropped, it does not choose a Node; those that are to have the address first are named"
@@ -75,7 +74,7 @@ def _unchanged(_: Facts, __: Review[Egress]) -> tuple[Patch, ...]:
 
 
 def _check_bandwidth(name: str, bandwidth: Bandwidth, *, is_new: bool) -> Steps:
-    """Beyond upstream, which takes any quantity: a new one is of a size that a meter can count."""
+    """Check that a new bandwidth is of a size that a meter can count; upstream accepts any quantity."""
     for field, text in (("rate", bandwidth.rate), ("burst", bandwidth.burst)):
         what = f"{field.capitalize()} {text} in Egress {name} is invalid"
         if why := fault(text):
@@ -98,13 +97,13 @@ def _spec_doubts(spec: EgressSpec) -> Steps:
 
 
 def _check_address(facts: Facts, place: RequestedAddress) -> Steps:
-    """Beyond upstream, which looks at addresses of pools alone."""
+    """Check the address; upstream checks only those of pools."""
     if place.pool:
         yield from _check_in_pool(facts, place)
     address = read(place.address)
     if address is None:
         raise Invalid(place.address_field, f"IP {place.address} is not valid")
-    if why := nobodys(alone(address)):
+    if why := unusable_addresses(single_address(address)):
         raise Invalid(place.address_field, f"IP {place.address} is one of {why}")
 
 
@@ -121,7 +120,7 @@ def _check_in_pool(facts: Facts, place: RequestedAddress) -> Steps:
 
 
 def _pool_doubts(facts: Facts, place: RequestedAddress) -> Steps:
-    """Beyond upstream: of a pool that does not exist no address is given, which is admitted, as it may come later."""
+    """Warn about a pool that does not exist, which is admitted, as it may come later; upstream does not warn."""
     try:
         pool = yield from _pool(facts, place.pool)
     except Unavailable:
@@ -134,11 +133,11 @@ def _pool_doubts(facts: Facts, place: RequestedAddress) -> Steps:
 
 
 def _pool(facts: Facts, name: str) -> Generator[Step, Any, PoolRow | None]:
-    """An Egress may come right behind its pool, before our watch has seen that."""
+    """Return the pool, also if it was created too recently for the watch."""
     pool = facts.get(PoolRow, name)
     if pool is None:
-        found = yield Find(POOLS, name, ExternalIPPool)
-        return pool_row(found) if found else None
+        stored = yield Find(POOLS, name, ExternalIPPool)
+        return pool_row(stored) if stored else None
     return pool
 
 

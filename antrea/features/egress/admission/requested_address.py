@@ -1,11 +1,11 @@
-"""Which addresses and pools an Egress asks for, and the fields that name each of them."""
+"""Addresses and pools that an Egress requests, and the fields that name each of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.errors import Invalid
-from antrea.features.egress.spec import lists
+from antrea.features.egress.spec import requested_entries
 from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ class RequestedAddress(NamedTuple):
 
 
 def places(spec: EgressSpec) -> list[RequestedAddress]:
-    """One, or as many as the lists have entries."""
+    """Return the requested addresses: one, or as many as the lists have entries."""
     return [
         RequestedAddress(address, pool, f"spec.egressIPs[{index}]", f"spec.externalIPPools[{index}]")
-        for index, (address, pool) in enumerate(lists(spec))
+        for index, (address, pool) in enumerate(requested_entries(spec))
     ] or [RequestedAddress(spec.egress_ip, spec.external_ip_pool)]
 
 
 def check_lists(spec: EgressSpec) -> None:
-    """Entry by entry they belong together, and each has an address or gets one. Raises Invalid."""
+    """Check that the lists belong together entry by entry, and each has an address or a pool. Raises Invalid."""
     ips, pools = spec.egress_ips, spec.external_ip_pools
     if ips and pools and len(ips) != len(pools):
         raise Invalid(
@@ -42,7 +42,7 @@ def check_lists(spec: EgressSpec) -> None:
             f"{len(ips)} addresses and {len(pools)} pools: each entry of one belongs to that of the other",
         )
     seen: dict[str, int] = {}
-    for index, (ip, pool) in enumerate(lists(spec)):
+    for index, (ip, pool) in enumerate(requested_entries(spec)):
         if not ip and not pool:
             raise Invalid(f"spec.egressIPs[{index}]", "has neither an address nor a pool to be given one of")
         if ip and (first := seen.setdefault(canonical(ip), index)) != index:

@@ -1,1 +1,1 @@
-"""Egress in the agent: who holds which address, and the flows and marks of Pods that leave with it."""
+"""Egress in the agent: the holders of addresses, and the flows and marks of Pods that leave with them."""

@@ -1,4 +1,4 @@
-"""The Egress IPs that this Node is to hold: on antrea-egress0, answered for where their neighbours are, and announced.
+"""Egress IPs that this Node is to hold: on antrea-egress0, answered for on their networks, and announced.
 
 parity: pkg/agent/ipassigner/ip_assigner_linux.go
 """
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 
 
 class AnnounceAddress(Act, frozen=True):
-    """Announce to the neighbours on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
+    """Announcement to the neighbors on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
 
     dev: str
     mac: str
-    """Empty: that of `dev`."""
+    """MAC address; empty for that of `dev`."""
     ip: str
 
 
 class RecordAssigned(Act, frozen=True):
-    """Report in an Event of the Egress that this Node holds its address, once."""
+    """Event, once, that this Node holds the address of an Egress."""
 
     row: str
     """Key of the Egress row."""
@@ -68,18 +68,20 @@ class RecordAssigned(Act, frozen=True):
     ip: str
     node: str
     recorded: bool
-    """There is such an Event from before this agent started."""
+    """Whether there is such an Event from before this agent started."""
 
 
 def node_device(facts: Facts, _node: ThisNode) -> Iterator[Dummy]:
-    """The kernel's is there from the beginning, and down as upstream's: its addresses are reached all the same."""
+    """Yield the kernel's device, which exists from the start, and is down as upstream's: its addresses are reached all the
+    same.
+    """
     config = facts.get(AgentConfig)
     if config is not None:
         yield from carrier.kernel_holder(config.ovs_datapath_type, DEVICE)
 
 
 def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
-    """A port of OVS, which others see, is there as soon as there is a pool, so that an address need not wait for it."""
+    """Yield a port of OVS as soon as there is a pool, so that an address need not wait for it."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     subnet = subnet_of(facts, egress)
     if not egress.pool or config is None or node is None or (subnet and subnet.device):
@@ -90,7 +92,7 @@ def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
 def held_address(
     facts: Facts, egress: Egress
 ) -> Iterator[Entry | ReleaseAddress | ProbeAddress | RecordConflict]:
-    """Of a pool, if this Node is to hold it and no other host has it, or as long as it hands it over."""
+    """Yield an address of a pool, if this Node is to hold it and no other host has it, or as long as it hands it over."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node is None or link is None:
         return
@@ -121,14 +123,14 @@ def held_address(
 
 
 def own_address(facts: Facts, egress: Egress) -> Iterator[ProbeAddress | RecordConflict]:
-    """Without a pool its user put it here, and another host may have it, too."""
+    """Yield probes for an address without a pool, which its user configured here, and which another host may have, too."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node and link and not egress.pool and egress.ip and facts.get(LocalAddress, egress.ip):
         yield from probes(facts, egress, node, neighbours_of(facts, egress.ip, link))
 
 
 def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
-    """On a device that goes nowhere: neighbours reach the address by `device`."""
+    """Yield the address on an unconnected device: neighbors reach it by `device`."""
     yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}")
     if is_ipv6(egress.ip):
         # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
@@ -140,9 +142,10 @@ def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
 def taken_address(
     facts: Facts, egress: Egress
 ) -> Iterator[AnnounceAddress | RecordAssigned | ConfirmAnnounced | RecordTakeover]:
-    """Once the address stands, and the flows and translations with it: an act waits for what its pass puts.
+    """Yield acts for an address that is in place, with its flows and translations: an act waits for the entries of its pass.
 
-    What another Node hands over is announced before Pods' packets turn here: answers to what still leaves there go back.
+    An address that another Node hands over is announced before Pods' packets are redirected here: answers to what still leaves
+    there go back.
     """
     node, link = facts.get(ThisNode), facts.get(Transport)
     here = facts.get(LocalAddress, egress.ip) if egress.ip else None

@@ -1,7 +1,7 @@
-"""What is wrong with an address: a condition of its Egress, or of several the address's own entry in the status.
+"""Faults of an address: a condition of its Egress, or, with several addresses, the address's own entry in the status.
 
-Several Nodes may have addresses of an Egress, and a condition is one for all of them. So each Node writes what it has found where
-no other writes, and the reporting Node gathers it in conditions.
+Several Nodes may have addresses of an Egress, and a condition is one for all of them. So each Node writes its findings where no
+other writes, and the reporting Node gathers them in conditions.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SILENCE_FIELD: Final = "unanswered"
 
 
 def words_of(entry: AddressStatus) -> Words:
-    """The fault that an entry of the status names."""
+    """Return the fault that an entry of the status names."""
     return _words(entry.conflict, entry.unanswered)
 
 
 def address_conditions(facts: Facts, report: AddressReport, node: ThisNode) -> tuple[Condition, ...]:
-    """Of an Egress of one address, by the Node that has it and translates it, or cannot take it."""
+    """Return the conditions of an Egress of one address, by the Node that has it and translates it, or cannot take it."""
     row = report.row
     if not report.is_told or (report.here and report.why):
         return ()
@@ -59,13 +59,15 @@ def address_conditions(facts: Facts, report: AddressReport, node: ThisNode) -> t
 
 
 def _of_dead_holder(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
-    """Of an address that this Node has while the status names one that died: with this the status is written anew."""
+    """Return the condition of an address that this Node has while the status names a dead Node: the status is then written
+    again.
+    """
     member = facts.get(GossipMember, egress.node) if egress.node else None
     return () if member is None or member.alive else (Condition(CONFLICT),)
 
 
 def address_entry(facts: Facts, report: AddressReport, node: ThisNode) -> Words:
-    """The entry of one of several addresses, which is here or nowhere."""
+    """Return the entry of one of several addresses, which is here or nowhere."""
     row = report.row
     failback = failback_word(facts, row) if report.here else ""
     ours = report.here or assigned_here(facts, row, node)
@@ -78,32 +80,32 @@ def address_entry(facts: Facts, report: AddressReport, node: ThisNode) -> Words:
 
 
 def _troubles(facts: Facts, egress: Egress, node: str) -> Words:
-    """What the Node that has the address, or is to hold it, reports of it."""
+    """Return what the Node that has the address, or is to hold it, reports of it."""
     mac = other_host(facts, egress.key, egress.ip)
     return _words(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))
 
 
 def _words(conflict: str, unanswered: str) -> Words:
-    """Empty texts count for nothing."""
+    """Return the fields; empty texts are left out."""
     return tuple(
         (field, text) for field, text in ((CONFLICT_FIELD, conflict), (SILENCE_FIELD, unanswered)) if text
     )
 
 
 def shared_conditions(rows: Sequence[Egress]) -> tuple[Condition, ...]:
-    """Of all addresses of one Egress, by their entries; of the one reporting Node."""
+    """Return the conditions of all addresses of one Egress, by their entries; for the one reporting Node."""
     first = rows[0]
     kinds = (
         (CONFLICT_FIELD, Condition(CONFLICT, "True", reason="OtherHost"), first.conflicts),
         (SILENCE_FIELD, Condition(ANSWERS, "False", reason="NoAnswer"), first.unanswered),
     )
-    found = []
-    for field, condition, told in kinds:
+    conditions = []
+    for field, condition, reported in kinds:
         texts = dict.fromkeys(text for row in rows for name, text in row.troubles if name == field)
         if texts:
-            found.append(
+            conditions.append(
                 Condition(condition.type, condition.status, reason=condition.reason, message="; ".join(texts))
             )
-        elif told:
-            found.append(Condition(condition.type))
-    return tuple(found)
+        elif reported:
+            conditions.append(Condition(condition.type))
+    return tuple(conditions)

@@ -1,4 +1,4 @@
-"""What this Node has found of one address of an Egress: whether it is here, and why no Node has or translates it."""
+"""Findings of this Node on one address of an Egress: whether it is here, and why no Node has or translates it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FULL: Final = (
 
 
 class AddressReport(NamedTuple):
-    """Of an address that another Node has, or that another Node reports, nothing is set."""
+    """Findings on one address; nothing is set if another Node has it, or reports it."""
 
     row: Egress
     here: bool
-    """This Node has it, and its neighbours know."""
+    """Whether this Node has it, and its neighbors know."""
     why: str
-    """Why no Node has it or, if it is here, translates it; empty: nothing is known against it."""
+    """Why no Node has it or, if it is here, translates it; empty if nothing is known against it."""
     missing: bool
-    """No Node has it for a moment already, or may use it."""
+    """Whether no Node has had it for a moment, or may use it."""
 
     @property
     def is_told(self) -> bool:
@@ -39,7 +39,7 @@ class AddressReport(NamedTuple):
 
 
 def report_of(facts: Facts, first: Egress, row: Egress, node: ThisNode) -> AddressReport:
-    """`first` is the first address of the same Egress, often this one."""
+    """Make the report; `first` is the first address of the same Egress, often this one."""
     if why := reported_missing(facts, row, node):
         return AddressReport(row, here=False, why=why, missing=True)
     if _is_here(facts, row, node):
@@ -57,7 +57,7 @@ def reports_lost(facts: Facts, first: Egress, node: ThisNode) -> bool:
 
 
 def why_nowhere(facts: Facts, row: Egress) -> str:
-    """Why no Node is to hold an address of a pool; empty: one is, or it is not placed (yet)."""
+    """Return why no Node is to hold an address of a pool; empty if one is, or it is not placed (yet)."""
     owner = facts.get(EgressOwner, row.key) if row.pool and row.ip else None
     return owner.why if owner and not owner.node else ""
 
@@ -69,7 +69,7 @@ def _is_here(facts: Facts, row: Egress, node: ThisNode) -> bool:
 
 
 def _why_not_taken(facts: Facts, row: Egress, node: ThisNode) -> str:
-    """Why an address is not here that this Node is to hold; empty: nothing is known against it."""
+    """Return why an address that this Node is to hold is not here; empty if nothing is known against it."""
     if not assigned_here(facts, row, node):
         return ""
     if mac := other_host(facts, row.key, row.ip):

@@ -1,8 +1,8 @@
-"""Whether an Egress has the address that it names, and which families it is for: what it has not leaves nothing.
+"""Check whether an Egress has the address that it names, and for which families: without it nothing leaves.
 
-Each agent finds it from Egresses and pools alone, by the rule of the controller (antrea/features/external_ip_pool): so
-nothing leaves with the address of another Egress while a condition is late or no controller runs.
-Upstream keeps such an Egress from Pods by an empty EgressGroup, and these leave with their Node's address.
+Each agent derives it from Egresses and pools alone, by the rule of the controller (antrea/features/external_ip_pool): so
+nothing leaves with the address of another Egress while a condition is late or no controller runs. Upstream withholds such an
+Egress from Pods by an empty EgressGroup, and these leave with their Node's address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOTH = (False, True)
 
 
 def why_unallocated(facts: Facts, egress: Egress) -> str:
-    """Why this row of an Egress has no address to use; empty: it has one."""
+    """Return why this row of an Egress has no usable address; empty if it has one."""
     config = facts.get(AgentConfig)
     if config is not None and not config.has_tunnel:
         return NO_TUNNEL.format(config.traffic_encap_mode)
@@ -38,7 +38,7 @@ def why_unallocated(facts: Facts, egress: Egress) -> str:
 
 
 def _of_service(facts: Facts, egress: Egress) -> str:
-    """A Service keeps the address that the controller gave it; empty: none has it."""
+    """Return the Service that holds the address by the controller's allocation; empty if none."""
     if not (egress.pool and egress.ip):
         return ""
     having = [row.key for row in facts.by(Service, "pooled", egress.ip) if egress.pool in row.pools]
@@ -46,7 +46,7 @@ def _of_service(facts: Facts, egress: Egress) -> str:
 
 
 def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -> str:
-    """The same, where the pool that it names and all rows with its address are at hand."""
+    """Return why the row has no usable address, given the pool that it names and all rows with its address."""
     if egress.invalid:
         ip = canonical(egress.invalid)
         why = f"one of {unusable(ip)}, with which no Node can send" if ip else "not an IP address"
@@ -67,7 +67,7 @@ def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -
 
 
 def families_of(facts: Facts, egress: Egress) -> Collection[bool]:
-    """Whether it is for IPv6, for IPv4 or, while that is unknown, for both; empty: it names neither address nor pool."""
+    """Return its families (IPv6 or not), both while unknown; empty if it names neither address nor pool."""
     if egress.ip or egress.invalid:
         return (is_ipv6(egress.ip or egress.invalid),)
     if not egress.pool:

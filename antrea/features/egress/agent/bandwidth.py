@@ -1,6 +1,6 @@
-"""The bandwidth of an Egress: a meter on the Node that has its address drops what all its Pods together send above it.
+"""Bandwidth of an Egress: a meter on the Node that has its address drops what all its Pods together send above it.
 
-Of Egresses that share an address, which is one meter, the oldest with a bandwidth decides, then the first by name.
+Among Egresses that share an address, which is one meter, the oldest with a bandwidth decides, then the first by name.
 parity: pkg/agent/openflow/pipeline.go egressQoSFlow, pkg/agent/controller/egress/egress_controller.go realizeEgressQoS
 """
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 GATE: Final = "EgressTrafficShaping"
 LIMITED: Final = "BandwidthLimited"
-"""Type of a condition of ours."""
+"""Type of a condition beyond upstream's."""
 flow = flows_of(Category.EGRESS)
 
 
 def limit_of(bandwidth: Bandwidth | None) -> EgressLimit | None:
-    """In the meter's units. None also of what is no quantity, which admission refuses."""
+    """Convert to the meter's units; None also for an invalid quantity, which admission refuses."""
     if bandwidth is None:
         return None
     try:
@@ -55,18 +55,18 @@ def limit_of(bandwidth: Bandwidth | None) -> EgressLimit | None:
 
 
 def limited(facts: Facts) -> tuple[Action, ...]:
-    """Out by the gateway, past the meters if there are any."""
+    """Actions that output by the gateway, through the meters if there are any."""
     return (TO_GATEWAY_REG_MARK.load, goto(EGRESS_QOS) if _shapes(facts) else goto(Stage.SWITCHING))
 
 
 def pass_flow(facts: Facts, _: ThisNode) -> Iterator[Flow]:
-    """Marks without a limit."""
+    """Yield the flow for marks without a limit."""
     if _shapes(facts):
         yield flow(EGRESS_QOS, Priority.LOW, then=[goto(Stage.SWITCHING)])
 
 
 def limit_entries(facts: Facts, mark: EgressMark) -> Iterator[Meter | Flow]:
-    """The meter, whose number is the mark, and the flow that asks it."""
+    """Yield the meter, whose number is the mark, and the flow that uses it."""
     config, chosen = facts.get(AgentConfig), _chosen(facts, mark.ip)
     if config is None or chosen is None or chosen.limit is None or not _shapes(facts):
         return
@@ -75,13 +75,13 @@ def limit_entries(facts: Facts, mark: EgressMark) -> Iterator[Meter | Flow]:
     yield flow(
         EGRESS_QOS,
         Priority.NORMAL,
-        packet_mark.has_mark(config.ovs_datapath_type, number),
+        packet_mark.match_egress_mark(config.ovs_datapath_type, number),
         then=[action.meter(number), goto(Stage.SWITCHING)],
     )
 
 
 def limit_conditions(facts: Facts, egress: Egress, node: str) -> tuple[Condition, ...]:
-    """What became of its bandwidth on `node`, this one, which has its address; without one, that there is no word of it."""
+    """Return the condition on the bandwidth at `node`, this one, which has the address; without a bandwidth, its removal."""
     if egress.limit is None:
         return (Condition(LIMITED),) if egress.judged else ()
     reason, message = _why_not(facts, egress, node)
@@ -92,7 +92,7 @@ def limit_conditions(facts: Facts, egress: Egress, node: str) -> tuple[Condition
 
 
 def _why_not(facts: Facts, egress: Egress, node: str) -> tuple[str, str]:
-    """Reason and message; empty: it is limited."""
+    """Return reason and message; empty if it is limited."""
     gates, chosen = facts.get(EnabledGates), _chosen(facts, egress.ip)
     if gates is None or GATE not in gates:
         return "FeatureDisabled", f"feature gate {GATE} of the agent is off on Node {node}"
@@ -110,8 +110,8 @@ def _why_not(facts: Facts, egress: Egress, node: str) -> tuple[str, str]:
 
 def _chosen(facts: Facts, ip: str) -> Egress | None:
     limited = (egress for egress in facts.by(Egress, "ip", ip) if egress.limit)
-    found = (egress for egress in limited if not why_unallocated(facts, egress))
-    return min(found, key=lambda egress: egress.precedence, default=None)
+    candidates = (egress for egress in limited if not why_unallocated(facts, egress))
+    return min(candidates, key=lambda egress: egress.precedence, default=None)
 
 
 def _shapes(facts: Facts) -> bool:

@@ -1,8 +1,8 @@
-"""BFD between Nodes that may hold Egress IPs: tunnels of their own, in which OVS watches the other end.
+"""BFD between Nodes that may hold Egress IPs: dedicated tunnels, in which OVS monitors the other end.
 
-Each pair has a Geneve port with a VNI of its own beside the one that carries the Pods' packets (`remote_ip=flow`), of
-which it takes none. So that a large pool costs no mesh, a candidate has sessions with its neighbours on a ring only.
-Beyond upstream, which has gossip alone. Source: RFC 5880; ovs-vswitchd.conf.db(5), column bfd of Interface
+Each pair has a Geneve port with a VNI of its own beside the one that carries the Pods' packets (`remote_ip=flow`), of which it
+takes none. So that a large pool needs no mesh, a candidate has sessions only with its neighbors on a ring. Upstream has only
+gossip. Source: RFC 5880; ovs-vswitchd.conf.db(5), column bfd of Interface
 """
 
 from __future__ import annotations
@@ -25,48 +25,50 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 INTERVAL_MS = 60
-"""With three of them and Timing.answer of gossip, addresses of a Node without power move within 0.6 s in the median."""
+"""BFD interval; with three of them and Timing.answer of gossip, addresses of a Node without power move within 0.6 s in the
+median.
+"""
 NEAR = 4
-"""Neighbours on each side of the ring."""
+"""Number of neighbors on each side of the ring."""
 FEW = 3
-"""With fewer candidates there is no majority to ask, so that a session is slower to go down."""
+"""Number of candidates below which there is no majority, so that a session is slower to go down."""
 MULTIPLIER, PATIENT = 3, 5
 
 
 def candidate(facts: Facts, node: AgentNode) -> Iterator[EgressCandidate]:
-    """Whether any pool may have addresses there."""
-    own, config = facts.get(ThisNode), facts.get(AgentConfig)
-    if own is None or not own.transport_ips or (config and not config.has_tunnel):
+    """Yield a candidate if any pool may have addresses at the Node."""
+    this, config = facts.get(ThisNode), facts.get(AgentConfig)
+    if this is None or not this.transport_ips or (config and not config.has_tunnel):
         return
-    same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(own.transport_ips[0])]
+    same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(this.transport_ips[0])]
     labels = dict(node.labels)
     if node.gossips and same and any(meets(labels, pool.nodes) for pool in facts.all(PoolSelector)):
         yield EgressCandidate(node.name, same[0])
 
 
-def partners(facts: Facts, own: ThisNode) -> Iterator[BfdPartner]:
-    """The neighbours of this Node on the ring of candidates, if it is one."""
-    if facts.get(EgressCandidate, own.name) is None:
+def partners(facts: Facts, this: ThisNode) -> Iterator[BfdPartner]:
+    """Yield the neighbors of this Node on the ring of candidates, if it is one."""
+    if facts.get(EgressCandidate, this.name) is None:
         return
-    ring = sorted(facts.all(EgressCandidate), key=lambda one: _place(one.node))
+    ring = sorted(facts.all(EgressCandidate), key=lambda member: _place(member.node))
     multiplier = PATIENT if len(ring) < FEW else MULTIPLIER
-    for near in neighbours([one.node for one in ring], own.name):
+    for near in neighbours([candidate.node for candidate in ring], this.name):
         yield BfdPartner(ring[near].node, ring[near].address, multiplier)
 
 
-def neighbours(ring: Sequence[str], own: str) -> list[int]:
-    """Indexes of those within NEAR of `own`, each once; the relation is symmetric."""
-    here = ring.index(own)
+def neighbours(ring: Sequence[str], name: str) -> list[int]:
+    """Return the indexes of those within NEAR of `name`, each once; the relation is symmetric."""
+    here = ring.index(name)
     steps = [step for near in range(1, NEAR + 1) for step in (near, -near)]
     return sorted({(here + step) % len(ring) for step in steps} - {here})
 
 
 def bfd_port(facts: Facts, partner: BfdPartner) -> Iterator[Port]:
-    """The tunnel to a partner; both ends give it the same VNI."""
-    config, own = facts.get(AgentConfig), facts.get(ThisNode)
-    if config is None or own is None:
+    """Yield the tunnel to a partner; both ends give it the same VNI."""
+    config, this = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is None or this is None:
         return
-    options = {"remote_ip": partner.address, "key": str(vni(own.name, partner.node))}
+    options = {"remote_ip": partner.address, "key": str(vni(this.name, partner.node))}
     if config.tunnel_port:
         options["dst_port"] = str(config.tunnel_port)
     bfd = {"enable": "true", "min_rx": INTERVAL_MS, "min_tx": INTERVAL_MS, "mult": partner.multiplier}
@@ -81,9 +83,9 @@ def bfd_port(facts: Facts, partner: BfdPartner) -> Iterator[Port]:
     )
 
 
-def vni(one: str, other: str) -> int:
-    """Of a pair of Nodes: 1 to 2^24-1. Two pairs may share one, since their addresses differ."""
-    content = "/".join(sorted((one, other))).encode()
+def vni(node: str, other: str) -> int:
+    """Return the VNI of a pair of Nodes: 1 to 2^24-1. Two pairs may share one, since their addresses differ."""
+    content = "/".join(sorted((node, other))).encode()
     return int.from_bytes(blake2b(content, digest_size=3).digest()) or 1
 
 

@@ -1,11 +1,10 @@
-"""Whether another host of the network has an Egress IP: neighbours are asked before a Node of the cluster uses it.
+"""Detection of other hosts with an Egress IP: neighbors are probed before a Node of the cluster uses it. An address that some
+Node had by the status, or that is here already, is taken immediately and probed meanwhile: the cluster uses it rightly, so
+another host's answer is reported and changes nothing. The previous Node is not mistaken for such a host: it is not waited
+for, and does not answer any more when the probe is sent (antrea/features/external_ip_pool/agent_part/duplicate_prober.py).
 
-An address that some Node had by the status, or that is here already, is taken at once and asked for beside: the cluster
-uses it rightly, so another host's answer is reported and changes nothing. The Node before is not mistaken for such a host: it
-is not waited for, and answers no more when the question is asked (antrea/features/external_ip_pool/agent_part/duplicate_prober.py).
-
-An address without a pool is where its user put it, which may be two Nodes: who has it asks, too, and asks again when the
-status names another Node. Each of the two reports the other, and the one that keeps it writes itself into the status.
+An address without a pool is where its user configured it, which may be two Nodes: the holder probes, too, and probes again when
+the status names another Node. Each of the two reports the other, and the one that keeps it writes itself into the status.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode
 
 CONFLICT: Final = "AddressConflict"
-"""Type of a condition of ours."""
+"""Type of a condition beyond upstream's."""
 OWN: Final = ("antrea-egress0", "antrea-ext.")
-"""Devices on which Egress IPs of pools are, or what their names begin with."""
+"""Devices on which Egress IPs of pools are, or prefixes of their names."""
 
 
 class RecordConflict(Act, frozen=True):
-    """Report in an Event of the Egress that another host has its address."""
+    """Event that another host has the address of an Egress."""
 
     egress: str
     uid: str
@@ -60,7 +59,7 @@ def may_use(facts: Facts, egress: Egress) -> bool:
 
 
 def probes(facts: Facts, egress: Egress, node: ThisNode, dev: str) -> Iterator[ProbeAddress | RecordConflict]:
-    """Of a Node that holds the address, or is to; `dev` leads to its neighbours."""
+    """Yield the probes of a Node that holds the address, or is to; `dev` leads to its neighbors."""
     other = egress.node if not egress.pool and egress.node != node.name else ""
     cause, subnet = (egress.ip, dev, other), subnet_of(facts, egress)
     yield ProbeAddress(
@@ -77,15 +76,19 @@ def probes(facts: Facts, egress: Egress, node: ThisNode, dev: str) -> Iterator[P
 
 
 def conflict_conditions(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
-    """Of the Node that holds the address, or is to; what the status names stands until a probe remains without answer."""
-    found = facts.get(ProbedAddress, egress.key)
-    if found is None or found.ip != egress.ip:
+    """Return the condition of the Node that holds the address, or is to; the one in the status stays until a probe remains
+    unanswered.
+    """
+    probed = facts.get(ProbedAddress, egress.key)
+    if probed is None or probed.ip != egress.ip:
         return ()
-    if found.mac:
-        return (Condition(CONFLICT, "True", reason="OtherHost", message=sentence(egress.ip, found.mac)),)
+    if probed.mac:
+        return (Condition(CONFLICT, "True", reason="OtherHost", message=sentence(egress.ip, probed.mac)),)
     return (Condition(CONFLICT),) if egress.conflicts else ()
 
 
 def conflicts(conditions: Collection[Condition]) -> str:
-    """The duplicate that a status names; empty: none."""
-    return next((one.message or one.status for one in conditions if one.type == CONFLICT), "")
+    """Return the duplicate that a status names; empty if none."""
+    return next(
+        (condition.message or condition.status for condition in conditions if condition.type == CONFLICT), ""
+    )

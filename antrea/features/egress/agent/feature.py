@@ -76,19 +76,19 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
 
 FLOW_KINDS = (Egress, EgressPod, LocalAddress, PoolSelector)
-"""What flows of Egress are made of."""
+"""Kinds from which flows of Egress are derived."""
 
 
 def egress_pod(egress: str, member: GroupMember) -> EgressPod:
-    """The members of an EgressGroup are Pods."""
+    """Make the row of a member of an EgressGroup, which is a Pod."""
     pod = member.pod or PodReference()
     return EgressPod(egress, f"{pod.namespace}/{pod.name}")
 
 
 def _destinations(cidrs: tuple[str, ...]) -> tuple[str, ...]:
-    """As flows name them, each once; none, which is everywhere, if one cannot be read.
+    """Normalize networks, each once; none, which means everywhere, if one is invalid.
 
-    Admission refuses such a one, but it may have been stored before: what was meant must not leave by another address.
+    Admission refuses an invalid one, but it may have been stored before: packets must not leave by another address then.
     """
     try:
         return tuple(dict.fromkeys(str(prefix(cidr).network) for cidr in cidrs))
@@ -97,40 +97,40 @@ def _destinations(cidrs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _exceptions(cidrs: tuple[str, ...]) -> tuple[str, ...]:
-    """The same; one that cannot be read is no exception."""
+    """Normalize exceptions; an invalid one is left out."""
     return tuple(dict.fromkeys(network for cidr in cidrs for network in _destinations((cidr,))))
 
 
-def egress_rows(found: crd.Egress) -> tuple[Egress, ...]:
-    """One for each of its addresses."""
-    one = egress_row(found)
-    return listed(one, found) or (one,)
+def egress_rows(stored: crd.Egress) -> tuple[Egress, ...]:
+    """Make a row for each address of an Egress."""
+    row = egress_row(stored)
+    return listed(row, stored) or (row,)
 
 
-def egress_row(found: crd.Egress) -> Egress:
-    """An Egress by what agents need of it, with its one address."""
-    text, failback = found.spec.egress_ip, found.metadata.annotations.get(FAILBACK, "").strip()
+def egress_row(stored: crd.Egress) -> Egress:
+    """Make the row of an Egress with its one address."""
+    text, failback = stored.spec.egress_ip, stored.metadata.annotations.get(FAILBACK, "").strip()
     return Egress(
-        name=found.metadata.name,
-        uid=found.metadata.uid,
+        name=stored.metadata.name,
+        uid=stored.metadata.uid,
         ip=usable(text),
         invalid="" if usable(text) else text,
-        pool=found.spec.external_ip_pool,
-        created=found.metadata.creation_timestamp,
-        node=found.status.egress_node,
-        held=canonical(found.status.egress_ip),
-        preferred=preferred_nodes(found.metadata.annotations),
+        pool=stored.spec.external_ip_pool,
+        created=stored.metadata.creation_timestamp,
+        node=stored.status.egress_node,
+        held=canonical(stored.status.egress_ip),
+        preferred=preferred_nodes(stored.metadata.annotations),
         stays=failback == NEVER,
         waits=failback == WHEN_IDLE,
-        waiting=waiting_of(found.status.conditions),
-        resets=resets(found.metadata.annotations),
-        limit=limit_of(found.spec.bandwidth),
-        cidrs=_destinations(found.spec.destinations.cidrs) if found.spec.destinations else (),
-        excepts=_exceptions(found.spec.destinations.except_) if found.spec.destinations else (),
-        failed=failure(found.status.conditions),
-        unanswered=bool(unanswered(found.status.conditions)),
-        conflicts=conflicts(found.status.conditions),
-        judged=any(one.type == LIMITED for one in found.status.conditions),
+        waiting=waiting_of(stored.status.conditions),
+        resets=resets(stored.metadata.annotations),
+        limit=limit_of(stored.spec.bandwidth),
+        cidrs=_destinations(stored.spec.destinations.cidrs) if stored.spec.destinations else (),
+        excepts=_exceptions(stored.spec.destinations.except_) if stored.spec.destinations else (),
+        failed=failure(stored.status.conditions),
+        unanswered=bool(unanswered(stored.status.conditions)),
+        conflicts=conflicts(stored.status.conditions),
+        judged=any(condition.type == LIMITED for condition in stored.status.conditions),
     )
 
 

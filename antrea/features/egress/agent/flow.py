@@ -1,4 +1,4 @@
-"""The flows that choose the Egress IP of what leaves the cluster, and the Node that has it.
+"""Flows that choose the Egress IP of packets that leave the cluster, and the Node that has it.
 
 parity: pkg/agent/openflow/pipeline.go featureEgress externalFlows, snatSkipNodeFlow, snatIPFromTunnelFlow, snatRuleFlow
 """
@@ -54,15 +54,17 @@ if TYPE_CHECKING:
 
 flow = flows_of(Category.EGRESS)
 EXCEPT = Priority.NORMAL + 1
-"""What the Egress of a Pod is not for."""
+"""Priority of exceptions from the Egress of a Pod."""
 BY_MAC = Priority.NORMAL + 1
-"""Found before flows that look at IPv4 tunnels, which a packet by an IPv6 tunnel must not be compared with."""
+"""Priority above flows that match IPv4 tunnels, with which a packet by an IPv6 tunnel must not be compared."""
 LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
-"""With the address that the host gives it."""
+"""Actions for packets that leave with the address that the host gives them."""
 
 
 def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What leaves the cluster asks for its Egress IP, except to this Node, to Services and to `egress.exceptCIDRs`."""
+    """Yield flows by which packets that leave the cluster get their Egress IP, except to this Node, Services and
+    `egress.exceptCIDRs`.
+    """
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or gateway is None:
@@ -108,7 +110,7 @@ def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
-    """Services that AntreaProxy leaves to another proxy of this Node."""
+    """Yield flows for Services that AntreaProxy leaves to another proxy of this Node."""
     node = facts.get(ThisNode)
     if node is None or not _has_proxy(facts) or facts.by(ServicePort, "service", service.key):
         return
@@ -118,13 +120,13 @@ def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
 
 
 def _inspects(facts: Facts) -> bool:
-    """Whether packets may come back from the L7 engine, by a port that is no Pod's."""
+    """Whether packets may come back from the L7 engine, by a port that is not a Pod's."""
     gates = facts.get(EnabledGates)
     return gates is not None and L7_NETWORK_POLICY in gates
 
 
 def sent_by(facts: Facts, pod: PodInterface, *, v6: bool) -> Iterator[tuple[Match, ...]]:
-    """What a Pod sends in one family: as it comes from its port, and as it comes back from the L7 engine."""
+    """Match packets of a Pod in one family: from its port, and returned from the L7 engine."""
     yield (in_port(pod.ofport),)
     if _inspects(facts):
         yield from ((FROM_L7_NP_RETURN_REG_MARK.match, src(ip)) for ip in pod.ips if is_ipv6(ip) == v6)
@@ -136,12 +138,12 @@ def _has_proxy(facts: Facts) -> bool:
 
 
 def unmarked(place: str) -> Flow:
-    """Packets to this address or CIDR keep clear of Egress."""
+    """Make the flow by which packets to this address or CIDR bypass Egress."""
     return flow(EGRESS_MARK, Priority.HIGH, dst(place), then=LEAVE)
 
 
 def egress_peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
-    """A Node sees Pods of others as they leave their own Node."""
+    """Yield flows by which packets to another Node bypass Egress."""
     node = facts.get(ThisNode)
     if node is None:
         return
@@ -151,7 +153,7 @@ def egress_peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
 
 
 def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
-    """Pods of other Nodes that leave with an address of this one."""
+    """Yield flows for Pods of other Nodes that leave with an address of this one."""
     config = facts.get(AgentConfig)
     if config is None:
         return
@@ -161,13 +163,13 @@ def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
         BY_MAC if crosses(datapath) and is_ipv6(mark.ip) else Priority.NORMAL,
         family(mark.ip),
         ct_state("+trk"),
-        *packet_mark.arrived(datapath, mark.ip),
-        then=[*packet_mark.marked(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
+        *packet_mark.match_tunnel_arrival(datapath, mark.ip),
+        then=[*packet_mark.load_egress_mark(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
     )
 
 
 def egress_pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """One flow for each family in which an Egress selects the Pod."""
+    """Yield one flow for each family in which an Egress selects the Pod."""
     families = {is_ipv6(ip): ip for ip in pod.ips}
     for version6, egress in egresses_of(facts, pod.pod):
         if version6 not in families:
@@ -183,7 +185,7 @@ def egress_pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
 
 def pod_flow(facts: Facts, egress: Egress, mine: tuple[Match, ...]) -> Iterator[Flow]:
-    """Its Egress IP is here, or at another Node; if it has none, or none of the 255 marks is left, nothing leaves."""
+    """Yield the flow to the Egress IP here, or at another Node; without one, or without one of the 255 marks, nothing leaves."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or node is None or gateway is None:
@@ -197,21 +199,21 @@ def pod_flow(facts: Facts, egress: Egress, mine: tuple[Match, ...]) -> Iterator[
     here = facts.get(LocalAddress, ip) and not elsewhere
     if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)
-        then = [*packet_mark.marked(datapath, mark), *limited(facts)]
+        then = [*packet_mark.load_egress_mark(datapath, mark), *limited(facts)]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=then)
     elif here:
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
     else:
-        then = packet_mark.tunnelled(datapath, ip, end_of(facts, node, egress), gateway.mac)
+        then = packet_mark.tunnel_to_egress_node(datapath, ip, end_of(facts, node, egress), gateway.mac)
         remote = [TO_TUNNEL_REG_MARK.load, REMOTE_SNAT_REG_MARK.load, goto(Stage.SWITCHING)]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, then=[*then, *remote])
 
 
 def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
-    """Where tunnels to the Node that has the address end; empty while the Node is unknown.
+    """Return where tunnels to the Node that has the address end; empty while the Node is unknown.
 
-    As long as no Node is found to hold it (this agent has just begun to gossip), the last holder may have it still; and
-    a Node that hands it over does, until the next one has it.
+    As long as no Node is found to hold it (this agent has just begun to gossip), the last holder may still have it; and a Node
+    that hands it over does, until the next one has it.
     """
     owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     wanted = owner.node if owner and owner.node else egress.node

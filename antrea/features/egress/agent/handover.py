@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ReleaseAddress(Act, frozen=True):
-    """Write that this Node gives `ip` up for `to`, at once; forget it when late packets had time to arrive."""
+    """Record, immediately, that this Node hands `ip` over to `to`; removed when late packets had time to arrive."""
 
     egress: str
     ip: str
@@ -54,7 +54,7 @@ class ConfirmAnnounced(Act, frozen=True):
 
 
 class RecordUnassigned(Act, frozen=True):
-    """Report in an Event of the Egress that this Node holds its address no longer."""
+    """Event that this Node no longer holds the address of an Egress."""
 
     address: str
     """Key of the AssignedAddress row."""
@@ -65,14 +65,14 @@ class RecordUnassigned(Act, frozen=True):
 
 
 def release(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[ReleaseAddress]:
-    """Once the other one has it."""
+    """Yield the release once the other Node has it."""
     if state_of(facts, egress, node) is HandoverState.TAKEN_OVER:
         taker = egress.node
         yield ReleaseAddress(egress.key, (egress.ip, taker), egress=egress.key, ip=egress.ip, to=taker)
 
 
 def unassigned_address(facts: Facts, row: AssignedAddress) -> Iterator[RecordUnassigned]:
-    """Once an address has gone that its Egress has no longer, or that another Node is to hold."""
+    """Yield an Event once an address is gone that its Egress does not have any more, or that another Node is to hold."""
     node, egress = facts.get(ThisNode), facts.get(Egress, row.egress)
     if node is None or facts.get(LocalAddress, row.ip):
         return

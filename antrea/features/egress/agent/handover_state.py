@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HandoverState(Enum):
-    """What an address is to this Node."""
+    """Relation of an address to this Node."""
 
     ELSEWHERE = "another Node is to hold it, or none, and this one has nothing to hand over"
     TAKING = "this Node is to hold it; another one has it, and keeps it until ours is announced"
@@ -73,11 +73,11 @@ def _transitions() -> Iterator[Transition]:
 TRANSITIONS: Final = tuple(_transitions())
 
 USABLE: Final = (HandoverState.ASSIGNED, HandoverState.ANNOUNCED)
-"""Pods' packets may be sent here, once the address is."""
+"""States in which Pods' packets may be sent here, once the address is."""
 STILL_HELD: Final = (HandoverState.KEEPING, HandoverState.TAKEN_OVER)
-"""The address stays, though another Node is to hold it."""
+"""States in which the address stays, though another Node is to hold it."""
 PASSED_ON: Final = (HandoverState.TAKEN_OVER, HandoverState.RELEASED)
-"""Our own Pods turn to the other Node as all others do, though the address may be here, too."""
+"""States in which this Node's Pods use the other Node as all others do, though the address may be here, too."""
 
 
 def state_of(facts: Facts, egress: Egress, node: ThisNode) -> HandoverState:
@@ -109,14 +109,14 @@ def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
 
 
 def previous_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that still answers for an address which another is to take, whichever these are; empty: there is none."""
+    """Return the Node that still answers for an address which another is to take, whichever these are; empty if none."""
     owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     now = _holder(facts, egress, node) if owner and owner.node else ""
     return now if owner and now != owner.node else ""
 
 
 def _holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that has the address by its status, and can; empty: none, as far as `node` has received."""
+    """Return the Node that has the address by its status, and can; empty if none, as far as `node` has received."""
     if not egress.node or egress.held != egress.ip:
         return ""
     if egress.node == node.name:
@@ -126,7 +126,7 @@ def _holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
 
 def _next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that takes over what this Node has; without a majority it gives up at once, and none does."""
+    """Return the Node that takes over what this Node has; without a majority it releases immediately, and none does."""
     owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
     if owner is None or owner.node in ("", node.name) or egress.held != egress.ip:
         return ""

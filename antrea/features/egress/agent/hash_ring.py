@@ -1,7 +1,7 @@
-"""Which Node is to hold which address: every agent with the same members finds the same, and as upstream's would.
+"""Hash ring that assigns addresses to Nodes: every agent with the same members computes the same, as upstream would.
 
-Each Node has 50 places on a ring of hashes; an address belongs to the Node at the first place after its own hash that
-has room. So when a Node goes, only its addresses move.
+Each Node has 50 places on a ring of hashes; an address belongs to the Node at the first place after its own hash that has room.
+So when a Node goes, only its addresses move.
 parity: pkg/agent/consistenthash/consistenthash.go, pkg/agent/controller/egress/ip_scheduler.go schedule
 """
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 REPLICAS = 50
 RINGS = 64
-"""Rings that are kept made: they cost about 2 ms per 100 Nodes."""
+"""Number of cached rings: one costs about 2 ms per 100 Nodes."""
 MAX_SUBNETS = 20
-"""Of one Node, each with a routing table of its own. # parity: pkg/agent/types/net.go"""
+"""Maximum number of subnets of one Node, each with a routing table of its own. # parity: pkg/agent/types/net.go"""
 
 
 class RingRequest(NamedTuple):
-    """An address that needs a Node."""
+    """Address that needs a Node."""
 
     created: str
     """RFC 3339"""
     name: str
-    """Of the Egress."""
+    """Name of the Egress."""
     address: str
     pool: str
     preferred: tuple[str, ...] = ()
-    """Nodes that come before the ring's choice, in this order."""
+    """Nodes that precede the ring's choice, in this order."""
     stays: str = ""
-    """The Node that has it and keeps it as long as it can; empty: none."""
+    """Node that has it and keeps it as long as it can; empty if none."""
     apart: str = ""
-    """Of these each is to have a Node of its own; empty: it does not matter."""
+    """Group of addresses that are to be on different Nodes; empty for none."""
     subnet: str = ""
-    """Where it lives; empty: in the Nodes' own."""
+    """Subnet of the address; empty for the Nodes' own."""
 
     def precedence(self) -> tuple[str, str, int]:
         """Sort key: the lowest is placed first."""
@@ -50,11 +50,11 @@ class RingRequest(NamedTuple):
 
 
 class AntiAffinityPlace(NamedTuple):
-    """Where an address is that is to be apart from others, as long as its Node can hold it."""
+    """Place of an address that is to be apart from others, as long as its Node can hold it."""
 
     node: str
     others: frozenset[str]
-    """Nodes of the others, where it goes only if there is no other."""
+    """Nodes of the other addresses, used only if there is no other."""
 
 
 class Ring:
@@ -67,7 +67,7 @@ class Ring:
         self._nodes = [places[hashed] for hashed in self._hashes]
 
     def pick(self, address: str, has_room: Callable[[str], bool] = lambda _: True) -> str:
-        """The Node for `address`; empty: none has room."""
+        """Return the Node for `address`; empty if none has room."""
         start = bisect_left(self._hashes, crc32(address.encode()))
         full: set[str] = set()
         for index in range(start, start + len(self._nodes)):
@@ -106,12 +106,12 @@ def place(
     most: Callable[[str], int],
     homes: Mapping[str, AntiAffinityPlace] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, in groups of which the
+    """Return the Node of each Egress by name, empty if none has room. `pools` are their living Nodes, in groups of which the
     next counts if none of the one before has room; `most` is a Node's room.
 
-    An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
-    left out. What stays where it is comes before what is to be placed. `homes` are those of Wishes that are to be apart.
-    Room is for addresses and for MAX_SUBNETS.
+    An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is left
+    out. What stays where it is comes before what is to be placed. `homes` are those of requests that are to be apart. Room is
+    for addresses and for MAX_SUBNETS.
     """
     held: dict[str, set[str]] = defaultdict(set)
     subnets: dict[str, set[str]] = defaultdict(set)

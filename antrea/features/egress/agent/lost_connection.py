@@ -1,7 +1,7 @@
-"""What becomes of a TCP connection whose gateway is lost: the next one takes it over in the middle, or ends it.
+"""TCP connections whose gateway is lost: the next one takes them over, or resets them.
 
-Taken over, it goes on where the other end finds it under the same address and port; a firewall on the way may drop it
-silently. So its Pod may have it ended at once instead, with the first packet that it sends.
+Taken over, a connection continues where the other end finds it under the same address and port; a firewall on the way may drop
+it silently. So its Pod may have it reset immediately instead, with the first packet that it sends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def resets(annotations: Mapping[str, str]) -> bool:
 
 
 def lost_rule(facts: Facts, _node: ThisNode) -> Iterator[NftSet | NftRule]:
-    """A packet from the middle of a connection that is new to this host is answered for the other end."""
+    """Yield a rule that resets a packet from the middle of a connection that is new to this host."""
     config = facts.get(AgentConfig)
     if config is None:
         return
@@ -52,7 +52,7 @@ def lost_rule(facts: Facts, _node: ThisNode) -> Iterator[NftSet | NftRule]:
 
 
 def lost_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
-    """Of addresses that several Egresses share the oldest decides, then the first by name."""
+    """Yield the marks of addresses whose oldest Egress, then the first by name, resets."""
     rows = (row for row in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, row))
     oldest = min(rows, key=lambda row: row.precedence, default=None)
     if oldest and oldest.resets:

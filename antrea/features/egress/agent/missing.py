@@ -1,7 +1,8 @@
-"""An address that no Node has, or that its Egress was not given: which Node reports it in the status and by an Event, and when.
+"""Addresses that no Node has, or that their Egress was not given: which Node reports them in the status and by an Event, and
+when.
 
-It must have been so for a moment (`MissingAddress`): an allocation, a first list of pools and an address that its user takes from
-one Node to another are merely late. Upstream reports nothing about an address without a pool.
+It must have been so for a moment (`MissingAddress`): an allocation, a first list of pools and an address that its user moves
+from one Node to another are merely late. Upstream reports nothing about an address without a pool.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class ReportMissing(Act, frozen=True):
     """Key of the Egress row."""
     why: str
     slow: bool = False
-    """Another Node had it, which this one may not have found yet, as it has just begun to gossip."""
+    """Whether another Node had it, which this one may not have found yet, as it has just begun to gossip."""
 
 
 def report_missing(facts: Facts, egress: Egress) -> Iterator[ReportMissing]:
-    """Of the Node whose turn it is to report it."""
+    """Yield the report of the Node that is to report it."""
     node = facts.get(ThisNode)
     if node and (why := why_missing(facts, egress, node)):
         slow = not egress.pool and egress.node not in ("", node.name)
@@ -40,15 +41,15 @@ def report_missing(facts: Facts, egress: Egress) -> Iterator[ReportMissing]:
 
 
 def reported_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """What this Node reports of an address that is missing; empty: nothing (yet)."""
+    """Return what this Node reports of a missing address; empty if nothing (yet)."""
     row = facts.get(MissingAddress, egress.key)
     return row.why if row and row.why == why_missing(facts, egress, node) else ""
 
 
 def why_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """Why no Node has the address of this row, or may use it; empty: one has, or it is another Node's turn to report it.
+    """Return why no Node has the address of this row, or may use it; empty if one has, or another Node is to report it.
 
-    The last holder of an address without a pool reports that it has gone, and else the one reporting Node.
+    The last holder of an address without a pool reports that it is gone, and else the one reporting Node.
     """
     if why := why_unallocated(facts, egress):
         return why if _reports_for_all(facts, egress, node) else ""
@@ -63,7 +64,7 @@ def why_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
 
 def _reports_for_all(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Of all addresses of an Egress it is the same one."""
+    """Whether this Node reports for all addresses of an Egress."""
     first = facts.get(Egress, egress.name) if egress.slot else egress
     return reporting_node(facts, first or egress, node.name) == node.name
 

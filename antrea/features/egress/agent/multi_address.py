@@ -1,6 +1,6 @@
-"""An Egress of several addresses: of each family a Pod leaves with one of those that live, by a hash of both.
+"""Egress of several addresses: in each family a Pod leaves with one of those that live, by a hash of both.
 
-So when an address comes or goes, only its own Pods change theirs. Beyond upstream, which has the lists in its API and refuses them.
+So when an address comes or goes, only its own Pods change theirs. Upstream has the lists in its API and rejects them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from antrea.features.egress.agent.address_condition import words_of
 from antrea.features.egress.agent.allocated import families_of, why_unallocated
 from antrea.features.egress.agent.failback import waiting_by
 from antrea.features.egress.agent.owner import NO_MAJORITY
-from antrea.features.egress.spec import lists
+from antrea.features.egress.spec import requested_entries
 from antrea.features.framework.address import canonical
 from antrea.features.framework.ip_range import usable
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
-def listed(one: Egress, found: EgressObject) -> tuple[Egress, ...]:
-    """`one`, for each address of the lists that it has; empty without lists."""
-    holders = {canonical(row.egress_ip): row.egress_node for row in found.status.addresses}
-    words = {canonical(row.egress_ip): row.failback for row in found.status.addresses}
-    wrong = {canonical(row.egress_ip): words_of(row) for row in found.status.addresses}
-    entries = lists(found.spec)
+def listed(template: Egress, stored: EgressObject) -> tuple[Egress, ...]:
+    """Make a row for each address of the lists; empty without lists."""
+    holders = {canonical(row.egress_ip): row.egress_node for row in stored.status.addresses}
+    failbacks = {canonical(row.egress_ip): row.failback for row in stored.status.addresses}
+    wrong = {canonical(row.egress_ip): words_of(row) for row in stored.status.addresses}
+    entries = requested_entries(stored.spec)
     return tuple(
         msgspec.structs.replace(
-            one, ip=(ip := usable(text)), invalid="" if ip else text, pool=pool,
+            template, ip=(ip := usable(text)), invalid="" if ip else text, pool=pool,
             node=holders.get(ip, ""), held=ip if holders.get(ip) else "",
-            slot=slot, of=len(entries), waiting=waiting_by(words.get(ip, "")),
+            slot=slot, of=len(entries), waiting=waiting_by(failbacks.get(ip, "")),
             troubles=wrong.get(ip, ()),
         )
         for slot, (text, pool) in enumerate(entries)
@@ -47,25 +47,25 @@ def listed(one: Egress, found: EgressObject) -> tuple[Egress, ...]:
 
 
 def egresses_of(facts: Facts, pod: str) -> Iterator[tuple[bool, Egress]]:
-    """With which address a Pod leaves, in each family (is it IPv6?): of the oldest Egress for it, then the first by name.
+    """Yield the address with which a Pod leaves, in each family (True for IPv6): of its oldest Egress, then the first by name.
 
-    That may have no address to use (antrea/features/egress/agent/allocated.py): then nothing leaves.
+    That may have no usable address (antrea/features/egress/agent/allocated.py): then nothing leaves.
     """
     names = {row.egress for row in facts.by(EgressPod, "pod", pod)}
-    found = [
+    candidates = [
         (version6, row)
         for name in names
         for row in facts.by(Egress, "name", name)
         for version6 in families_of(facts, row)
     ]
-    order = sorted(found, key=lambda one: (one[0], one[1].precedence))
-    for version6, family in groupby(order, key=lambda one: one[0]):
+    order = sorted(candidates, key=lambda pair: (pair[0], pair[1].precedence))
+    for version6, family in groupby(order, key=lambda candidate: candidate[0]):
         rows = [row for _, row in family]
         yield version6, chosen(facts, pod, [row for row in rows if row.name == rows[0].name])
 
 
 def chosen(facts: Facts, pod: str, rows: Sequence[Egress]) -> Egress:
-    """Of one Egress and family; if none of its addresses lives, the one that it would be if all did."""
+    """Choose among the addresses of one Egress and family; if none lives, the one that would be chosen if all did."""
     if len(rows) == 1:
         return rows[0]
     usable = [row for row in rows if row.ip and not why_unallocated(facts, row)]
@@ -73,12 +73,12 @@ def chosen(facts: Facts, pod: str, rows: Sequence[Egress]) -> Egress:
 
 
 def first_for(pod: str, rows: Iterable[Egress]) -> Egress:
-    """The one of the highest hash with the Pod, so that none that leaves or comes moves the Pods of another."""
+    """Return the row with the highest hash with the Pod, so that rows that come or go do not move the Pods of another."""
     return max(rows, key=lambda row: (_weight(pod, row.ip), row.ip))
 
 
 def lives(facts: Facts, egress: Egress) -> bool:
-    """Whether some Node holds it or is to; of a pool, also while that is not known (yet)."""
+    """Whether some Node holds it or is to; for a pool, also while that is unknown."""
     if egress.pool:
         owner = facts.get(EgressOwner, egress.key)
         return owner is None or bool(owner.node) or owner.why == NO_MAJORITY

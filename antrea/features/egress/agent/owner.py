@@ -1,4 +1,4 @@
-"""Which Node is to hold the address of each Egress with a pool: derived alike on every Node, from living members.
+"""Owner of the address of each Egress with a pool: derived alike on every Node, from living members.
 
 parity: pkg/agent/controller/egress/ip_scheduler.go
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 ROOM = 255
-"""Addresses of one Node, if no lower limit is set: as many as there are marks."""
+"""Maximum number of addresses of one Node, if no lower limit is set: as many as there are marks."""
 NO_ROOM = "no Node available"
-"""None of the pool's Nodes is alive and has room; upstream's words, which its end-to-end tests compare."""
+"""Reason if none of the pool's Nodes is alive and has room; upstream's words, which its end-to-end tests compare."""
 NO_MAJORITY = "this Node is not with the majority of agents"
 
 
 def placement_request(facts: Facts, egress: Egress) -> Iterator[PlacementRequest]:
-    """Of an Egress that has an address of a pool."""
+    """Yield the request of an Egress with an address of a pool."""
     if not (egress.pool and egress.ip) or why_unallocated(facts, egress):
         return
     stays = stays_at(egress)
@@ -48,30 +48,30 @@ def placement_request(facts: Facts, egress: Egress) -> Iterator[PlacementRequest
 def _wishes(facts: Facts, requests: Iterable[PlacementRequest]) -> Iterator[RingRequest]:
     apart = facts.all(PoolSelector) if are_apart(facts) else ()
     subnets = {row.pool: name_of(row.gateway, row.prefix, row.vlan) for row in apart if row.gateway}
-    for one in requests:
+    for request in requests:
         yield RingRequest(
-            one.created,
-            one.egress,
-            one.ip,
-            one.pool,
-            one.preferred,
-            one.stays,
-            one.apart,
-            subnets.get(one.pool, ""),
+            request.created,
+            request.egress,
+            request.ip,
+            request.pool,
+            request.preferred,
+            request.stays,
+            request.apart,
+            subnets.get(request.pool, ""),
         )
 
 
 def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
-    """Of all Egresses that have an address of a pool: of those that share a Node's room, one's place depends on the others'.
+    """Yield the owners of all Egresses with an address of a pool: sharing a Node's room, one's place depends on the others'.
 
     Without a majority this Node takes nothing; what it has received of others stays true as far as it can find out.
     """
     this, config = facts.get(ThisNode), facts.get(AgentConfig)
     room = config.egress.max_egress_ips_per_node if config else ROOM
-    own = {node.name: node.most_egress_ips for node in facts.all(AgentNode)}
+    limits = {node.name: node.most_egress_ips for node in facts.all(AgentNode)}
 
     def most(node: str) -> int:
-        said = own.get(node)
+        said = limits.get(node)
         return min(room if said is None else said, ROOM)
 
     requests = facts.all(PlacementRequest)
@@ -80,7 +80,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
     apart = homes_of(wishes, {row.pool: row.selected for row in members})
     pools = {row.pool: row.tiers for row in members}
     placed = place(wishes, pools, most, apart)
-    waiting = {one.egress for one in requests if one.waits}
+    waiting = {request.egress for request in requests if request.waits}
     free = [wish._replace(stays="") if wish.name in waiting else wish for wish in wishes]
     homes = place(free, pools, most, apart) if waiting else {}
     for egress, node in placed.items():

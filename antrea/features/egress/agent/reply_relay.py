@@ -1,7 +1,7 @@
-"""While an Egress IP moves between two Nodes that live, answers that come to the wrong one go on to the other.
+"""Relay of answers that come to the wrong one of two living Nodes while an Egress IP moves between them.
 
 Both translate then, and each tracks only the connections that began there, while answers come to whichever of them the
-neighbours found last. Answers to a connection that a Node does not track go to the other by the tunnel, or to none.
+neighbors found last. Answers to a connection that a Node does not track go to the other by the tunnel, or to none.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BEFORE_FORWARD: Final = 50
 
 
 def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that has the address, too, and tracks the other connections; empty: there is none."""
+    """Return the Node that has the address, too, and tracks the other connections; empty if none."""
     if assigned_here(facts, egress, node):
         return previous_holder(facts, egress, node) or _giver_before(facts, egress, node)
     return egress.node if state_of(facts, egress, node) in PASSED_ON else ""
@@ -68,7 +68,7 @@ def _giver_before(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
 
 def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
-    """From the host to the bridge, and from there through the tunnel."""
+    """Yield the relay from the host to the bridge, and from there through the tunnel."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     peer = facts.get(PeerNode, partner(facts, egress, node)) if node and egress.pool and egress.ip else None
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
@@ -97,7 +97,8 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
 
 
 def unknown_answers(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
-    """Answers from the tunnel that this Node does not track, either, end here: forwarded, the Node that has the address would return them.
+    """Yield rules that drop answers from the tunnel that this Node does not track, either: the Node that has the address would
+    return them.
 
     Where the address is on this Node, the kernel refuses them as it does for any port without a process.
     """
@@ -124,7 +125,9 @@ def unknown_answers(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
 
 
 def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl | NftElement]:
-    """From the tunnel to the host, which tracks their connections; whatever address of a pool this Node has."""
+    """Yield the path of answers from the tunnel to the host, which tracks their connections; for any address of a pool on this
+    Node.
+    """
     config, tunnel = facts.get(AgentConfig), facts.get(OvsPort, TUNNEL_PORT)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if gateway is None or tunnel is None or not any(row.pool for row in facts.by(Egress, "ip", mark.ip)):
@@ -149,7 +152,7 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl |
 
 
 def silent_address(facts: Facts, egress: Egress) -> Iterator[NftSilence]:
-    """Neighbours that ask who has the address are answered by the Node that took it alone."""
+    """Yield silence for an address that another Node has taken, which alone answers neighbors."""
     node = facts.get(ThisNode)
     if node and state_of(facts, egress, node) in PASSED_ON:
         yield NftSilence(egress.ip)

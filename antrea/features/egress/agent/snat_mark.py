@@ -1,4 +1,4 @@
-"""What the host does with packets that carry the mark of an Egress IP: it gives them that address."""
+"""Source translation on the host of packets that carry the mark of an Egress IP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POOL: Final = "egress-mark"
 MAX_AS: Final = carrier.MAX_MARKS
-"""As many marks as the field has, 0 being none."""
+"""Maximum number of addresses: as many as the field has marks, 0 being none."""
 MAPS: Final = {False: "egress-snat", True: "egress-snat6"}
 _MAC = re.escape(carrier.mark_mac(0)[:-2])
 NUMBERS: Final = (
@@ -41,18 +41,18 @@ BEFORE_MASQUERADE: Final = 50
 
 
 def address_mark(facts: Facts, address: LocalAddress) -> Iterator[EgressMark]:
-    """An address of this Node that some Egress has gets a number, which all of these share."""
+    """Yield the number of an address of this Node that Egresses have, which all of these share."""
     if facts.by(Egress, "ip", address.ip):
         yield EgressMark(address.ip, facts.id(POOL, address.ip))
 
 
 def released_mark(facts: Facts, row: ReleasedAddress) -> Iterator[EgressMark]:
-    """An address that another Node has taken over keeps its number: late packets are translated without it."""
+    """Yield the number of an address that another Node has taken over: late packets are translated without it."""
     yield EgressMark(row.ip, facts.id(POOL, row.ip))
 
 
 def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
-    """One rule per family, whatever Egress IPs there are; packets without a mark fall through to the Node's address."""
+    """Yield one rule per family, whatever Egress IPs there are; packets without a mark fall through to the Node's address."""
     config = facts.get(AgentConfig)
     if config is None:
         return
@@ -81,7 +81,7 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
 
 
 def mark_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
-    """What receives: in the kernel before any flow sends."""
+    """Yield elements that must be in the kernel before any flow sends."""
     config = facts.get(AgentConfig)
     if config is None:
         return

@@ -1,7 +1,7 @@
-"""What this Node reports of an Egress: which of its addresses it has, and which of them no Node has or translates.
+"""Status of an Egress by this Node: which of its addresses it has, and which of them no Node has or translates.
 
-One address is a list of one. The first stands where upstream has the only one, for `kubectl get egress` and clients that
-read upstream's fields alone; those of an Egress with lists have entries of their own beside it.
+A single address is a list of one. The first is where upstream has the only one, for `kubectl get egress` and clients that only
+read upstream's fields; those of an Egress with lists have entries of their own beside it.
 parity: pkg/agent/controller/egress/egress_controller.go updateEgressStatus
 """
 
@@ -35,11 +35,11 @@ ASSIGNED: Final = Condition(
     IP_ASSIGNED, "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )
 STALE: Final = Condition("Stale")
-"""There is none of this type: an entry with it differs from the one before, and so is written once more."""
+"""Condition of a type that no status has: an entry with it differs from the one before, and so is written once more."""
 
 
 class RecordAssignmentFailed(Act, frozen=True):
-    """Report in an Event of the Egress that no Node holds or translates its address."""
+    """Event that no Node holds or translates the address of an Egress."""
 
     egress: str
     uid: str
@@ -48,14 +48,16 @@ class RecordAssignmentFailed(Act, frozen=True):
 
 
 def egress_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssignmentFailed]:
-    """Of all addresses with the first one; only if one is on this Node, or this Node reports that one is nowhere."""
+    """Yield the status of all addresses with the first one; only if one is on this Node, or this Node reports that one is
+    nowhere.
+    """
     node = facts.get(ThisNode)
     if node is None or first.slot:
         return
     rows = sorted(facts.by(Egress, "name", first.name), key=lambda row: row.slot) if first.of else [first]
     reports = [report_of(facts, first, row, node) for row in rows]
     conditions = _conditions(facts, reports, node)
-    if not conditions and not any(one.is_told for one in reports):
+    if not conditions and not any(report.is_told for report in reports):
         return
     if why := _why_failed(reports):
         yield from _failure_event(first, node.name, why)
@@ -71,7 +73,7 @@ def egress_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssign
 
 
 def _fields(report: AddressReport, node: str) -> tuple[tuple[str, str], ...]:
-    """Of the first address, as upstream's status has them; none of one that others report, or that no status names."""
+    """Return the fields of the first address, as upstream's status has them; none if others report it, or no status names it."""
     row = report.row
     if not report.is_told or (report.missing and not (row.of or row.node or row.held)):
         return ()
@@ -83,15 +85,19 @@ def _fields(report: AddressReport, node: str) -> tuple[tuple[str, str], ...]:
 
 
 def _items(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) -> Items:
-    """The entries of addresses that are here or nowhere, beside those of other Nodes."""
-    told = {one.row.ip: address_entry(facts, one, node) for one in reports if one.row.ip and one.is_told}
-    known = tuple(one.row.ip for one in reports if one.row.ip)
-    return Items("addresses", "egressIP", tuple(told.values()), known)
+    """Return the entries of addresses that are here or nowhere, beside those of other Nodes."""
+    entries = {
+        report.row.ip: address_entry(facts, report, node)
+        for report in reports
+        if report.row.ip and report.is_told
+    }
+    known = tuple(report.row.ip for report in reports if report.row.ip)
+    return Items("addresses", "egressIP", tuple(entries.values()), known)
 
 
 def _conditions(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) -> tuple[Condition, ...]:
     """Conditions of this Node, before those of the controller, as upstream."""
-    first, rows = reports[0], [one.row for one in reports]
+    first, rows = reports[0], [report.row for report in reports]
     why = _why_failed(reports)
     assigned = (failed(why),) if why else _assigned(facts, reports)
     limits = limit_conditions(facts, first.row, node.name) if first.here else ()
@@ -102,12 +108,12 @@ def _conditions(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) 
 
 
 def _assigned(facts: Facts, reports: Sequence[AddressReport]) -> tuple[Condition, ...]:
-    """The holder of the first address reports that all is well."""
+    """Return the condition that everything is assigned, by the holder of the first address."""
     first = reports[0]
     if not first.here:
         return ()
-    pooled = [one.row for one in reports if one.row.pool]
-    if first.row.failed and not all(one.here or one.row.node for one in reports):
+    pooled = [report.row for report in reports if report.row.pool]
+    if first.row.failed and not all(report.here or report.row.node for report in reports):
         return ()  # another Node may have found that it cannot have its own
     if any(why_nowhere(facts, row) or why_unallocated(facts, row) for row in pooled):
         return ()
@@ -117,18 +123,18 @@ def _assigned(facts: Facts, reports: Sequence[AddressReport]) -> tuple[Condition
 
 
 def _why_failed(reports: Sequence[AddressReport]) -> str:
-    """Why it is not true that all addresses are assigned; empty: it is true of all that are this Node's."""
+    """Return why not all addresses are assigned; empty if all of this Node's are."""
     if not reports[0].row.of:
         return reports[0].why
     return ", ".join(
-        f"{one.row.ip or one.row.invalid or one.row.pool}: {one.why}"
-        for one in sorted(reports, key=lambda one: one.here)
-        if one.why
+        f"{row_report.row.ip or row_report.row.invalid or row_report.row.pool}: {row_report.why}"
+        for row_report in sorted(reports, key=lambda report: report.here)
+        if row_report.why
     )
 
 
 def _failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignmentFailed]:
-    """Unless the status has it already: an agent that starts anew does not repeat it."""
+    """Yield the Event unless the status has it already: an agent that restarts does not repeat it."""
     message = failed(why).message
     if egress.failed != message:
         yield RecordAssignmentFailed(
@@ -137,11 +143,18 @@ def _failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssign
 
 
 def failed(why: str) -> Condition:
-    """That no Node can hold an address, or translate it."""
+    """Make the condition that no Node can hold an address, or translate it."""
     message = f"Failed to assign the IP to EgressNode: {why}"
     return Condition(IP_ASSIGNED, "False", reason="AssignmentError", message=message)
 
 
 def failure(conditions: Iterable[Condition]) -> str:
-    """Why no Node holds or translates an address, by its status; empty: no such address."""
-    return next((one.message for one in conditions if one.type == IP_ASSIGNED and one.status == "False"), "")
+    """Return why no Node holds or translates an address, by its status; empty if there is none."""
+    return next(
+        (
+            condition.message
+            for condition in conditions
+            if condition.type == IP_ASSIGNED and condition.status == "False"
+        ),
+        "",
+    )

@@ -1,4 +1,4 @@
-"""Egress IPs of another subnet than the Nodes': their device in a VLAN, and a routing table by which their packets leave.
+"""Egress IPs of another subnet than the Nodes': their device in a VLAN, and a routing table for their packets.
 
 parity: pkg/agent/ipassigner/ip_assigner_linux.go, pkg/agent/controller/egress/egress_controller.go installPolicyRoute
 """
@@ -38,14 +38,14 @@ TABLE_POOL: Final = "egress-table"
 FIRST_TABLE: Final = 101
 """# parity: pkg/agent/types/net.go MinEgressRouteTable"""
 RULE_PRIORITY: Final = 300
-"""Asked before the main table."""
+"""Priority of rules that precede the main table."""
 GATE: Final = "EgressSeparateSubnet"
 PLACEHOLDER_NETWORK: Final = 224
-"""Third octet of `placeholder_address` in the first 256 VLANs."""
+"""Third byte of `placeholder_address` in the first 256 VLANs."""
 
 
 class Subnet(msgspec.Struct, frozen=True):
-    """Where an Egress IP lives."""
+    """Subnet of an Egress IP."""
 
     network: str
     prefix: int
@@ -54,12 +54,12 @@ class Subnet(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        """Empty: none of its own, the addresses are on antrea-egress0."""
+        """Device; empty if there is none and the addresses are on antrea-egress0."""
         return f"{PREFIX}{self.vlan}" if self.vlan else ""
 
 
 def rule_numbers(rule: RoutingRule) -> tuple[tuple[str, int], ...]:
-    """The mark and the table of a rule that stands, by their pools; Services have marks of another mask, and the same tables."""
+    """Return mark and table of an existing rule, by their pools; Services have marks of another mask, and the same tables."""
     table = (TABLE_POOL, rule.table - FIRST_TABLE + 1)
     return ((POOL, rule.mark & rule.mask), table) if rule.mask == SNAT_PKT_MARK.mask else (table,)
 
@@ -81,7 +81,7 @@ def subnet_of(facts: Facts, egress: Egress) -> Subnet | None:
 
 
 def pool_subnet(facts: Facts, name: str, ip: str) -> Subnet | None:
-    """That of an address of a pool; None: it is one of the Nodes' subnet."""
+    """Return the subnet of an address of a pool; None if it is the Nodes'."""
     pool = facts.get(PoolSelector, name) if name and ip else None
     if pool is None or not pool.gateway or not are_apart(facts):
         return None
@@ -97,7 +97,7 @@ def mac_of(facts: Facts, node: ThisNode, link: Transport, device: str) -> str:
 
 
 def vlan_device(facts: Facts, subnet: Subnet) -> Iterator[Port | Vlan | Link | Sysctl]:
-    """On which the addresses are, with the subnet's prefix, so that the kernel answers for them there."""
+    """Yield the device of the addresses, with the subnet's prefix, so that the kernel answers for them there."""
     config, node, link = facts.get(AgentConfig), facts.get(ThisNode), facts.get(Transport)
     if config is None or node is None or link is None:
         return
@@ -139,8 +139,8 @@ def table_of(facts: Facts, subnet: Subnet) -> int:
 def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[RoutingRule]:
     """Packets with the mark of an address of a subnet leave by the table of the subnet."""
     rows = (egress for egress in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, egress))
-    found = (subnet_of(facts, egress) for egress in rows)
-    subnet = next((subnet for subnet in found if subnet), None)
+    subnets = (subnet_of(facts, egress) for egress in rows)
+    subnet = next((subnet for subnet in subnets if subnet), None)
     if subnet is None:
         return
     yield RoutingRule(

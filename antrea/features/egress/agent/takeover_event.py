@@ -1,6 +1,6 @@
-"""Which Node took an Egress IP over, from which and why: reported by the Node that has it now.
+"""Event on a takeover of an Egress IP: which Node took it over, from which and why, by the Node that has it now.
 
-Beyond upstream, whose Event names the Node of an address and no more.
+Upstream's Event only names the Node of an address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Cause(NamedTuple):
-    """Why an address moved, and by which row; without a kind it is whichever change came last."""
+    """Reason why an address moved, and the row; without a kind it is whichever change came last."""
 
     why: str
     kind: type[Fact] | None = None
@@ -30,7 +30,7 @@ class Cause(NamedTuple):
 
 
 class RecordTakeover(Act, frozen=True):
-    """Report in an Event of the Egress why `node` has its address now, which `before` had, and how long that took."""
+    """Event on why `node` has the address of an Egress now, which `before` had, and how long that took."""
 
     egress: str
     uid: str
@@ -42,7 +42,7 @@ class RecordTakeover(Act, frozen=True):
 
 
 def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[RecordTakeover]:
-    """As long as the status names another Node for the address that stands here."""
+    """Yield the Event as long as the status names another Node for the address that is here."""
     before = egress.node if egress.held == egress.ip else ""
     if before in ("", node.name):
         return
@@ -60,11 +60,11 @@ def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[RecordTa
 
 
 def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, before: str) -> Cause:
-    """The reason against the Node that had the address, or for this one."""
+    """Return the reason against the Node that had the address, or for this one."""
     was, member = facts.get(AgentNode, before), facts.get(GossipMember, before)
     pool = facts.get(PoolSelector, pool_name)
     if was is None:
-        return Cause("deleted: it is no Node any more", AgentNode, before)
+        return Cause("deleted: it is not a Node any more", AgentNode, before)
     if member is None or not member.alive:
         if member and member.left:
             return Cause("drained: its agent ends", GossipMember, before)

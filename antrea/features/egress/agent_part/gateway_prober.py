@@ -1,4 +1,4 @@
-"""Asks the gateways of VLANs whether they are there, for as long as this Node has Egress IPs of these VLANs."""
+"""Prober of the gateways of VLANs, as long as this Node has Egress IPs of these VLANs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-"""Between two rounds."""
+"""Seconds between two rounds."""
 SILENT: Final = 2
-"""Rounds of three questions in which a gateway must not have answered."""
+"""Number of rounds of three probes without an answer before a gateway counts as silent."""
 
 
 class GatewayFeed:
@@ -29,16 +29,16 @@ class GatewayFeed:
 
     def __init__(self) -> None:
         self._missed: dict[EgressGateway, int] = {}
-        """Rounds in a row without an answer; no key: none was made yet."""
+        """Consecutive rounds without an answer; no key before the first."""
 
     async def run(self, facts: Facts) -> None:
-        """For ever."""
+        """Probe until cancelled."""
         with facts.watch(*READS) as news:
             while True:
                 news.clear()
                 wanted = wanted_gateways(facts)
-                facts.replace(EgressGateway, [row for one in wanted if (row := await self.ask(one))])
-                self._missed = {one: many for one, many in self._missed.items() if one in wanted}
+                facts.replace(EgressGateway, [row for gateway in wanted if (row := await self.ask(gateway))])
+                self._missed = {gateway: many for gateway, many in self._missed.items() if gateway in wanted}
                 if not wanted:
                     await news.wait()
                 await asyncio.sleep(LOOK_SECONDS)

@@ -39,24 +39,26 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 ANNOUNCE_SECONDS: Final = 0.11
-"""Until an address has been announced three times (antrea.outside.neighbour.announcement.PAUSES)."""
+"""Seconds until an address has been announced three times (antrea.outside.neighbour.announcement.PAUSES)."""
 RELAY_SECONDS: Final = 1.5
-"""How long responses may be under way, including agents that receive the move later than others."""
+"""Seconds that responses may be in transit, including agents that receive the move later than others."""
 LINGER_SECONDS: Final = 2.0
-"""How long an address that another Node has is still translated: longer than that may relay responses of connections that only this Node tracks."""
+"""Seconds that an address of another Node is still translated: longer would relay responses of connections that only this Node
+tracks.
+"""
 FAREWELL_SECONDS: Final = 4.0
-"""How long takeovers may take; shorter than antrea.outside.gossip.feed.LEFT_SECONDS."""
+"""Maximum seconds for takeovers; shorter than antrea.outside.gossip.feed.LEFT_SECONDS."""
 ASK_SECONDS: Final = 1.0
 """Timeout for reading this Pod from kube-apiserver."""
 SPREAD_SECONDS: Final = 0.3
-"""Until other members have received the announced restart, which is sent at once and every 0.1 s."""
+"""Seconds until other members have received the announced restart, which is sent immediately and every 0.1 s."""
 ELECT_SECONDS: Final = 0.3
-"""Until this agent has computed the next owners."""
+"""Seconds until this agent has computed the next owners."""
 LOOK_SECONDS: Final = 0.05
 AWAY_SECONDS: Final = 0.4
-"""Longest interval between two reads of the status; with RELAY_SECONDS less than LINGER_SECONDS."""
+"""Maximum seconds between two reads of the status; with RELAY_SECONDS less than LINGER_SECONDS."""
 ENDING: Final = "antrea-agent.ending"
-"""A file beside OVSDB's socket: while it is there the switch goes on, for 6 s at most (build/image/start_ovs)."""
+"""File beside OVSDB's socket: while it exists the switch continues to run, for 6 s at most (build/image/start_ovs)."""
 
 
 TIMED_KINDS: Final = (GossipMember, AgentNode, PoolSelector, Egress, Quorum, SilenceReport)
@@ -64,7 +66,7 @@ TIMED_KINDS: Final = (GossipMember, AgentNode, PoolSelector, Egress, Quorum, Sil
 
 
 def takeover_message(act: RecordTakeover, timed: Mapping[type[Fact], Mapping[str, float]]) -> str:
-    """Who took over from whom, why, and how many ms after this agent knew that."""
+    """Return who took over from whom, why, and how many ms after this agent knew that."""
     why = act.why
     rows = {PoolSelector: (act.pool,), Egress: (act.egress,)}
     news = (
@@ -78,23 +80,25 @@ def takeover_message(act: RecordTakeover, timed: Mapping[type[Fact], Mapping[str
 
 
 class PodMetadata(msgspec.Struct, frozen=True):
-    """What is read of this Pod."""
+    """Fields that are read of this Pod."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class GracefulHandover:
-    """Does ConfirmAnnounced and ReleaseAddress, and keeps their facts while the address moves; hands over before the agent ends."""
+    """Handler of ConfirmAnnounced and ReleaseAddress, which keeps their facts while the address moves, and hands over before
+    the agent ends.
+    """
 
     def __init__(self, facts: Facts, kube: Kube, config: AgentConfig, node: str) -> None:
         self._facts, self._kube, self._config, self._node = facts, kube, config, node
         self.gossip: GossipFeed | None = None
-        """None: there is none (yet)."""
+        """The gossip; None if there is none (yet)."""
         self.others: list[Callable[[], bool]] = []
-        """Whether other features are handing over, too."""
+        """Checks whether other features are handing over, too."""
 
     async def receive(self, act: ConfirmAnnounced) -> None:
-        """Returns at once: many addresses may come together."""
+        """Handle the act without waiting: many addresses may come together."""
         if self._facts.get(ReleasedAddress, act.egress):
             self._facts.drop(ReleasedAddress, act.egress)  # it comes back, and may be parted with anew
         row = AnnouncedAddress(act.egress, act.ip, act.before)
@@ -105,7 +109,7 @@ class GracefulHandover:
         self._await_answers(row)
 
     def _await_answers(self, row: AnnouncedAddress, seconds: float = LOOK_SECONDS) -> None:
-        """Forget the row when the address is here and answers to what left before have come, or it goes elsewhere.
+        """Remove the row when the address is here and answers to earlier packets have come, or it goes elsewhere.
 
         Checks again after `seconds`, and then ever less often: kube-apiserver, which has the status, may be unavailable.
         """
@@ -120,7 +124,7 @@ class GracefulHandover:
             asyncio.get_running_loop().call_later(seconds, self._await_answers, row, 2 * seconds)
 
     async def part(self, act: ReleaseAddress) -> None:
-        """Returns at once: many addresses may go together."""
+        """Handle the act without waiting: many addresses may go together."""
         row = ReleasedAddress(act.egress, act.ip, act.to)
         self._facts.put(row, urgent=True)
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._drop, row)
@@ -130,7 +134,7 @@ class GracefulHandover:
             self._facts.drop(type(row), row.key)
 
     async def farewell(self) -> None:
-        """Before this process ends; returns when others have what this Node held, or after FAREWELL_SECONDS."""
+        """Hand over before this process ends; returns when others have what this Node held, or after FAREWELL_SECONDS."""
         with _marked(Path(self._config.ovs_run_dir, ENDING)):
             if self.gossip is None:
                 return
@@ -151,7 +155,7 @@ class GracefulHandover:
             log.warning("Not all Egress IPs of this Node were taken over", seconds=FAREWELL_SECONDS)
 
     async def why(self) -> str:
-        """The reason to hand over all addresses; empty: there is none."""
+        """Return the reason to hand over all addresses; empty if there is none."""
         if self._facts.feeds.has(AgentNode):
             node = self._facts.get(AgentNode, self._node)
             if node is None:
@@ -163,14 +167,14 @@ class GracefulHandover:
         return ""
 
     async def _pod_ends(self) -> bool:
-        """Not just a container of it."""
+        """Whether the whole Pod ends, not just a container of it."""
         namespace, pod = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
         if not namespace or not pod:
             return False
         with contextlib.suppress(TimeoutError, Unavailable, Refused):
             async with asyncio.timeout(ASK_SECONDS):
-                found = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", PodMetadata)
-            return found is None or bool(found.metadata.deletion_timestamp)
+                pod_found = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", PodMetadata)
+            return pod_found is None or bool(pod_found.metadata.deletion_timestamp)
         return False
 
     def _hands_over(self) -> bool:
@@ -185,7 +189,7 @@ class GracefulHandover:
 
 @contextlib.contextmanager
 def _marked(file: Path) -> Iterator[None]:
-    """Best effort: without the file the switch does not wait."""
+    """Create the file for the time; best effort, since without it the switch does not wait."""
     with contextlib.suppress(OSError):
         file.touch()
     try:

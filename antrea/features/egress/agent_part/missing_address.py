@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from antrea.features.egress.agent.missing import ReportMissing
 
 GRACE_SECONDS: Final = 2.0
-"""How long the controller may take to give an address, and a user to move one."""
+"""Seconds that the controller may take to allocate an address, and a user to move one."""
 SLOW_SECONDS: Final = 10.0
-"""How long the last holder may take to appear in gossip (docs/membership.md)."""
+"""Seconds that the last holder may take to appear in gossip (docs/membership.md)."""
 LOOK_SECONDS: Final = 30.0
-"""Between looks whether a row may be forgotten."""
+"""Seconds between checks whether a row may be removed."""
 
 
 class MissingAddresses:
-    """Does Await; writes Missing."""
+    """Handler of ReportMissing, which writes MissingAddress."""
 
     def __init__(self, facts: Facts, grace: float = GRACE_SECONDS) -> None:
         self._facts, self._grace = facts, grace
 
     async def wait(self, act: ReportMissing) -> None:
-        """Returns at once: a pool that is deleted may have many addresses."""
+        """Handle the act without waiting: a pool that is deleted may have many addresses."""
         seconds = max(SLOW_SECONDS, self._grace) if act.slow else self._grace
         asyncio.get_running_loop().call_later(seconds, self._look, MissingAddress(act.egress, act.why))
 

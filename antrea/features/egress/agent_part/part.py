@@ -1,4 +1,4 @@
-"""Effects of Egress IPs: they are announced, their holders asked for, handed over, and Events written of it."""
+"""Effects of Egress IPs: announcements, probes, handovers, and their Events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ log = klog.logger(__name__)
 
 
 class EgressPart(Part):
-    """Does the acts of Egress, and feeds who lives, whose the addresses are and which gateways answer."""
+    """Part of Egress: its acts, and feeds of living members, unused addresses and answering gateways."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts, self._node = agent, agent.facts, agent.node
@@ -54,7 +54,7 @@ class EgressPart(Part):
         self._owners: dict[str, str] = {}
         """Node by the key of EgressOwner."""
         self._reported: dict[str, set[tuple[str, str]]] = {}
-        """Moves of which there is an Event, by the key of EgressOwner, until another Node is to hold the address."""
+        """Moves with an Event, by the key of EgressOwner, until another Node is to hold the address."""
         agent.facts.observe(EgressOwner, self._placed)
 
     def acts(self) -> Mapping[type[Act], Handler]:
@@ -74,10 +74,10 @@ class EgressPart(Part):
     essential_feeds = frozenset({"BFD"})
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        """From now on the handover has members to notify."""
+        """Return the feeds; from now on the handover has members to notify."""
         gossip = self._agent.part(MembershipPart).gossip
         if gossip is None:
-            raise Unavailable("gossip, which Egress needs")
+            raise Unavailable("gossip, which Egress needs, is off")
         self._handover.gossip = gossip
         return {
             "BFD": BfdFeed(connected.db, gossip.saw),
@@ -85,7 +85,7 @@ class EgressPart(Part):
         }
 
     def waits_for(self, hands_over: Callable[[], bool]) -> None:
-        """Before this agent ends for good, wait for another feature, too, as long as this is true."""
+        """Wait for another feature as well before this agent ends for good, as long as this is true."""
         self._handover.others.append(hands_over)
 
     def owns(self, interface: str) -> bool:
@@ -128,7 +128,7 @@ class EgressPart(Part):
         return is_new
 
     async def _unassigned(self, act: RecordUnassigned) -> None:
-        """An Egress that is deleted has no Events any more."""
+        """Record that the Node released an address; a deleted Egress has no Events any more."""
         self._facts.drop(AssignedAddress, act.address)
         if not self._is_new(act.address.rpartition(" ")[0], "IPUnassigned", act.ip):
             return

@@ -1,1 +1,1 @@
-"""Egress in the controller: which Pods and addresses each Egress has."""
+"""Egress in the controller: Pods and addresses of each Egress."""

@@ -1,4 +1,4 @@
-"""The addresses of an Egress that has ExternalIPPools: which it names, which it is given, and its status about them.
+"""Addresses of an Egress with ExternalIPPools: requested, allocated, and its status about them.
 
 parity: pkg/controller/egress/controller.go syncEgressIP, updateEgressAllocatedCondition
 """
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 ALLOCATED = "IPAllocated"
 STALE = Condition("Stale")
-"""There is none of this type: an entry with it differs from the one without."""
+"""Condition of a type that no status has: an entry with it differs from the one without."""
 
 
 def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[NamedAddress | AddressRequest]:
-    """What it names and is promised is not given to others; one without an address of its pool seeks one."""
+    """Yield its addresses, named or pending, which others do not get; one without an address of its pool requests one."""
     pool = facts.get(PoolRow, egress.pool) if egress.pool else None
     address = read(egress.address)
     inside = pool is not None and address is not None and any(span.holds(address) for span in pool.spans)
@@ -51,7 +51,7 @@ def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[NamedAddress | Add
 
 
 def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | RecordEvent]:
-    """Nothing while another replica leads. The status of all addresses is written with the first."""
+    """Yield the address and status, unless another replica leads. The status of all addresses is written with the first."""
     if facts.get(FencedLeadership) is None:
         return
     if egress.pool:
@@ -71,7 +71,7 @@ def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | 
 
 
 def all_of(facts: Facts, egress: EgressRow) -> list[EgressRow]:
-    """The rows of the same Egress."""
+    """Return the rows of the same Egress."""
     if not egress.of:
         return [egress]
     return sorted(facts.by(EgressRow, "name", egress.name), key=lambda row: row.slot)
@@ -83,7 +83,7 @@ def _offered(facts: Facts, egress: EgressRow) -> str:
 
 
 def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
-    """The fields of its spec to replace, with their new values."""
+    """Yield the fields of its spec to replace, with their new values."""
     pool, offer = facts.get(PoolRow, egress.pool), facts.get(AddressOffer, egress.owner)
     wanted = offer.address if offer else ""
     if wanted or (egress.address and (pool is None or offer)):
@@ -96,7 +96,7 @@ def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
 
 
 def _why_not(facts: Facts, egress: EgressRow, offer: AddressOffer | None) -> str:
-    """Why it has no address of its pool; empty if it has."""
+    """Return why it has no address of its pool; empty if it has."""
     if facts.get(PoolRow, egress.pool) is None:
         return f"ExternalIPPool {egress.pool} does not exist"
     if offer:
@@ -110,7 +110,7 @@ def _why_not(facts: Facts, egress: EgressRow, offer: AddressOffer | None) -> str
 
 
 def _record_refusal(rows: Sequence[EgressRow], why: str) -> Iterator[Status | RecordEvent]:
-    """The condition, and an Event when it turns to False or back: upstream has none, so an allocation alone has none."""
+    """Yield the condition, and an Event when it turns to False or back: upstream has none, so an allocation alone has none."""
     egress = rows[0]
     message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
     condition = Condition(ALLOCATED, "False", reason="AllocationError", message=message)
@@ -130,7 +130,7 @@ def _record_refusal(rows: Sequence[EgressRow], why: str) -> Iterator[Status | Re
 
 
 def _status(egress: EgressRow, condition: Condition) -> Status:
-    """Another entry while the object has lost what was written before: so it is written anew."""
+    """Make the status; another entry while the object has lost what was written before, so that it is written again."""
     stale = (STALE,) if egress.lost else ()
     path = f"{EGRESSES}/{egress.name}"
     return Status(path=path, kind="Egress", manager=MANAGER, conditions=(condition, *stale))

@@ -17,7 +17,7 @@ from antrea.facts.group import GroupSelector, PublishedGroup
 from antrea.features.egress.controller import pool_gateway, selection
 from antrea.features.egress.controller.allocation import ALLOCATED, UNITS
 from antrea.features.egress.controller.selection import TYPES
-from antrea.features.egress.spec import lists, unanswered
+from antrea.features.egress.spec import requested_entries, unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
 GROUPS = "egressgroups"
 
 
-def egress_rows(found: Egress) -> tuple[EgressRow, ...]:
-    """One for each of its addresses."""
-    one, listed = egress_row(found), lists(found.spec)
-    silent = {canonical(row.egress_ip): row.unanswered for row in found.status.addresses}
+def egress_rows(stored: Egress) -> tuple[EgressRow, ...]:
+    """Make a row for each address of an Egress."""
+    single, listed = egress_row(stored), requested_entries(stored.spec)
+    silent = {canonical(row.egress_ip): row.unanswered for row in stored.status.addresses}
     return tuple(
         msgspec.structs.replace(
-            one, address=(address := canonical(ip)), pool=pool, slot=slot, of=len(listed),
+            single, address=(address := canonical(ip)), pool=pool, slot=slot, of=len(listed),
             unanswered=silent.get(address, ""),
         )
         for slot, (ip, pool) in enumerate(listed)
-    ) or (one,)  # fmt: skip
+    ) or (single,)  # fmt: skip
 
 
-def egress_row(found: Egress) -> EgressRow:
-    """An Egress by what the controller needs of it, with its one address."""
-    applied, meta = found.spec.applied_to, found.metadata
+def egress_row(stored: Egress) -> EgressRow:
+    """Make the row of an Egress with its one address."""
+    applied, meta = stored.spec.applied_to, stored.metadata
     return EgressRow(
         meta.name,
         meta.uid,
         group_selector(pods=applied.pod_selector, namespaces=applied.namespace_selector),
         meta.generation,
         meta.creation_timestamp,
-        found.spec.external_ip_pool,
-        canonical(found.spec.egress_ip),
-        next((one.status for one in found.status.conditions if one.type == ALLOCATED), ""),
-        tuple(one.type for one in found.status.conditions if one.type in TYPES),
-        unanswered=unanswered(found.status.conditions),
-        lost=bool(found.status.conditions) and all(c.type != ALLOCATED for c in found.status.conditions),
+        stored.spec.external_ip_pool,
+        canonical(stored.spec.egress_ip),
+        next((condition.status for condition in stored.status.conditions if condition.type == ALLOCATED), ""),
+        tuple(condition.type for condition in stored.status.conditions if condition.type in TYPES),
+        unanswered=unanswered(stored.status.conditions),
+        lost=bool(stored.status.conditions) and all(c.type != ALLOCATED for c in stored.status.conditions),
     )
 
 
 def egress_group(_: Facts, egress: EgressRow) -> Iterator[GroupHead | GroupSelector]:
-    """Named after its Egress."""
+    """Yield the group, which is named after its Egress."""
     if egress.slot:
         return
     group = PublishedGroup(GROUPS, egress.name, egress.uid)

@@ -21,12 +21,12 @@ MANAGER: Final = "antrea-controller-gateway"
 
 
 def pool_gateway(facts: Facts, pool: PoolRow) -> Iterator[Status]:
-    """What its Egresses report; of several Nodes the first Egress by name."""
+    """Yield what its Egresses report; of several Nodes the first Egress by name."""
     if facts.get(FencedLeadership) is None:
         return
-    told = facts.by(EgressRow, "unanswered", pool.name)
-    if told:
-        condition = Condition(ANSWERS, "False", reason="NoAnswer", message=told[0].unanswered)
+    reporting = facts.by(EgressRow, "unanswered", pool.name)
+    if reporting:
+        condition = Condition(ANSWERS, "False", reason="NoAnswer", message=reporting[0].unanswered)
     elif pool.unanswered:
         condition = Condition(ANSWERS)
     else:

@@ -1,8 +1,9 @@
-"""Pods that an Egress selects in vain: those that follow an older Egress, and those in their Node's own network.
+"""Pods that an Egress selects in vain: those that follow an older Egress, and those in the host network.
 
-Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/agent/flow.py).
-Beyond upstream, which reports neither. Pods with `hostNetwork` are no fault of the Egress, and come and go with its selector: an
-Event reports them, since a status that is written whenever they do meets clients that update the Egress without a retry.
+Among the Egresses of one family that select a Pod the oldest counts, then the first by name
+(antrea/features/egress/agent/flow.py). Upstream reports neither. Pods with `hostNetwork` are not a fault of the Egress, and
+come and go with its selector: an Event reports them, since a status that is written whenever they do conflicts with clients
+that update the Egress without a retry.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 OVERLAPPED: Final = "Overlapped"
 HOST_NETWORK: Final = "HostNetworkPods"
 TYPES: Final = (OVERLAPPED, HOST_NETWORK)
-"""Types of conditions of ours; earlier versions wrote that of Pods with `hostNetwork`, and it is taken back."""
+"""Types of conditions beyond upstream's; earlier versions wrote the one on Pods with `hostNetwork`, and it is removed."""
 MANAGER: Final = "antrea-controller-selection"
 MAX_NAMED: Final = 5
 
 
 def egress_selection(facts: Facts, labels: str) -> Iterator[SelectionConflict]:
-    """Of all Pods with these labels at once."""
-    found = facts.get(Matches, labels)
-    names = dict(found.told).get(EGRESS, ()) if found else ()
+    """Yield the conflicts of all Pods with these labels at once."""
+    matching = facts.get(Matches, labels)
+    names = dict(matching.told).get(EGRESS, ()) if matching else ()
     chosen = (row for name in names if (row := facts.get(EgressRow, name)))
     older = _older(address for row in chosen for address in all_of(facts, row))
     if older and all(pod.host_network for pod in facts.by(Pod, "labels", labels)):
@@ -49,18 +50,18 @@ def egress_selection(facts: Facts, labels: str) -> Iterator[SelectionConflict]:
 
 
 def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
-    """Each Egress that does not count, and the one of its family that does."""
+    """Return each Egress that does not count, with the one of its family that does."""
     first: dict[bool, str] = {}
-    found: dict[tuple[str, str], None] = {}
+    pairs: dict[tuple[str, str], None] = {}
     for row in sorted((row for row in rows if row.address), key=lambda row: row.precedence):
         counts = first.setdefault(is_ipv6(row.address), row.name)
         if counts != row.name:
-            found[row.name, counts] = None
-    return tuple(found)
+            pairs[row.name, counts] = None
+    return tuple(pairs)
 
 
 def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status | RecordEvent]:
-    """Nothing while another replica leads."""
+    """Yield the status, unless another replica leads."""
     if facts.get(FencedLeadership) is None or egress.slot:
         return
     rows = facts.by(SelectionConflict, "egress", egress.name)
@@ -80,7 +81,7 @@ def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status | Recor
 
 
 def _host_network(egress: EgressRow, spaces: set[str]) -> RecordEvent:
-    """Once, until it selects none of them."""
+    """Make the Event, once until it selects none of them."""
     message = (
         "Pods that it selects are in their Node's network and leave with the Node's address, in Namespaces: "
         + _named(spaces)
@@ -92,9 +93,9 @@ def _host_network(egress: EgressRow, spaces: set[str]) -> RecordEvent:
 
 
 def _named(names: set[str]) -> str:
-    told = sorted(names)
-    more = f" and {len(told) - MAX_NAMED} more" if len(told) > MAX_NAMED else ""
-    return ", ".join(told[:MAX_NAMED]) + more
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MAX_NAMED} more" if len(ordered) > MAX_NAMED else ""
+    return ", ".join(ordered[:MAX_NAMED]) + more
 
 
 UNITS = (

@@ -1,4 +1,4 @@
-"""Asks neighbours for addresses of Egresses and Services that this Node is to hold, and again for as long as another host has one."""
+"""Prober of addresses of Egresses and Services that this Node is to hold, repeated for as long as another host has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from antrea.facts.egress import ProbedAddress
-from antrea.features.external_ip_pool.duplicate import READS, is_asked_for
+from antrea.features.external_ip_pool.duplicate import READS, is_to_be_probed
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import answers_for_all, who_has
 from antrea.outside.neighbour.probe_failure import is_link_down, note_failed_probe
@@ -18,33 +18,35 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LATER_SECONDS: Final = 3.0
-"""After an address was taken from another Node, which has given it up by then (antrea.features.egress.agent_part.graceful_handover.LINGER_SECONDS)."""
+"""Seconds after an address was taken from another Node, which has released it by then
+(antrea.features.egress.agent_part.graceful_handover.LINGER_SECONDS).
+"""
 SURE_SECONDS: Final = 1.0
-"""After a first answer: a Node that had the address for an Egress that was deleted a moment ago gives it up."""
+"""Seconds after a first answer: a Node that had the address for a just deleted Egress releases it."""
 AGAIN_SECONDS: Final = 5.0
-"""After another host has it for sure."""
+"""Seconds between probes while another host has it for sure."""
 TRIES, TRY_SECONDS = 40, 0.05
-"""A device that was just made may not be up."""
+"""Tries, and seconds between them: a device that was just made may not be up."""
 LOOK_SECONDS: Final = 1.0
 
 
 class DuplicateProber:
-    """Does Probe; feed of Probed. In the network namespace of the thread that runs it."""
+    """Handler of ProbeAddress, and feed of ProbedAddress, in the network namespace of the thread that runs it."""
 
     def __init__(self, node: str) -> None:
         """`node` is the name of this one."""
         self._node = node
         self._asked: dict[str, asyncio.Task[None]] = {}
-        """By Egress or Service."""
+        """Probes by Egress or Service."""
 
     async def run(self, facts: Facts) -> None:
-        """For ever: answers are forgotten with the address they are on."""
+        """Drop answers together with their address, until cancelled."""
         try:
             with facts.watch(*READS) as news:
                 while True:
                     news.clear()
                     for row in facts.all(ProbedAddress):
-                        if not is_asked_for(facts, row.holder, row.ip, self._node):
+                        if not is_to_be_probed(facts, row.holder, row.ip, self._node):
                             facts.drop(ProbedAddress, row.holder)
                     self._asked = {name: task for name, task in self._asked.items() if not task.done()}
                     await news.wait()
@@ -55,7 +57,7 @@ class DuplicateProber:
             await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
     async def probe(self, facts: Facts, act: ProbeAddress) -> None:
-        """Returns at once: many addresses may come together."""
+        """Handle the act without waiting: many addresses may come together."""
         if before := self._asked.get(act.holder):
             before.cancel()
         self._asked[act.holder] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
@@ -64,11 +66,11 @@ class DuplicateProber:
         if not act.before:
             await asyncio.sleep(LATER_SECONDS)
         mac = ""
-        while is_asked_for(facts, act.holder, act.ip, self._node):
-            if found := await _found(act, mac):
+        while is_to_be_probed(facts, act.holder, act.ip, self._node):
+            if answer := await _found(act, mac):
                 await asyncio.sleep(SURE_SECONDS)
-                found = await _found(act, found)
-            mac = found
+                answer = await _found(act, answer)
+            mac = answer
             facts.put(ProbedAddress(act.holder, act.ip, mac), urgent=True)
             if not mac:
                 return

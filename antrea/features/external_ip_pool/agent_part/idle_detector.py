@@ -1,4 +1,4 @@
-"""Notices when no connection uses an address of this Node any more that waits for that to go to a better Node."""
+"""Detector of addresses that no connection uses any more, so that they may move to a better Node."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 PAUSES: Final = 20
-"""A look that takes longer is followed by a pause so many times as long: looking costs 5 % of a processor at most."""
+"""Factor of the pause after a look: looking takes 5 % of a processor at most."""
 
 
 class IdleFeed:
-    """Feed of Unused, for Egresses and Services. The kernel is asked as long as an address waits, and for nothing else."""
+    """Feed of UnusedAddress, for Egresses and Services. The kernel is queried only while an address waits."""
 
     def __init__(
         self, node: str, idle_seconds: float = IDLE_SECONDS, *, switch: Conntrack | None = None
     ) -> None:
-        """`node` is the name of this one; `switch` has the connections to Services that it translates, None: none."""
+        """`node` is the name of this one; `switch` has the connections to Services that it translates, None if none."""
         self._node = node
         self._idle_seconds = idle_seconds
         self._switch = switch
         self._used: dict[str, float] = {}
-        """When each address that waits was last seen in use, or began to wait, by the monotonic clock."""
+        """Time at which each waiting address was last in use, or began to wait, by the monotonic clock."""
         self._external: frozenset[str] = frozenset()
-        """Those of them that are of Services: connections go to these, and leave by the others."""
+        """Waiting addresses of Services: connections go to these, and leave by the others."""
 
     async def run(self, facts: Facts) -> None:
-        """For ever."""
+        """Run until cancelled."""
         with facts.watch(Egress, EgressOwner, ExternalIPOwner) as news:
             while True:
                 pause = LOOK_SECONDS
@@ -57,7 +57,7 @@ class IdleFeed:
                 await asyncio.sleep(pause)
 
     def _waiting(self, facts: Facts) -> bool:
-        """Bring what is remembered in line with who waits."""
+        """Update the remembered addresses to those that wait."""
         here = [row.egress for row in facts.all(EgressOwner) if row.home and row.node == self._node]
         ips = {egress.ip for name in here if (egress := facts.get(Egress, name))}
         owners = facts.all(ExternalIPOwner)
@@ -69,7 +69,7 @@ class IdleFeed:
         return bool(self._used)
 
     async def _look(self, facts: Facts) -> float:
-        """Ask once; returns seconds until the next time."""
+        """Check once; return the seconds until the next time."""
         began = time.monotonic()
         try:
             used = await asyncio.to_thread(connected, self._used.keys() - self._external)
@@ -88,15 +88,15 @@ class IdleFeed:
         return max(LOOK_SECONDS, PAUSES * (now - began))
 
     async def _in_switch(self, ips: Collection[str]) -> set[str]:
-        """Those to which a connection through the switch goes. Raises Unavailable."""
-        found: set[str] = set()
+        """Return the addresses to which a connection through the switch goes. Raises Unavailable."""
+        used: set[str] = set()
         if self._switch is None:
-            return found
+            return used
         for ipv6 in sorted({is_ipv6(ip) for ip in ips}):
             text = await self._switch.dump(int(Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE))
-            found |= {
-                one.destination
-                for one in tracked_connections(text)
-                if one.destination in ips and (one.state in OPEN_STATES or not one.state)
+            used |= {
+                connection.destination
+                for connection in tracked_connections(text)
+                if connection.destination in ips and (connection.state in OPEN_STATES or not connection.state)
             }
-        return found
+        return used

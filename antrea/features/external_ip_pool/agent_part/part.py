@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ExternalIPPoolPart(Part):
-    """Probes addresses of Egresses and Services, and feeds which are idle."""
+    """Part that probes addresses of Egresses and Services, and feeds which are idle."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts, self._prober = agent, agent.facts, DuplicateProber(agent.node)

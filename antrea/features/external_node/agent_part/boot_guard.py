@@ -1,7 +1,7 @@
 """Interfaces that are closed from the machine's boot until policies are enforced on them.
 
-The file lists those that are connected; a unit of systemd gives it to nft before the network is up (build/external-node/install.sh).
-The agent opens each interface once its policies are in the switch.
+The file lists those that are connected; a unit of systemd passes it to nft before the network is up
+(build/external-node/install.sh). The agent opens each interface once its policies are in the switch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FILE: Final = Path("/var/lib/antrea/boot-guard.nft")
-"""Outlives a reboot."""
+"""File, which outlives a reboot."""
 
 
 class BootGuard:
-    """Of this machine."""
+    """Boot guard of this machine."""
 
     def __init__(self, rules: Sequence[BypassRule], nft: Nft | None = None, path: Path = FILE) -> None:
         self._rules, self._path, self._nft = rules, path, nft or connect()
@@ -42,10 +42,10 @@ class BootGuard:
         """Close these at the next boot. Raises OSError."""
         wanted = guard_script(names, self._rules).encode() if names else b""
         try:
-            found = self._path.read_bytes()
+            current = self._path.read_bytes()
         except FileNotFoundError:
-            found = b""
-        if wanted == found:
+            current = b""
+        if wanted == current:
             return
         if not wanted:
             self._path.unlink()
@@ -54,7 +54,7 @@ class BootGuard:
         exchange(self._path, [wanted], sync=True)
 
     def open(self, name: str) -> None:
-        """Idempotent. Raises Unavailable."""
+        """Open an interface; idempotent. Raises Unavailable."""
         if name not in self._closed:
             return
         left = self._closed - {name}

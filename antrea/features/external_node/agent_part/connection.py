@@ -1,8 +1,8 @@
-"""Puts an interface of the machine behind the switch, and takes it out again, without losing its addresses and routes.
+"""Connection of a machine's interface to the switch, and back, without losing its addresses and routes.
 
-The network card gets the name of the interface with `~` behind it, and becomes a port; an internal port takes name, MAC,
-addresses and routes. Each step can be repeated, and the journal has what a step takes away before it does: an agent that was
-killed goes on where the one before ended.
+The network card gets the name of the interface with the suffix `~`, and becomes a port; an internal port takes name, MAC,
+addresses and routes. Each step can be repeated, and the journal has what a step removes before it does: an agent that was
+killed is continued by the next one.
 parity: pkg/agent/externalnode/external_node_controller.go createOVSPortsAndFlows, removeOVSPortsAndFlows
 """
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 MARK = "~"
-"""Behind the name of the network card. # parity: pkg/agent/util/net.go GenerateUplinkInterfaceName"""
+"""Suffix of the name of the network card. # parity: pkg/agent/util/net.go GenerateUplinkInterfaceName"""
 SECONDS = 10.0
-"""Until the kernel has the interface of a port, or has it no more."""
+"""Seconds until the kernel has, or no longer has, the interface of a port."""
 PAUSE_SECONDS = 0.02
 
 
 def card_name(interface: str) -> str:
-    """Of the network card of an interface that is connected."""
+    """Return the name of the network card of a connected interface."""
     return f"{interface}{MARK}"
 
 
 class InterfaceConnector:
-    """Of the interfaces of this machine, on one bridge."""
+    """Connector of the interfaces of this machine, on one bridge."""
 
     def __init__(self, db: Ovsdb, bridge: str, journal: InterfaceJournal, *, tx_off: bool) -> None:
         """`tx_off`: packets that leave an interface need whole checksums."""
@@ -77,30 +77,30 @@ class InterfaceConnector:
         }
 
     async def resume(self, name: str) -> None:
-        """Go on with what is half done: finish it in the direction of the last step. Raises Refused, Unavailable."""
+        """Continue an unfinished step in its direction. Raises Refused, Unavailable."""
         record = self._journal.get(name)
         if record is not None and not self._is_whole(record):
             log.info("Going on with an interface that an earlier agent left half connected", interface=name)
             await self.connect(name, record.port)
 
     async def connect(self, name: str, port: MachinePort) -> None:
-        """Idempotent. Raises Refused, Unavailable."""
+        """Connect an interface; idempotent. Raises Refused, Unavailable."""
         card, record = card_name(name), self._journal.get(name)
         if len(card) > netlink.MAX_NAME:
             raise Refused([name], f"{name} has no room for {MARK}: {netlink.MAX_NAME} characters at most")
         if netlink.device(card) is None:
             record = await self._take_card(name, port)
         elif record is None:
-            found = netlink.read_settings(name) or netlink.read_settings(card)
-            if found is None:
-                raise Unavailable(f"interface {name}")
-            record = ConnectedInterface(name, found, port)
+            settings = netlink.read_settings(name) or netlink.read_settings(card)
+            if settings is None:
+                raise Unavailable(f"interface {name} does not exist")
+            record = ConnectedInterface(name, settings, port)
             self._journal.put(record)
         await self._ports(record, port)
         await self._settle(msgspec.structs.replace(record, port=port))
 
     async def disconnect(self, name: str) -> None:
-        """The card gets name, addresses and routes back. Idempotent. Raises Refused, Unavailable."""
+        """Disconnect an interface; the card gets name, addresses and routes back. Idempotent. Raises Refused, Unavailable."""
         card, record = card_name(name), self._journal.get(name)
         if netlink.device(card) is not None:
             now = netlink.read_settings(name)
@@ -124,11 +124,11 @@ class InterfaceConnector:
         return card is not None and here is not None and here.index == record.index
 
     async def _take_card(self, name: str, port: MachinePort) -> ConnectedInterface:
-        """What OVSDB has of a boot before would keep the card from getting its port."""
+        """Rename the card; OVSDB's port from an earlier boot would keep it from getting its own."""
         await self._drop_ports(name)
         settings, before = netlink.read_settings(name), self._journal.get(name)
         if settings is None:
-            raise Unavailable(f"interface {name}")
+            raise Unavailable(f"interface {name} does not exist")
         if before is not None and not settings.addresses:
             settings = before.settings
         record = ConnectedInterface(name, settings, port)
@@ -151,10 +151,10 @@ class InterfaceConnector:
         await self._until(record.name, there=True)
 
     async def _settle(self, record: ConnectedInterface) -> None:
-        """An interface that has been made anew has nothing yet; one that has been given its settings keeps what it has."""
+        """Apply the settings to a new interface; one that has been given its settings keeps what it has."""
         here = netlink.device(record.name)
         if here is None:
-            raise Unavailable(f"interface {record.name}")
+            raise Unavailable(f"interface {record.name} does not exist")
         if here.index != record.index:
             if self._tx_off:
                 turn_off_checksums(record.name)
@@ -172,7 +172,7 @@ class InterfaceConnector:
         await ovsdb_write.realized(self._db)
 
     async def _until(self, name: str, *, there: bool) -> None:
-        """Raises Unavailable."""
+        """Wait for the interface. Raises Unavailable."""
         try:
             async with asyncio.timeout(SECONDS):
                 while (netlink.device(name) is not None) != there:  # noqa: ASYNC110 (the kernel has no event for us here)

@@ -31,14 +31,14 @@ class ConnectedInterface(msgspec.Struct, frozen=True):
     settings: InterfaceSettings
     port: MachinePort
     index: int = 0
-    """Number of the interface that was given the settings; 0: none was yet."""
+    """Index of the interface that was given the settings; 0 if none was yet."""
 
 
 class InterfaceJournal:
-    """All of them, in a file."""
+    """Journal of all interfaces, in a file."""
 
     def __init__(self, path: Path) -> None:
-        """A file that cannot be read is set aside."""
+        """Read the file; one that is damaged is set aside."""
         self._path = path
         self._records: dict[str, ConnectedInterface] = {}
         try:
@@ -53,20 +53,20 @@ class InterfaceJournal:
             )
 
     def get(self, name: str) -> ConnectedInterface | None:
-        """None: it is not connected."""
+        """Return the record of an interface; None if it is not connected."""
         return self._records.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """Sorted."""
+        """Return the names, sorted."""
         return tuple(sorted(self._records))
 
     def put(self, record: ConnectedInterface) -> None:
-        """Written when this returns. Raises OSError."""
+        """Write a record durably. Raises OSError."""
         self._records[record.name] = record
         self._write()
 
     def drop(self, name: str) -> None:
-        """Raises OSError."""
+        """Remove a record. Raises OSError."""
         if self._records.pop(name, None) is not None:
             self._write()
 

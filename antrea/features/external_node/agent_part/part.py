@@ -39,12 +39,14 @@ log = klog.logger(__name__)
 JOURNAL = "external-interfaces"
 """File of the interfaces that are connected, or half."""
 LOOK_SECONDS, CLOSED_SECONDS = 5.0, 0.2
-"""Between looks at interfaces: Open vSwitch or a person may have made them anew; and while one is closed since the boot."""
+"""Seconds between checks of interfaces, which Open vSwitch or a person may have recreated; and while one is closed since the
+boot.
+"""
 CONDITION, REASON = "InterfaceNotConnected", "InterfaceNotConnected"
 
 
 class ExternalNodePart(Part):
-    """Of this machine's ExternalNode."""
+    """Part of this machine's ExternalNode."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -71,7 +73,7 @@ class ExternalNodePart(Part):
         return {CONDITION: lambda: self._trouble}
 
     async def run(self) -> None:
-        """What an earlier agent left half done first: the way to kube-apiserver may lead through it."""
+        """Align interfaces, unfinished steps of an earlier agent first: the path to kube-apiserver may lead through them."""
         if (connector := self._connector) is None:
             return
         await self._agent.ready.wait()
@@ -92,7 +94,7 @@ class ExternalNodePart(Part):
         return ""
 
     async def _align(self, connector: InterfaceConnector) -> str:
-        """What is wrong; empty: nothing."""
+        """Align the interfaces; return what is wrong, empty if nothing."""
         node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
         if node is None:
             if not self._facts.feeds.has(ExternalNode):
@@ -103,19 +105,19 @@ class ExternalNodePart(Part):
             for name in self._guard.closed:
                 self._guard.open(name)
             return f"there is no ExternalNode {self._namespace}/{self._name}: no policy protects this machine"
-        found = selected(node, Cards(netlink.held_addresses(MARK), connector.entities()))
-        troubles = list(found.troubles)
-        self._guard.keep(found.interfaces.keys() | self._guard.closed)
-        for name, (entity, interface) in found.interfaces.items():
+        selection = selected(node, Cards(netlink.held_addresses(MARK), connector.entities()))
+        troubles = list(selection.troubles)
+        self._guard.keep(selection.interfaces.keys() | self._guard.closed)
+        for name, (entity, interface) in selection.interfaces.items():
             port = MachinePort(entity, node.namespace, interface.ips, card_name(name))
             troubles += await _failure(self._protect(connector, name, port))
         for name in connector.known():
-            if name not in found.interfaces:
+            if name not in selection.interfaces:
                 troubles += await _failure(connector.disconnect(name))
-        return "; ".join([*troubles, *self._still_closed(found.interfaces)])
+        return "; ".join([*troubles, *self._still_closed(selection.interfaces)])
 
     async def _restored(self, connector: InterfaceConnector) -> str:
-        """What was connected before the machine's boot, while kube-apiserver does not answer: policies of before hold."""
+        """Restore the connections from before the boot while kube-apiserver does not answer: earlier policies apply."""
         troubles: list[str] = []
         for name, port in connector.left_by_boot().items():
             troubles += await _failure(self._protect(connector, name, port))
@@ -140,7 +142,7 @@ class ExternalNodePart(Part):
         self._guard.open(name)
 
     def _still_closed(self, connected: Container[str]) -> list[str]:
-        """What waits for more than the moments that a start takes."""
+        """Return interfaces that are closed for longer than a start takes."""
         trouble = self._agent.controlplane.trouble
         return [
             f"{name} lets no new connection in since the machine started"
@@ -150,7 +152,7 @@ class ExternalNodePart(Part):
         ]
 
     def _reference(self) -> ObjectReference | None:
-        """The ExternalNode with its UID, by which `kubectl describe` finds Events; None: there is none."""
+        """Return the ExternalNode with its UID, by which `kubectl describe` finds Events; None if there is none."""
         node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
         if node is None:
             return None
@@ -169,7 +171,7 @@ class ExternalNodePart(Part):
 
 
 async def _failure(work: Coroutine[Any, Any, None]) -> tuple[str, ...]:
-    """Why one interface is not as it should be; the others do not wait for it."""
+    """Return why one interface is not as it should be; the others do not wait for it."""
     try:
         await work
     except (Refused, Unavailable, OSError) as error:

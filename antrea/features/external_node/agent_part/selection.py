@@ -1,8 +1,9 @@
-"""Which network cards the interfaces of an ExternalNode are: those with their addresses, else those with their names.
+"""Selection of the network cards for the interfaces of an ExternalNode: those with their addresses, else those with their
+names.
 
-No other card is taken. One that is connected for an interface stays so while no card has the address or the name that is
-listed, as after a change by DHCP: policies hold. parity: pkg/agent/externalnode/external_node_controller.go
-getHostInterfaceName, which does not look at names
+No other card is taken. One that is connected for an interface stays so while no card has the listed address or name, as after a
+change by DHCP: policies apply. parity: pkg/agent/externalnode/external_node_controller.go getHostInterfaceName, which does not
+look at names
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ if TYPE_CHECKING:
 
 
 class Cards(NamedTuple):
-    """Of a machine."""
+    """Network cards of a machine."""
 
     addresses: Mapping[str, Set[str]]
-    """Of each interface by its name; a card that is connected counts by the name of its interface."""
+    """Addresses of each interface by its name; a connected card counts by the name of its interface."""
     connected: Mapping[str, str]
     """Names of connected interfaces by their ExternalEntities."""
 
 
 class Selection(NamedTuple):
-    """Interfaces to connect, and what is not as the ExternalNode lists it."""
+    """Interfaces to connect, and differences from the ExternalNode's list."""
 
     interfaces: dict[str, tuple[str, MachineInterface]]
-    """By name: the ExternalEntity, and the interface as it is listed."""
+    """ExternalEntity, and the interface as it is listed, by name."""
     troubles: tuple[str, ...]
 
 
 class _NotFound(Exception):
-    """Why no card is an interface that is listed."""
+    """Reason why no card is a listed interface."""
 
 
 def selected(node: ExternalNode, cards: Cards) -> Selection:
-    """Cards with listed addresses and names before those that stay."""
-    found: dict[str, tuple[str, MachineInterface]] = {}
+    """Select cards with listed addresses and names before those that stay."""
+    interfaces: dict[str, tuple[str, MachineInterface]] = {}
     troubles: list[str] = []
     missing: list[tuple[str, MachineInterface, str]] = []
     for entity, interface in _entities(node, troubles):
@@ -49,19 +50,19 @@ def selected(node: ExternalNode, cards: Cards) -> Selection:
         except _NotFound as error:
             missing.append((entity, interface, str(error)))
             continue
-        if name in found:
+        if name in interfaces:
             troubles.append(f"{_shown(interface)} is {name}, as is another one: the first one is protected")
             continue
-        found[name] = entity, interface
+        interfaces[name] = entity, interface
         troubles += _mismatches(name, interface, cards)
     for entity, interface, reason in missing:
         name = cards.connected.get(entity, "")
-        if not name or name in found:
+        if not name or name in interfaces:
             troubles.append(f"{reason}: {_shown(interface)} is not protected")
             continue
-        found[name] = entity, interface
+        interfaces[name] = entity, interface
         troubles.append(f"{reason}: policies stay on {name}")
-    return Selection(found, tuple(troubles))
+    return Selection(interfaces, tuple(troubles))
 
 
 def _entities(node: ExternalNode, troubles: list[str]) -> Iterator[tuple[str, MachineInterface]]:
@@ -78,7 +79,7 @@ def _entities(node: ExternalNode, troubles: list[str]) -> Iterator[tuple[str, Ma
 
 
 def _located(interface: MachineInterface, cards: Cards) -> str:
-    """Raises _NotFound."""
+    """Return the card of an interface. Raises _NotFound."""
     holders = sorted(name for name, held in cards.addresses.items() if not held.isdisjoint(interface.ips))
     if len(holders) > 1:
         raise _NotFound(
@@ -95,7 +96,7 @@ def _located(interface: MachineInterface, cards: Cards) -> str:
 
 
 def _mismatches(name: str, interface: MachineInterface, cards: Cards) -> Iterator[str]:
-    """What is not as the ExternalNode lists it of the interface that was found."""
+    """Yield the differences of a selected card from the ExternalNode's list."""
     if interface.name not in ("", name):
         how = "has another address" if interface.name in cards.addresses else "does not exist"
         yield f"interface {interface.name} {how}: policies are enforced on {name}"

@@ -1,4 +1,4 @@
-"""One collector: finds it, sends it what is due, and tries again when it is away; what waits meanwhile stays in the stores."""
+"""Session with one collector: resolves it, sends due records, and reconnects; waiting records stay in the stores meanwhile."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 TICK: Final = 0.5
-"""Seconds between looks at what is due."""
+"""Seconds between checks for due records."""
 MAX_RECORDS: Final = 500
-"""Records that are sent before others have their turn."""
+"""Maximum number of records that are sent before other tasks may run."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries to connect."""
 
 
 class _NoService(Unavailable):
-    """Known without a question, so that it is looked for each second: the collector gets records as soon as it is there."""
+    """Error for a missing Service, known from facts, so that it is checked each second: the collector gets records as soon as
+    it exists.
+    """
 
 
 class Destination:
@@ -68,12 +70,12 @@ class Destination:
         self._session: CollectorSession | GrpcSession | None = None
         self._unsent: list[FlowRecord] = []
         self.trouble = "not connected yet"
-        """Why nothing is exported now; empty: it is."""
+        """Why nothing is exported now; empty while records are exported."""
         self.exported = 0
         self.connections = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         pause = FIRST_PAUSE
         try:
             while True:
@@ -130,7 +132,9 @@ class Destination:
         return service.cluster_ips[0]
 
     async def _tls(self) -> ssl.SSLContext:
-        """As the collector's authority and the certificate of agents are now. Raises Unavailable, Refused, Invalid."""
+        """Make the context from the current authority of the collector and certificate of agents. Raises Unavailable, Refused,
+        Invalid.
+        """
         trust = self._trust
         namespace, _, name = trust.authority.partition("/")
         authority = await self._kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
@@ -144,8 +148,8 @@ class Destination:
 
     async def _pair(self) -> Certificate:
         namespace, _, name = self._trust.identity.partition("/")
-        found = await self._kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
-        pair = pair_of(found) if found else None
+        secret = await self._kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
+        pair = pair_of(secret) if secret else None
         if pair is None:
             raise Unavailable(
                 f"tls.crt and tls.key of Secret {self._trust.identity}, the certificate of agents"

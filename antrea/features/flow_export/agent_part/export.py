@@ -1,4 +1,4 @@
-"""One export: the connections as one destination is to get them, and the session with it."""
+"""Export of the connections to one destination, and its session."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 30.0
-"""For which a destination has to fail, or to work, until that is reported: one that comes and goes is one report."""
+"""Seconds for which a destination has to fail, or to work, until that is reported: short changes are not reported."""
 
 
 class Polled(NamedTuple):
-    """One look at connections, at a monotonic time and in seconds of the epoch."""
+    """Result of a poll of connections, at a monotonic time and in seconds of the epoch."""
 
     changed: Collection[TrackedConnection]
-    """Those that are new, or of which something is another than at the look before."""
+    """Connections that are new, or have changed since the last poll."""
     gone: Collection[TrackedConnection]
     everything: Callable[[], Iterable[TrackedConnection]]
     now: float
@@ -36,7 +36,7 @@ class Polled(NamedTuple):
 
 
 class Export:
-    """Of one destination."""
+    """Export to one destination."""
 
     def __init__(self, agent: AgentContext, settings: ExportSettings) -> None:
         self._wanted = settings.protocols
@@ -58,13 +58,13 @@ class Export:
         record: Callable[[TrackedConnection], FlowRecord | None],
         requests: Mapping[Ends, Requests],
     ) -> Iterator[None]:
-        """Take in what has changed, of a new export all connections, in slices, and requests of theirs."""
+        """Process changes, for a new export all connections, in slices, and their requests."""
 
-        def own(found: TrackedConnection) -> FlowRecord | None:
-            return record(found) if self.takes(found.key[0]) else None
+        def own_record(connection: TrackedConnection) -> FlowRecord | None:
+            return record(connection) if self.takes(connection.key[0]) else None
 
         changed = polled.changed if self.tracked.begun else polled.everything()
-        yield from self.tracked.update(changed, polled.gone, polled.now, polled.wall, own)
+        yield from self.tracked.update(changed, polled.gone, polled.now, polled.wall, own_record)
         self.tracked.join(requests, polled.now)
 
     def _due(self, now: float, most: int) -> list[FlowRecord]:
@@ -72,7 +72,7 @@ class Export:
 
 
 class ObjectExport:
-    """The export of a FlowExporterDestination; `report` is given why it fails, and an empty text when it works again."""
+    """Export of a FlowExporterDestination; `report` gets why it fails, and an empty text when it works again."""
 
     def __init__(self, export: Export, report: Callable[[str], None]) -> None:
         self.export, self._report = export, report
@@ -81,7 +81,7 @@ class ObjectExport:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.export.destination.run(), name="flow collector")
-            tasks.create_task(self._follow(), name="its state")
+            tasks.create_task(self._follow(), name="flow collector state")
 
     async def _follow(self) -> None:
         failing, since = False, time.monotonic()
@@ -95,6 +95,6 @@ class ObjectExport:
                 self._report(trouble)
 
     async def end(self) -> None:
-        """End its session; what waits is gone."""
+        """End its session; waiting records are dropped."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

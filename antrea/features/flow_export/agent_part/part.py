@@ -1,4 +1,4 @@
-"""Exports flow records: what connection tracking has is read at every poll, denied packets come from the switch."""
+"""Part that exports flow records: connection tracking is read at every poll, denied packets come from the switch."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ log = klog.logger(__name__)
 CONDITION: Final = "FlowCollectorUnreachable"
 KIND: Final = "FlowExporterDestination"
 MAX_OBJECTS: Final = 8
-"""Destinations beside that of the configuration: each is a pass over all connections at every poll."""
+"""Maximum number of destinations beside that of the configuration: each is a pass over all connections at every poll."""
 MAX_TEXT: Final = 1000
-"""Characters of the condition."""
+"""Maximum number of characters of the condition."""
 ZONES: Final = {False: Zone.CT_ZONE, True: Zone.CT_ZONE_V6}
 SOURCES: Final = {False: Zone.SNAT_CT_ZONE, True: Zone.SNAT_CT_ZONE_V6}
 EXPORTED = Metric(
@@ -98,13 +98,13 @@ class FlowExportPart(Part):
         self._directions = Directions(agent.facts)
         self._networks = PodNetworks(agent.facts)
         self._counters: PodCounters | None = None
-        """What counts where connection tracking does not; made with the first export."""
+        """Counters where connection tracking has none; made with the first export."""
         self._own = Export(agent, settings(agent.config)) if agent.config.flow_exporter.enable else None
         self._objects: dict[str, ObjectExport] = {}
         self._faults: dict[str, str] = {}
-        """Why nothing goes to some FlowExporterDestinations."""
+        """Reasons why nothing goes to some FlowExporterDestinations."""
         self._exported = self._connected = self._lost = self._lost_records = 0
-        """Counted of exports that have ended."""
+        """Counts of exports that have ended."""
         self._trouble = self._uncounted = self._unasked = self._unseen = ""
         agent.part(PolicyPart).packets.denied = self._deny
         self.requests: RequestStore | None = None
@@ -112,8 +112,8 @@ class FlowExportPart(Part):
 
     @property
     def _exports(self) -> list[Export]:
-        own = [self._own] if self._own else []
-        return own + [one.export for one in self._objects.values()]
+        configured = [self._own] if self._own else []
+        return configured + [export.export for export in self._objects.values()]
 
     async def run(self) -> None:
         map_large_blocks()  # a list of all connections is one
@@ -126,18 +126,18 @@ class FlowExportPart(Part):
         return {FlowExport: self}
 
     async def apply(self, put: Sequence[FlowExport], drop: Sequence[FlowExport]) -> None:
-        """Begin and end exports; a changed one begins anew."""
+        """Begin and end exports; a changed one restarts."""
         for entry in (*put, *drop):
             await self._end(entry.key)
         for entry in put:
             self._begin(entry.destination)
 
     async def resync(self, entries: Sequence[FlowExport]) -> None:
-        """As `apply`."""
+        """Begin and end exports, as `apply`."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """Nothing to sweep: exports end with the agent."""
+        """Do nothing: exports end with the agent."""
 
     async def close(self) -> None:
         """End the exports of objects."""
@@ -153,50 +153,52 @@ class FlowExportPart(Part):
         return {CONDITION: self._unreachable}
 
     def _unreachable(self) -> str:
-        own = [self._own.destination.trouble] if self._own else []
-        named = self._faults | {name: one.export.destination.trouble for name, one in self._objects.items()}
+        configured = [self._own.destination.trouble] if self._own else []
+        named = self._faults | {
+            name: export.export.destination.trouble for name, export in self._objects.items()
+        }
         objects = [f"{KIND} {name}: {why}" for name, why in sorted(named.items()) if why]
-        return "; ".join(why for why in (*own, *objects) if why)[:MAX_TEXT]
+        return "; ".join(why for why in (*configured, *objects) if why)[:MAX_TEXT]
 
     def metrics(self) -> str:
-        """All with 0 while nothing is exported, as upstream."""
+        """Render the metrics, with 0 while nothing is exported, as upstream."""
         exports = self._exports
         rows: tuple[tuple[Metric, Any], ...] = (
-            (TRACKED, max((len(one.tracked) for one in exports), default=0)),
-            (DENIED, max((len(one.denied) for one in exports), default=0)),
-            (CONNECTED, self._connected + sum(one.destination.connections for one in exports)),
-            (EXPORTED, self._exported + sum(one.destination.exported for one in exports)),
-            (LOST, self._lost + sum(one.denied.lost for one in exports)),
-            (LOST_RECORDS, self._lost_records + sum(one.tracked.lost for one in exports)),
+            (TRACKED, max((len(export.tracked) for export in exports), default=0)),
+            (DENIED, max((len(export.denied) for export in exports), default=0)),
+            (CONNECTED, self._connected + sum(export.destination.connections for export in exports)),
+            (EXPORTED, self._exported + sum(export.destination.exported for export in exports)),
+            (LOST, self._lost + sum(export.denied.lost for export in exports)),
+            (LOST_RECORDS, self._lost_records + sum(export.tracked.lost for export in exports)),
         )
         return "".join(metric.text([Sample(count)]) for metric, count in rows)
 
-    def _begin(self, asked: FlowDestination) -> None:
+    def _begin(self, requested: FlowDestination) -> None:
         def report(why: str) -> None:
-            self._report(asked, why)
+            self._report(requested, why)
 
         try:
             if len(self._objects) >= MAX_OBJECTS:
-                raise Unavailable(f"{MAX_OBJECTS} others are exported to already; delete some")
-            found = destination_settings(asked, self._poll_seconds)
+                raise Unavailable(f"there are {MAX_OBJECTS} other destinations already; delete some")
+            export_settings = destination_settings(requested, self._poll_seconds)
         except (Invalid, Unavailable) as error:
-            self._faults[asked.name] = str(error)
+            self._faults[requested.name] = str(error)
             report(str(error))
             return
-        self._objects[asked.name] = ObjectExport(Export(self._agent, found), report)
+        self._objects[requested.name] = ObjectExport(Export(self._agent, export_settings), report)
 
     async def _end(self, name: str) -> None:
         self._faults.pop(name, None)
-        if one := self._objects.pop(name, None):
-            self._exported += one.export.destination.exported
-            self._connected += one.export.destination.connections
-            self._lost += one.export.denied.lost
-            self._lost_records += one.export.tracked.lost
-            await one.end()
+        if ended_export := self._objects.pop(name, None):
+            self._exported += ended_export.export.destination.exported
+            self._connected += ended_export.export.destination.connections
+            self._lost += ended_export.export.denied.lost
+            self._lost_records += ended_export.export.tracked.lost
+            await ended_export.end()
 
-    def _report(self, asked: FlowDestination, why: str) -> None:
+    def _report(self, requested: FlowDestination, why: str) -> None:
         about = ObjectReference(
-            api_version="crd.antrea.io/v1alpha1", kind=KIND, name=asked.name, uid=asked.uid
+            api_version="crd.antrea.io/v1alpha1", kind=KIND, name=requested.name, uid=requested.uid
         )
         reason = "CollectorUnreachable" if why else "CollectorReachable"
         text = f"Node {self._agent.node} exports no flow records: {why}" if why else ""
@@ -218,15 +220,15 @@ class FlowExportPart(Part):
             await asyncio.sleep(at - time.monotonic())
 
     async def _look(self) -> None:
-        """Read all connections once, and take in by slices what has changed; connections of a kind share a record."""
+        """Read all connections once, and process changes in slices; connections of a kind share a record."""
         self._networks = PodNetworks(self._facts)
         polled = await self._tracked()
         now, wall = polled.now, polled.wall
         made: dict[Hashable, FlowRecord | None] = {}
 
-        def record(found: TrackedConnection) -> FlowRecord | None:
-            if (kind := found.kind) not in made:
-                made[kind] = tracked_record(self._facts, self._networks, found, wall)
+        def record(connection: TrackedConnection) -> FlowRecord | None:
+            if (kind := connection.kind) not in made:
+                made[kind] = tracked_record(self._facts, self._networks, connection, wall)
             return made[kind]
 
         requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
@@ -238,7 +240,7 @@ class FlowExportPart(Part):
             self.requests.taken(joined, now)
 
     async def _tracked(self) -> Polled:
-        """Read what is tracked, with what is counted elsewhere and the sources that other ends see."""
+        """Read tracked connections, with counters from elsewhere and the sources that other ends see."""
         node, counts = self._facts.get(ThisNode), self._agent.config.ovs_datapath_type == "netdev"
         families = sorted(node.families) if node else []
         local = await self._count() if counts else set()
@@ -254,21 +256,23 @@ class FlowExportPart(Part):
                 return map(counters.counted, self._dump.everything())
 
         self._sources.forget(gone)
-        begins = any(not one.tracked.begun for one in self._exports)
+        begins = any(not export.tracked.begun for export in self._exports)
         await self._read_sources(families, everything() if begins else changed)
         self._originals.forget(gone)
         await self._ask_host(changed)
 
-        def seen(found: TrackedConnection) -> TrackedConnection:
-            return self._originals.with_original(self._sources.seen(found))
+        def seen(connection: TrackedConnection) -> TrackedConnection:
+            return self._originals.with_original(self._sources.seen(connection))
 
-        changed, gone = self._directions.directed_changes([seen(one) for one in changed], gone)
+        changed, gone = self._directions.directed_changes([seen(connection) for connection in changed], gone)
         directed = self._directions.directed
-        return Polled(changed, gone, lambda: (directed(seen(one)) for one in everything()), now, wall)
+        return Polled(
+            changed, gone, lambda: (directed(seen(connection)) for connection in everything()), now, wall
+        )
 
-    async def _read_sources(self, families: Iterable[bool], found: Iterable[TrackedConnection]) -> None:
+    async def _read_sources(self, families: Iterable[bool], connections: Iterable[TrackedConnection]) -> None:
         """Read the zones of sources if one of these has its source there; later than the others, so that it is there."""
-        if not await asyncio.to_thread(self._sources.lack, found):
+        if not await asyncio.to_thread(self._sources.lack, connections):
             return
         try:
             zones = [int(SOURCES[family]) for family in families]
@@ -287,8 +291,8 @@ class FlowExportPart(Part):
         if not (lacking := await asyncio.to_thread(self._originals.lacking, changed)):
             return
         try:
-            told = await asyncio.to_thread(host_originals, [one.key for one in lacking])
-            self._originals.take(lacking, told)
+            originals = await asyncio.to_thread(host_originals, [connection.key for connection in lacking])
+            self._originals.take(lacking, originals)
             self._unasked = ""
         except Unavailable as error:
             if str(error) != self._unasked:
@@ -313,18 +317,18 @@ class FlowExportPart(Part):
         self._uncounted = why
         return {ip for pod in pods for ip in pod.ips}
 
-    def _deny(self, found: PacketIn, read: Packet) -> None:
+    def _deny(self, packet_in: PacketIn, read: Packet) -> None:
         """Count a denied packet."""
         now, wall = time.monotonic(), record_time()
         for export in self._exports:
             if export.takes(read.protocol):
                 export.denied.add(
-                    connection_key(read), read.length, now, wall, lambda: self._denied(found, read, wall)
+                    connection_key(read), read.length, now, wall, lambda: self._denied(packet_in, read, wall)
                 )
 
-    def _denied(self, found: PacketIn, read: Packet, wall: float) -> FlowRecord | None:
+    def _denied(self, packet_in: PacketIn, read: Packet, wall: float) -> FlowRecord | None:
         """The record of a denied packet, whose sender is the client if it opens a connection or is known to be one."""
-        record = denied_record(self._facts, self._networks, found, read, wall)
+        record = denied_record(self._facts, self._networks, packet_in, read, wall)
         is_opening = read.protocol != TCP or read.is_tcp_opening
         if record and not is_opening and not self._directions.is_known(connection_key(read)):
             record.biflow_direction = int(BiflowDirection.ARBITRARY)

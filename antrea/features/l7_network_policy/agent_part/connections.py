@@ -1,4 +1,4 @@
-"""Connections of a rule with application protocols that is gone: their next packets are first ones, which policies judge."""
+"""Connections of a deleted rule with application protocols: their next packets are first ones, which policies judge."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ VLANS = (L7_NP_RULE_VLAN_ID_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL)
 
 
 async def forget_connections(conntrack: Conntrack, vlan: int) -> None:
-    """End those that have this VLAN. Raises Unavailable."""
+    """Remove connections with this VLAN. Raises Unavailable."""
     for zone in ZONES:
-        found = [one for one in await conntrack.connections(zone.value) if _has(one, vlan)]
-        if found:
-            await conntrack.forget(found)
+        connections = [
+            connection for connection in await conntrack.connections(zone.value) if _has(connection, vlan)
+        ]
+        if connections:
+            await conntrack.forget(connections)
 
 
 async def has_connections(conntrack: Conntrack, vlan: int) -> bool:
-    """Whether any has this VLAN. Raises Unavailable."""
+    """Whether any connection has this VLAN. Raises Unavailable."""
     for zone in ZONES:
-        if any(_has(one, vlan) for one in await conntrack.connections(zone.value)):
+        if any(_has(connection, vlan) for connection in await conntrack.connections(zone.value)):
             return True
     return False
 
 
-def _has(one: Tracked, vlan: int) -> bool:
-    if not one.mark & L7_NP_REDIRECT_CT_MARK.field.mask:
+def _has(connection: Tracked, vlan: int) -> bool:
+    if not connection.mark & L7_NP_REDIRECT_CT_MARK.field.mask:
         return False
-    return any((one.label & field.mask) >> field.lo == vlan for field in VLANS)
+    return any((connection.label & field.mask) >> field.lo == vlan for field in VLANS)

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 STEP: Final = 0.1
-"""Seconds between looks at an engine that is not there, or at the connection to one that is."""
+"""Seconds between checks of a missing engine, or of the connection to a running one."""
 GRACE: Final = 2.0
 """Seconds after its start in which an agent adopts an engine that runs, before rows of tenants count as known."""
 OVERLAP: Final = 10.0
 """Seconds after a change in which connections of before are judged as before."""
 USE: Final = 5.0
-"""Seconds between looks for connections of a tenant that new ones have no more."""
+"""Seconds between checks for connections of a tenant that new ones no longer get."""
 PING: Final = 5.0
-"""Seconds between looks whether the engine answers."""
+"""Seconds between checks whether the engine answers."""
 HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-l7-engine has to be restarted"
 OUT_OF_MEMORY: Final = "the kernel has ended the L7 engine of this Node: the memory of its container antrea-l7-engine is at its limit"
 RECENT: Final = 600.0
@@ -62,29 +62,29 @@ class L7EngineControl:
         self._is_used = has_connections
         self._wanted: dict[int, Tenant] = {}
         self._rows: dict[int, LoadedTenant] = {}
-        """What the facts have."""
+        """Rows in the facts."""
         self._changed: dict[int, float] = {}
-        """When new connections got another tenant than this one, by VLAN."""
+        """Time at which new connections got another tenant than this one, by VLAN."""
         self._looked = 0.0
         self._trouble = ""
         self._old: set[int] = set()
         """VLANs of tenants of an earlier start that are kept until the sweep."""
         self._ending: dict[int, float] = {}
-        """When to look again whether there are connections of a rule that is gone, by VLAN. An engine that starts rejects what they send."""
+        """Time of the next check for connections of a deleted rule, by VLAN. An engine that starts rejects what they send."""
         self._versions: dict[int, str] = {}
-        """That VLANs are of which the engine has, or connections may have."""
+        """Version of each VLAN that the engine has, or connections may have."""
         self._is_known = False
         self._news = asyncio.Event()
         self._rejected: dict[int, str] = {}
         """Signatures that the engine refused, by VLAN: they are not tried again."""
 
     def rule_of(self, vlan: int) -> str:
-        """Name of the rule of a wanted tenant; empty: there is none."""
+        """Return the name of the rule of a wanted tenant; empty if there is none."""
         tenant = self._wanted.get(vlan)
         return tenant.rule if tenant else ""
 
     def memory_trouble(self) -> str:
-        """Also of an engine that runs again; empty if there is none."""
+        """Memory fault, also of an engine that runs again; empty if there is none."""
         return OUT_OF_MEMORY if self._files.was_out_of_memory(RECENT) else ""
 
     def is_needed(self) -> bool:
@@ -92,7 +92,7 @@ class L7EngineControl:
         return bool(self._wanted)
 
     async def apply(self, put: Sequence[Tenant], drop: Sequence[Tenant]) -> None:
-        """Write the files; orders follow. A tenant that goes stops counting at once."""
+        """Write the files; orders follow. A removed tenant stops counting immediately."""
         for tenant in drop:
             self._wanted.pop(tenant.vlan, None)
             self._changed.pop(tenant.vlan, None)
@@ -121,22 +121,22 @@ class L7EngineControl:
             )
 
     async def resync(self, entries: Sequence[Tenant]) -> None:
-        """All that is wanted; tenants of before stay until the sweep."""
-        self._wanted = {one.vlan: one for one in entries}
-        self._changed = {one.vlan: self._now() for one in entries if one.is_old}
+        """Apply all wanted tenants; those of an earlier start stay until the sweep."""
+        self._wanted = {tenant.vlan: tenant for tenant in entries}
+        self._changed = {tenant.vlan: self._now() for tenant in entries if tenant.is_old}
         loaded = self._files.loaded()
         self._old = set(loaded) - set(self._wanted)
         for vlan in self._old:
             self._use(vlan, loaded[vlan].version)
-        for one in entries:
-            self._use(one.vlan, one.version)
+        for entry in entries:
+            self._use(entry.vlan, entry.version)
         self._is_known = True
-        for one in entries:
-            self._turn(one)
+        for entry in entries:
+            self._turn(entry)
         self._write()
 
     async def sweep(self, category: int) -> None:
-        """Remove the tenants of before."""
+        """Remove the tenants of an earlier start."""
         if category == Tenant.category and self._old:
             for vlan in self._old:
                 self._ending.setdefault(vlan, 0.0)
@@ -144,7 +144,7 @@ class L7EngineControl:
             self._write()
 
     async def run(self, facts: Facts) -> None:
-        """As a feed: follow the engine for ever, as it starts and ends."""
+        """Follow the engine, as a feed, as it starts and ends, until cancelled."""
         asyncio.get_running_loop().call_later(GRACE, self._known)
         while True:
             why = ""
@@ -160,12 +160,12 @@ class L7EngineControl:
             await asyncio.sleep(STEP)
 
     async def _follow(self, facts: Facts) -> None:
-        """As long as one engine runs. Raises Unavailable."""
+        """Follow one engine as long as it runs. Raises Unavailable."""
         engine = await CommandSocket.connect(self._files.socket)
         try:
             while not self._files.is_started():
                 if not engine.is_open():
-                    raise Unavailable("a start of the L7 engine")
+                    raise Unavailable("the L7 engine has not started yet")
                 await asyncio.sleep(STEP)
             self._rejected.clear()
             facts.put(L7Engine())
@@ -173,14 +173,14 @@ class L7EngineControl:
             self._adopt(loaded)
             self._known()
             clock = asyncio.get_running_loop().time
-            asked = clock()
+            last_ping = clock()
             while engine.is_open():
                 self._news.clear()
                 if self._is_known:
                     await self._aligned(engine)
-                if clock() - asked >= PING:
+                if clock() - last_ping >= PING:
                     await engine.ping()
-                    asked = clock()
+                    last_ping = clock()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STEP):
                         await self._news.wait()
@@ -188,7 +188,7 @@ class L7EngineControl:
             await engine.close()
 
     async def _aligned(self, engine: CommandSocket) -> None:
-        """A full disk leaves what is loaded as it is, and is tried again. Raises Unavailable."""
+        """Align the tenants; a full disk leaves what is loaded as it is, and is retried. Raises Unavailable."""
         try:
             await self._align(engine)
             self._trouble = ""
@@ -200,7 +200,7 @@ class L7EngineControl:
     async def _align(self, engine: CommandSocket) -> None:
         """Order what differs, one tenant at a time: those of new connections first. Raises Unavailable, OSError."""
         loaded = self._files.loaded()
-        for tenant in sorted(self._wanted.values(), key=lambda one: one.is_old):
+        for tenant in sorted(self._wanted.values(), key=lambda wanted: wanted.is_old):
             vlan, text = tenant.vlan, tenant.signatures
             if vlan in loaded and loaded[vlan].version != tenant.version:
                 await self._unload(engine, vlan)
@@ -219,7 +219,7 @@ class L7EngineControl:
             await engine.order("shutdown")
 
     def _is_due(self, tenant: Tenant) -> bool:
-        """Connections of before take a change after those that are new then have it."""
+        """Whether a tenant is due: earlier connections take a change after those that are new then have it."""
         if not tenant.is_old:
             return True
         current = self._current(tenant.rule)
@@ -227,7 +227,7 @@ class L7EngineControl:
         return waited >= OVERLAP and current is not None and not current.outdated
 
     async def _retire(self) -> None:
-        """Tenants that no connection has any more."""
+        """Remove tenants that no connection has any more."""
         if not self._changed or self._now() - self._looked < USE:
             return
         self._looked = self._now()
@@ -297,7 +297,7 @@ class L7EngineControl:
             self._files.done(vlan)
 
     async def _unload(self, engine: CommandSocket, vlan: int) -> None:
-        """Connections that the rule let in are judged anew, as what their tenant does not judge passes."""
+        """Unload a tenant; connections that the rule let in are judged again, as what their tenant does not judge passes."""
         try:
             await self._forget(vlan)
         except Unavailable as error:
@@ -309,13 +309,13 @@ class L7EngineControl:
         self._ended(vlan)
 
     def _ended(self, vlan: int) -> None:
-        """No connection of a rule that is gone has this VLAN."""
+        """Record that no connection of a deleted rule has this VLAN."""
         self._free(vlan)
         if self._ending.pop(vlan, None) is not None:
             self._write()
 
     async def _forget_ended(self) -> None:
-        """Without an engine and without rules, which no flow sends there any more: their connections are judged anew."""
+        """Remove connections without an engine and without rules, which no flow sends there any more: they are judged again."""
         if self._wanted or self._old:
             return
         for vlan in tuple(self._ending):
@@ -327,10 +327,10 @@ class L7EngineControl:
             self._ended(vlan)
 
     def _write(self) -> None:
-        """What an engine starts with: none is started for rules that are gone alone."""
+        """Write the files of the next start; no engine is started only for deleted rules."""
         loaded = self._files.loaded()
         kept = {
-            vlan: found if (found := loaded.get(vlan)) and found.text else self._gone(vlan)
+            vlan: tenant_file if (tenant_file := loaded.get(vlan)) and tenant_file.text else self._gone(vlan)
             for vlan in self._old
         }
         ending = {vlan: self._gone(vlan) for vlan in self._ending} if self._wanted or kept else {}
@@ -339,17 +339,17 @@ class L7EngineControl:
         self._news.set()
 
     def _gone(self, vlan: int) -> TenantFile:
-        """Of a rule that is gone, as long as connections have its VLAN: what no tenant judges passes."""
+        """Make the file of a deleted rule, as long as connections have its VLAN: what no tenant judges passes."""
         return TenantFile("", self._versions.get(vlan, ""), GONE)
 
     def _use(self, vlan: int, version: str) -> None:
-        """Keep the number of a VLAN for this version: no rule would judge the connections of another one."""
+        """Reserve a VLAN for this version: no rule would judge the connections of another one."""
         if version and self._versions.get(vlan) != version:
             self._versions[vlan] = version
             self._facts.put(UsedVlan(vlan, version))
 
     def _free(self, vlan: int) -> None:
-        """No connection has it; a rule may."""
+        """Release a VLAN that no connection has; a rule may get it."""
         if vlan not in self._wanted and self._versions.pop(vlan, ""):
             self._facts.drop(UsedVlan, str(vlan))
 
@@ -359,21 +359,21 @@ class L7EngineControl:
         return TenantFile(tenant.rule, tenant.version, tenant.signatures, row.since if row else since)
 
     def _text_of(self, vlan: int) -> str:
-        found = self._files.loaded().get(vlan)
-        return found.text if found else ""
+        tenant_file = self._files.loaded().get(vlan)
+        return tenant_file.text if tenant_file else ""
 
     def _current(self, rule: str) -> LoadedTenant | None:
-        """That new connections of a rule have."""
+        """Return the tenant that new connections of a rule have."""
         rows = (row for row in self._rows.values() if row.rule == rule)
         return max(rows, key=lambda row: row.since, default=None)
 
     def _adopt(self, loaded: Mapping[int, TenantFile]) -> None:
-        for vlan, one in loaded.items():
-            self._use(vlan, one.version)
+        for vlan, file in loaded.items():
+            self._use(vlan, file.version)
         self._rows = {
-            vlan: LoadedTenant(vlan, one.rule, one.version, one.since)
-            for vlan, one in loaded.items()
-            if one.text not in ("", GONE)
+            vlan: LoadedTenant(vlan, tenant_file.rule, tenant_file.version, tenant_file.since)
+            for vlan, tenant_file in loaded.items()
+            if tenant_file.text not in ("", GONE)
         }
         self._facts.replace(LoadedTenant, list(self._rows.values()))
 
@@ -394,7 +394,7 @@ class L7EngineControl:
 
 
 def _row(tenant: Tenant) -> LoadedTenant:
-    """That new connections have from now on."""
+    """Make the row of a tenant for new connections."""
     return LoadedTenant(tenant.vlan, tenant.rule, tenant.version, _since_boot())
 
 

@@ -29,13 +29,13 @@ class TenantFile(NamedTuple):
     rule: str
     version: str
     text: str
-    """The rule file; empty: whether the engine has loaded it is not known."""
+    """Content of the rule file; empty if it is unknown whether the engine has loaded it."""
     since: int = 0
     """When new connections of the rule got it, in ns since 1970."""
 
 
 class EngineFiles:
-    """Below one folder, which the engine has at the same path."""
+    """Files below one folder, which the engine has at the same path."""
 
     def __init__(self, folder: Path) -> None:
         self.wanted, self.active = folder / "wanted", folder / "active"
@@ -45,7 +45,7 @@ class EngineFiles:
         self._out_of_memory = folder / "out-of-memory"
 
     def want(self, tenants: Mapping[int, TenantFile]) -> None:
-        """What it starts with next, by VLAN; none at all: it is not started again. Raises OSError."""
+        """Write the files of the next start, by VLAN; without tenants the engine is not started again. Raises OSError."""
         main = self.wanted / "suricata.yaml"
         if not tenants:
             main.unlink(missing_ok=True)
@@ -62,27 +62,27 @@ class EngineFiles:
         fresh.rename(self.wanted)
 
     def loaded(self) -> dict[int, TenantFile]:
-        """What the engine that runs has read, by VLAN."""
-        found: dict[int, TenantFile] = {}
+        """Return what the running engine has read, by VLAN."""
+        files: dict[int, TenantFile] = {}
         for path in self.active.glob("tenant-*.rules"):
             number = path.stem.removeprefix("tenant-")
             if number.isdigit():
                 text = "" if self._pending(int(number)).exists() else path.read_text()
-                found[int(number)] = self._described(int(number))._replace(text=text)
-        return found
+                files[int(number)] = self._described(int(number))._replace(text=text)
+        return files
 
     def begin(self, vlan: int, tenant: TenantFile) -> str:
-        """Write what the engine is to read; returns the path of the tenant's file, for the order."""
+        """Write what the engine is to read; return the path of the tenant's file, for the order."""
         self._pending(vlan).touch()
         self._tenant(self.active, vlan, tenant)
         return configuration.tenant_path(str(self.active), vlan)
 
     def done(self, vlan: int) -> None:
-        """The engine has read it."""
+        """Record that the engine has read it."""
         self._pending(vlan).unlink(missing_ok=True)
 
     def forget(self, vlan: int) -> None:
-        """The engine has it no more."""
+        """Record that the engine no longer has it."""
         where = str(self.active)
         self._description(self.active, vlan).unlink(missing_ok=True)
         for path in (configuration.tenant_path(where, vlan), configuration.rule_path(where, vlan)):
@@ -114,8 +114,8 @@ class EngineFiles:
         return next((line[:300] for line in reversed(lines) if "Error" in line), "")
 
     def _tenant(self, folder: Path, vlan: int, tenant: TenantFile) -> None:
-        words = {"rule": tenant.rule, "version": tenant.version, "since": tenant.since}
-        self._description(folder, vlan).write_bytes(msgspec.json.encode(words))
+        description = {"rule": tenant.rule, "version": tenant.version, "since": tenant.since}
+        self._description(folder, vlan).write_bytes(msgspec.json.encode(description))
         (folder / f"tenant-{vlan}.rules").write_text(tenant.text)
         (folder / f"tenant-{vlan}.yaml").write_text(configuration.tenant_file(str(self.active), vlan))
 
@@ -123,20 +123,20 @@ class EngineFiles:
         return self.active / f"tenant-{vlan}.pending"
 
     def _described(self, vlan: int) -> TenantFile:
-        """Without a name for one of an agent that wrote none: no rule has it."""
+        """Read the description; without a name for an agent that wrote none: no rule has it."""
         try:
             path = self._description(self.active, vlan)
-            found = decode_json(path.read_bytes(), _Description, str(path))
+            description = decode_json(path.read_bytes(), _Description, str(path))
         except (OSError, Invalid):
             return TenantFile("", "", "")
-        return TenantFile(found.rule, found.version, "", found.since)
+        return TenantFile(description.rule, description.version, "", description.since)
 
     def _description(self, folder: Path, vlan: int) -> Path:
         return folder / f"tenant-{vlan}.json"
 
 
 class _Description(msgspec.Struct):
-    """What is written beside the rule file of a tenant."""
+    """Description beside the rule file of a tenant."""
 
     rule: str
     version: str

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 CONTAINER, CONDITION = "antrea-l7-engine", "L7EngineDown"
 FOLDER = "l7-engine"
-"""Below the directory of files that outlive the agent; the engine's container has it at the same path."""
+"""Folder below the directory of files that outlive the agent; the engine's container has it at the same path."""
 
 
 class L7Part(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 FILE: Final = Path("/var/log/antrea/networkpolicy/l7engine/eve-verdicts.json")
 MAX_BYTES: Final = 1 << 18
-"""Octets of one line: a verdict has its packet, of 64 KiB at most."""
+"""Maximum number of bytes of one line: a verdict has its packet, of 64 KiB at most."""
 VERDICT: Final = "alert"
 MAX_SEEN: Final = 200
-"""Requests and handshakes a second that are logged: they come as fast as clients ask."""
+"""Maximum number of requests and handshakes logged per second: they come as fast as clients send."""
 LOST = Metric(
     "antrea_agent_l7_verdicts_lost_count",
     "counter",
@@ -52,7 +52,7 @@ UNLOGGED = Metric(
 
 
 class VerdictLog:
-    """Listens at `socket`."""
+    """Log that listens at `socket`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class VerdictLog:
         path: Path = FILE,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rule_of` gives the name of the rule that has a VLAN; empty: none."""
+        """`rule_of` returns the name of the rule that has a VLAN; empty if none."""
         self._facts, self._rule_of, self._socket, self._now = facts, rule_of, socket, now
         self._file = RotatedFile(path, limits)
         self._lost = self._unlogged = 0
@@ -75,7 +75,7 @@ class VerdictLog:
         return LOST.text([Sample(self._lost)]) + UNLOGGED.text([Sample(self._unlogged)])
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._read, self._socket, limit=MAX_BYTES)
@@ -146,13 +146,13 @@ class VerdictLog:
         return {**event, "alert": named, **origin}
 
     def _origin(self, event: dict[str, Any]) -> dict[str, str]:
-        """Policy and rule of the tenant; none if it is gone."""
+        """Return policy and rule of the tenant; none if it is gone."""
         vlans = event.get("vlan")
         vlan = vlans[-1] if isinstance(vlans, list) and vlans else None
         rule = self._rule_of(vlan) if isinstance(vlan, int) else ""
         for stated in self._facts.by(StatedRule, "rule", rule) if rule else ():
             policy = self._facts.get(SentPolicy, stated.policy)
-            if policy is not None and stated.number < len(policy.found.rules):
-                name = policy.found.rules[stated.number].name
-                return {"policy": reference(policy.found.source_ref), "rule": name}
+            if policy is not None and stated.number < len(policy.policy.rules):
+                name = policy.policy.rules[stated.number].name
+                return {"policy": reference(policy.policy.source_ref), "rule": name}
         return {}

@@ -1,1 +1,1 @@
-"""Which Nodes live: gossip and its feeds."""
+"""Membership of Nodes: gossip and its feeds."""

@@ -1,4 +1,4 @@
-"""An Event of the Node once its agent has been without a majority for a while: addresses of pools are at no Node that sees it so."""
+"""Event of a Node whose agent has been without a majority for a while: no Node in that state holds addresses of pools."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 REASON: Final = "MajorityLost"
 LOOK_SECONDS: Final = 5.0
 LOOKS: Final = 4
-"""In a row: agents that start together find each other within seconds."""
+"""Number of consecutive checks: agents that start together find each other within seconds."""
 
 
 async def report_majority(agent: AgentContext) -> None:
-    """Each time that it begins, while there are pools; for ever."""
+    """Record an Event whenever the majority is lost while there are pools; runs until cancelled."""
     looks = 0
     while True:
         quorum = agent.facts.get(Quorum)
@@ -26,7 +26,7 @@ async def report_majority(agent: AgentContext) -> None:
         if quorum and looks == LOOKS:
             agent.record(
                 REASON,
-                f"the agent finds {quorum.alive} of {quorum.of} agents, itself included, which is no majority: this Node holds no"
+                f"the agent finds {quorum.alive} of {quorum.of} agents, itself included, which is not a majority: this Node holds no"
                 f" Egress IP of a pool and answers for no external IP of a Service; UDP and TCP port {agent.config.cluster_port}"
                 " have to be open between Nodes",
                 warning=True,

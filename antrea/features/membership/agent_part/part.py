@@ -54,12 +54,12 @@ DROPPED = Metric(
     "antrea_agent_gossip_dropped_packet_count",
     "counter",
     "ALPHA",
-    "Number of packets that were no gossip of another Antrea Agent: forged, replayed, garbled.",
+    "Number of packets dropped because they were not valid gossip of another Antrea Agent: forged, replayed or malformed.",
 )
 
 
 class Secret(CoreStruct, frozen=True):
-    """Values are base64."""
+    """Secret with base64 values."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = msgspec.field(default_factory=dict)
@@ -74,7 +74,7 @@ class MembershipPart(Part):
 
     @property
     def gossip(self) -> GossipFeed | None:
-        """None: there is none yet, or nothing needs it."""
+        """The gossip; None if there is none yet, or nothing needs it."""
         return self._membership.gossip if self._membership else None
 
     essential_feeds = frozenset({"members"})
@@ -97,7 +97,7 @@ class MembershipPart(Part):
         return self._membership.metrics(self._agent.facts) if self._membership else ""
 
     def bundle(self) -> Mapping[str, Any]:
-        """Without a list if there is none."""
+        """Return the member list, if there is one."""
         with contextlib.suppress(Unavailable):
             return {"memberlist": memberlist(self._agent.facts, self._membership)}
         return {}
@@ -112,13 +112,15 @@ class MembershipFeed:
         self.gossip = gossip
 
     async def run(self, facts: Facts) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.gossip.run(facts), name="gossip")
-            tasks.create_task(follow_keys(self._kube, self._secrets, self.gossip.keys), name="keys of gossip")
+            tasks.create_task(
+                follow_keys(self._kube, self._secrets, self.gossip.keys), name="gossip key watch"
+            )
 
     def metrics(self, facts: Facts) -> str:
-        """In Prometheus' format."""
+        """Render the metrics in Prometheus' format."""
         members = facts.all(GossipMember)
         quorum = facts.get(Quorum) or Quorum(has=False, alive=1, of=1)
         text = ALIVE.text(
@@ -143,20 +145,22 @@ class MembershipFeed:
 
 
 async def follow_keys(kube: Kube, secrets: str, use: Callable[[list[bytes]], None]) -> None:
-    """Until cancelled. What is no key is not used, and a Secret that goes leaves us those we have: others have them, too."""
+    """Follow the Secret until cancelled. Malformed keys are not used; when the Secret is deleted, the last keys remain in use,
+    as on other Nodes.
+    """
     query = {"fieldSelector": f"metadata.name={SECRET}"}
     used: list[bytes] = []
     async for change in kube.watch(secrets, Secret, query):
-        found = (
+        objects = (
             change.objects
             if isinstance(change, Listed)
             else (change.object,)
             if isinstance(change, Put)
             else ()
         )
-        if isinstance(change, Listed) and not found and not used:
+        if isinstance(change, Listed) and not objects and not used:
             log.info("Waiting for antrea-controller to create the gossip key", secret=SECRET)
-        for secret in found:
+        for secret in objects:
             try:
                 keys = parse_keys(decode_text(decode_base64(secret.data.get(KEYS, ""), KEYS), KEYS, "ascii"))
             except (ValueError, Invalid) as error:
@@ -169,7 +173,7 @@ async def follow_keys(kube: Kube, secrets: str, use: Callable[[list[bytes]], Non
 
 
 def memberlist(facts: Facts, membership: MembershipFeed | None) -> list[MemberAnswer]:
-    """The answer of /memberlist. Raises Unavailable if the gates leave it off.
+    """Answer /memberlist. Raises Unavailable if the gates leave it off.
 
     parity: pkg/agent/apiserver/handlers/memberlist/handler.go
     """

@@ -1,4 +1,4 @@
-"""Keeps the Secret with the key of agents' gossip: made at random if there is none, never changed while it has one.
+"""Keeper of the Secret with the key of agents' gossip: created at random if there is none, never changed while it has one.
 
 parity: pkg/util/memberlistkeys/secret.go
 """
@@ -29,23 +29,23 @@ KEY_BYTES = 32
 
 
 class Secret(CoreStruct, frozen=True):
-    """Values are base64."""
+    """Secret with base64 values."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class GossipKeys:
-    """Of one controller; what it saw in the Secret it puts back when that is lost."""
+    """Gossip keys of one controller; what it read from the Secret it restores when that is lost."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube = kube
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._known = ""
-        """The Secret's text."""
+        """Text of the Secret."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -62,11 +62,11 @@ class GossipKeys:
             else:
                 await self._ensure(change.object if isinstance(change, Put) else None)
 
-    async def _ensure(self, found: Secret | None) -> None:
-        """Raises Refused, Unavailable."""
-        if found is not None and found.data.get(KEYS):
+    async def _ensure(self, stored: Secret | None) -> None:
+        """Create or restore the Secret. Raises Refused, Unavailable."""
+        if stored is not None and stored.data.get(KEYS):
             try:
-                text = decode_text(decode_base64(found.data[KEYS], KEYS), KEYS, "ascii")
+                text = decode_text(decode_base64(stored.data[KEYS], KEYS), KEYS, "ascii")
                 parse_keys(text)
             except (ValueError, Invalid) as error:
                 # a slip of the pen must not give a working cluster another key
@@ -81,11 +81,11 @@ class GossipKeys:
         restored = bool(self._known)
         self._known = self._known or format_keys([secrets.token_bytes(KEY_BYTES)])
         data = {KEYS: base64.b64encode(self._known.encode()).decode()}
-        if found is None:
+        if stored is None:
             meta = {"name": SECRET, "labels": {"app": "antrea"}}
             body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta, "data": data}
             await self._kube.create_named(f"{self._secrets}/{SECRET}", body)
         else:
-            version = {"resourceVersion": found.metadata.resource_version}
+            version = {"resourceVersion": stored.metadata.resource_version}
             await self._kube.patch(f"{self._secrets}/{SECRET}", {"metadata": version, "data": data})
         log.info("Restored the gossip key" if restored else "Created a gossip key", secret=SECRET)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MembershipPart(ControllerPart):
-    """Of all agents."""
+    """Part of all agents."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._keys = GossipKeys(controller.kube, controller.namespace)

@@ -1,4 +1,4 @@
-"""What a ClusterGroup or Group may contain: one way to choose members, and children that have no children.
+"""Validation of a ClusterGroup or Group: one way to choose members, and children that have no children.
 
 parity: pkg/controller/networkpolicy/validate.go groupValidator
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClusterGroupChildren(Fact, frozen=True):
-    """A ClusterGroup by its children."""
+    """ClusterGroup by its children."""
 
     namespace: str
     name: str
@@ -40,11 +40,11 @@ class ClusterGroupChildren(Fact, frozen=True):
 
 
 class NamespacedGroupChildren(ClusterGroupChildren, frozen=True):
-    """The same of a Group: another feed, so another kind."""
+    """Group by its children: it has another feed, so another kind."""
 
 
 def validate_cluster_group(facts: Facts, review: Review[ClusterGroup]) -> Steps:
-    """Raises Invalid."""
+    """Validate a ClusterGroup. Raises Invalid."""
     ways = "podSelector, nodeSelector, externalEntitySelector, serviceReference, ipBlock, ipBlocks or childGroups"
     _check_spec(review.new.spec, f"At most one of {ways} can be set for a ClusterGroup")
     _check_children(facts, ClusterGroupChildren, review.new)
@@ -52,7 +52,7 @@ def validate_cluster_group(facts: Facts, review: Review[ClusterGroup]) -> Steps:
 
 
 def validate_group(facts: Facts, review: Review[Group]) -> Steps:
-    """Raises Invalid."""
+    """Validate a Group. Raises Invalid."""
     ways = "podSelector, externalEntitySelector, serviceReference, ipBlocks or childGroups"
     _check_spec(review.new.spec, f"At most one of {ways} can be set for a Group")
     _check_children(facts, NamespacedGroupChildren, review.new)
@@ -86,8 +86,8 @@ def _check_children(facts: Facts, kind: type[ClusterGroupChildren], group: Clust
     namespace, name = group.metadata.namespace, group.metadata.name
     noun = "Group" if namespace else "ClusterGroup"
 
-    def called(one: str) -> str:
-        return f"{namespace}/{one}" if namespace else one
+    def called(group_name: str) -> str:
+        return f"{namespace}/{group_name}" if namespace else group_name
 
     if not group.spec.child_groups:
         return

@@ -1,4 +1,4 @@
-"""What a policy's or group's selectors, peers, appliedTo entries and address blocks may contain together.
+"""Validation of the combination of selectors, peers, appliedTo entries and address blocks in a policy or group.
 
 parity: pkg/controller/networkpolicy/validate.go validateAppliedTo, validatePeers, validateIPBlock, checkSelectorsLabels
 """
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def fields_set(struct: msgspec.Struct) -> int:
-    """How many fields are set; an empty selector is, an empty list is not."""
+    """Count the fields that are set; an empty selector is, an empty list is not."""
     return sum(getattr(struct, name) != default for name, default in _defaults(type(struct)))
 
 
 @functools.cache
 def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """Asking msgspec costs 0.4 ms each time: it evaluates all annotations."""
+    """Return the fields with defaults; a cache, since msgspec takes 0.4 ms each time to evaluate all annotations."""
     return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
 
 
 def check_labels(selectors: Mapping[str, LabelSelector | None]) -> None:
-    """Keys and values of matchLabels, selectors given by their path. Raises Invalid."""
+    """Check keys and values of matchLabels, with selectors given by their path. Raises Invalid."""
     for path, selector in selectors.items():
         for key, value in selector.match_labels.items() if selector else ():
             if faults := key_faults(key):
@@ -46,7 +46,7 @@ def check_labels(selectors: Mapping[str, LabelSelector | None]) -> None:
 
 
 def interface(cidr: str, path: str, prefix: str = "") -> IPv4Interface | IPv6Interface:
-    """The address and network of a CIDR. Raises Invalid in Go's words."""
+    """Parse the address and network of a CIDR. Raises Invalid in Go's words."""
     try:
         return in_network(cidr)
     except ValueError as error:
@@ -54,7 +54,7 @@ def interface(cidr: str, path: str, prefix: str = "") -> IPv4Interface | IPv6Int
 
 
 def check_block(block: IPBlock, path: str) -> None:
-    """A CIDR, and exceptions that lie strictly inside. Raises Invalid."""
+    """Check a CIDR, and that its exceptions are strictly inside. Raises Invalid."""
     if not block.cidr:
         raise Invalid(f"{path}.cidr", "field 'cidr' is required in an ipBlock")
     network = interface(block.cidr, f"{path}.cidr").network
@@ -71,7 +71,7 @@ def check_block(block: IPBlock, path: str) -> None:
 
 
 def check_applied_to(applied_to: Sequence[AppliedTo], path: str, *, egress: bool) -> None:
-    """Entries of one appliedTo; `egress`: an egress rule is among what it is for. Raises Invalid."""
+    """Check the entries of one appliedTo; `egress`: there is an egress rule among the rules for it. Raises Invalid."""
     for index, entry in enumerate(applied_to):
         _check_entry(entry, f"{path}[{index}]", egress=egress)
     services = sum(entry.service is not None for entry in applied_to)
@@ -107,7 +107,7 @@ def _check_selectors(entry: AppliedTo | Peer, path: str) -> None:
 
 
 def check_peers(ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
-    """Peers of all rules, and what may not stand beside toServices. Raises Invalid."""
+    """Check the peers of all rules, and fields that exclude toServices. Raises Invalid."""
     for index, rule in enumerate(ingress):
         for number, peer in enumerate(rule.from_):
             _check_peer(peer, f"spec.ingress[{index}].from[{number}]")

@@ -1,4 +1,4 @@
-"""What an Antrea ClusterNetworkPolicy or NetworkPolicy may contain; the first fault is the answer.
+"""Validation of an Antrea ClusterNetworkPolicy or NetworkPolicy; the first fault is the answer.
 
 parity: pkg/controller/networkpolicy/validate.go validatePolicy, in its order
 """
@@ -54,7 +54,7 @@ _FQDN = re.compile(r"[-0-9a-zA-Z.*]+")
 
 
 def validate_policy(facts: Facts, review: Review[ClusterNetworkPolicy] | Review[NetworkPolicy]) -> Steps:
-    """Raises Invalid."""
+    """Validate a policy. Raises Invalid."""
     spec = review.new.spec
     annotations = review.new.metadata.annotations
     check_confirmation(annotations)
@@ -78,7 +78,7 @@ def validate_policy(facts: Facts, review: Review[ClusterNetworkPolicy] | Review[
 
 
 def name_policy(_: Facts, review: Review[dict[str, Any]]) -> Iterable[Patch]:
-    """Names for unnamed rules, and the default tier. The object is read as it came: names come from all of it."""
+    """Yield names for unnamed rules, and the default tier. The object is read as sent, since names depend on all of it."""
     spec = _section(review.new, "spec")
     for direction in ("ingress", "egress"):
         for index, rule in enumerate(spec.get(direction) or ()):
@@ -124,7 +124,7 @@ def _check_names(spec: PolicySpec) -> None:
 
 
 def _odd_names(spec: PolicySpec) -> Iterator[Warn]:
-    """Upstream stores any text."""
+    """Warn about names that are not labels; upstream stores any text."""
     for path, rule in _rules(spec):
         if (word := one_word(rule.name)) != rule.name:
             yield Warn(f"{path}.name: in the audit log it is {word}")

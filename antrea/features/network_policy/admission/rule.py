@@ -1,7 +1,7 @@
-"""What one rule's addresses, protocols and ports may be together.
+"""Validation of the combination of addresses, protocols and ports in one rule.
 
-parity: pkg/controller/networkpolicy/validate.go validateEgressMulticastAddress, validateMulticastIGMP,
-validateL7Protocols, validatePort
+parity: pkg/controller/networkpolicy/validate.go validateEgressMulticastAddress, validateMulticastIGMP, validateL7Protocols,
+validatePort
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _rules(ingress: Sequence[Rule], egress: Sequence[Rule]) -> Iterator[tuple[st
 
 
 def check_multicast(egress: Sequence[Rule]) -> None:
-    """Groups of multicast: allowed or dropped, in a rule of their own. Raises Invalid."""
+    """Check multicast groups: allowed or dropped, in a rule of their own. Raises Invalid."""
     for index, rule in enumerate(egress):
         path = f"spec.egress[{index}]"
         multicast = unicast = selected = False
@@ -56,11 +56,11 @@ def _selects(peer: Peer) -> bool:
         peer.pod_selector, peer.namespace_selector, peer.namespaces, peer.external_entity_selector,
         peer.service_account, peer.node_selector,
     )  # fmt: skip
-    return any(one is not None for one in selectors)
+    return any(selector is not None for selector in selectors)
 
 
 def check_igmp(ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
-    """IGMP stands alone: as upstream, also no later rule may then name ports or peers. Raises Invalid."""
+    """Check IGMP, which excludes others: as upstream, also no later rule may then name ports or peers. Raises Invalid."""
     igmp = icmp = False
     for path, rule in _rules(ingress, egress):
         for index, protocol in enumerate(rule.protocols):
@@ -89,7 +89,7 @@ def _check_group(protocol: Protocol, path: str) -> None:
 
 
 def check_l7(facts: Facts, ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
-    """Application protocols: behind their gate, allowed only, HTTP over TCP. Raises Invalid."""
+    """Check application protocols: behind their gate, allowed only, HTTP over TCP. Raises Invalid."""
     for path, rule in _rules(ingress, egress):
         if not rule.l7_protocols:
             continue
@@ -101,7 +101,7 @@ def check_l7(facts: Facts, ingress: Sequence[Rule], egress: Sequence[Rule]) -> N
             raise Invalid(f"{path}.action", "layer 7 protocols only support Allow")
         if rule.to_services:
             raise Invalid(f"{path}.toServices", "layer 7 protocols can not be used with toServices")
-        if any(one.http is not None for one in rule.l7_protocols):
+        if any(protocol.http is not None for protocol in rule.l7_protocols):
             _check_below_http(rule, path)
 
 
@@ -117,7 +117,7 @@ def _check_below_http(rule: Rule, path: str) -> None:
 
 
 def check_ports(ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
-    """Ports are 16 bits; ranges of them have both ends, in order. Raises Invalid."""
+    """Check that ports have 16 bits, and ranges have both ends, in order. Raises Invalid."""
     for path, rule in _rules(ingress, egress):
         for index, port in enumerate(rule.ports):
             _check_port(port, f"{path}.ports[{index}]")
@@ -128,7 +128,7 @@ NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 def port_doubts(ingress: Sequence[Rule], egress: Sequence[Rule]) -> Iterator[Warn]:
-    """Ports that match other packets than their author may think."""
+    """Warn about ports that match other packets than their author may think."""
     for path, rule in _rules(ingress, egress):
         for index, port in enumerate(rule.ports):
             at = f"{path}.ports[{index}].port"
@@ -141,9 +141,9 @@ def port_doubts(ingress: Sequence[Rule], egress: Sequence[Rule]) -> Iterator[War
 
 
 def _check_number(number: object, path: str) -> None:
-    """Beyond upstream, which stores it, and whose agents fail with it."""
+    """Check a port number, which upstream stores unchecked, and its agents fail with it."""
     if isinstance(number, int) and not 0 <= number <= MAX_PORT:
-        raise Invalid(path, f"{number} is no port: it must be 1 to {MAX_PORT}")
+        raise Invalid(path, f"{number} is not a port: it must be 1 to {MAX_PORT}")
 
 
 def _check_port(port: RulePort, path: str) -> None:

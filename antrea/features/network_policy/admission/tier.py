@@ -1,4 +1,4 @@
-"""What a Tier may be: few, each with a priority of its own, never lost while a policy needs it.
+"""Validation of a Tier: few, each with a unique priority, never deleted while a policy needs it.
 
 parity: pkg/controller/networkpolicy/validate.go tierValidator
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 MAX_TIERS = 20
 RESERVED = (251, 252, 254, 255)
-"""Priorities of what is not a Tier; 250 and 253 are the default and the baseline tier's."""
+"""Reserved priorities; 250 and 253 are the default and the baseline tier's."""
 UPSTREAM_ADMIN = 220
 """Priority of the admin tier of policy.networking.k8s.io."""
 UPSTREAM_GATE = "ClusterNetworkPolicy"
 
 
 def validate_tier(facts: Facts, review: Review[Tier]) -> Steps:
-    """Raises Invalid."""
+    """Validate a Tier. Raises Invalid."""
     if review.operation == "CREATE":
         _check_new(facts, review.new)
     elif review.operation == "UPDATE":
@@ -65,16 +65,16 @@ def _check_unused(facts: Facts, name: str) -> None:
     path = "metadata.name"
     if name in DEFAULT_NAMES:
         raise Invalid(path, f"cannot delete reserved tier {name}")
-    for kind, words in (
+    for kind, noun in (
         (TierUse, "Antrea ClusterNetworkPolicies"),
         (NamespacedTierUse, "Antrea NetworkPolicies"),
     ):
         if uses := facts.by(kind, "tier", name):
-            raise Invalid(path, f"tier {name} is referenced by {len(uses)} {words}")
+            raise Invalid(path, f"tier {name} is referenced by {len(uses)} {noun}")
 
 
 def validate_upstream_policy(facts: Facts, review: Review[object]) -> Steps:
-    """A ClusterNetworkPolicy of policy.networking.k8s.io. Raises Invalid."""
+    """Validate a ClusterNetworkPolicy of policy.networking.k8s.io. Raises Invalid."""
     if UPSTREAM_GATE not in (facts.get(Installation) or Installation()).gates:
         raise Invalid(
             "kind",

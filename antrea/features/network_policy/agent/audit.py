@@ -1,7 +1,7 @@
-"""Lines of the audit log: what a rule whose policy wants a log did with a packet.
+"""Lines of the audit log: what a rule whose policy enables logging did with a packet.
 
-parity: pkg/agent/controller/networkpolicy/audit_logging.go; where several policies state the same rule, each that wants
-a log has a line of its own, and upstream has one
+parity: pkg/agent/controller/networkpolicy/audit_logging.go; where several policies state the same rule, each that enables
+logging has a line of its own, and upstream has one
 """
 
 from __future__ import annotations
@@ -42,115 +42,117 @@ if TYPE_CHECKING:
 
 NOTHING = "<nil>"
 MAX_LENGTH = 253
-"""Characters of a rule's name that are logged."""
+"""Maximum number of characters of a rule's name in a line."""
 KUBERNETES = "K8sNetworkPolicy"
 VERDICTS = ("Allow", "Drop", "Reject", "Pass")
 AUDITED = ("AuditAllow", "AuditDrop", "AuditReject", "AuditPass")
-"""The same of a copy, which audited policies judge: nothing has become of the packet itself."""
+"""Dispositions of a copy, which audited policies judge: the packet itself is not affected."""
 REDIRECTED = "Redirect"
-"""To the L7 engine, whose verdicts on requests have a log of their own."""
+"""Disposition of a packet to the L7 engine, whose verdicts on requests have a log of their own."""
 DENIED = (DISPOSITION_DROP_REG_MARK.value, DISPOSITION_REJ_REG_MARK.value)
 PROTOCOLS = {ICMP: "ICMP", IGMP: "IGMP", TCP: "TCP", UDP: "UDP", ICMPV6: "IPv6-ICMP", SCTP: "SCTP"}
 
 
 class AuditRecord(NamedTuple):
-    """What is logged, without the time."""
+    """Content of a line, without the time."""
 
     text: str
     repeats: bool
-    """Whether equal ones that follow soon are counted, not written: those of packets that go no further."""
+    """Whether equal lines that follow soon are counted, not written: those of packets that are dropped."""
 
 
 class DecidingRule(NamedTuple):
-    """A policy and its rule, as far as there are such."""
+    """Policy and rule that decided, as far as there are any."""
 
     policy: str
     rule: str = NOTHING
     priority: str = NOTHING
     label: str = NOTHING
     fqdns: tuple[str, ...] = ()
-    """Domain names and wildcards among its receivers."""
+    """Domain names and wildcards among the peers."""
 
 
-def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
-    """None for a rule that is gone meanwhile."""
+def audit_records(facts: Facts, packet_in: PacketIn, read: Packet) -> Iterator[AuditRecord]:
+    """Make the lines for a packet; none for a rule that is gone."""
     realized = facts.get(RealizedPipeline)
-    number, verdict = found.value(PACKET_IN_TABLE), found.value(AP_DISPOSITION)
+    number, verdict = packet_in.value(PACKET_IN_TABLE), packet_in.value(AP_DISPOSITION)
     if realized is None:
         return
     table = realized.pipeline.name_of(number)
-    here = next((one for one in (OUT, IN) if table in _tables(one)), None)
+    here = next((direction for direction in (OUT, IN) if table in _tables(direction)), None)
     if here is None:
         return
     local = read.source if here is OUT else read.destination
     pods = facts.by(PodInterface, "ip", local)
-    word = (AUDITED if found.value(AUDIT_PASS) else VERDICTS)[verdict]
-    if found.value(L7_NP_REG):
+    word = (AUDITED if packet_in.value(AUDIT_PASS) else VERDICTS)[verdict]
+    if packet_in.value(L7_NP_REG):
         word = REDIRECTED
-    packet = (pods[0].pod if pods else NOTHING, *_ends(found, read))
-    for who in _who(facts, found, here, verdict):
-        words = (
+    packet = (pods[0].pod if pods else NOTHING, *_ends(packet_in, read))
+    for who in _who(facts, packet_in, here, verdict):
+        fields = (
             *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", word),
             *(who.priority, *packet, str(read.length), who.label),
             *receiver_names(facts, FqdnAddress, who.fqdns, read.destination),
         )
-        yield AuditRecord(" ".join(words), repeats=verdict != 0)
+        yield AuditRecord(" ".join(fields), repeats=verdict != 0)
 
 
 def receiver_names(
     facts: Facts, kind: type[FqdnAddress], fqdns: Iterable[str], address: str
 ) -> tuple[str, ...]:
-    """The last word of a line: those of a rule's names that have the receiver's address; no word where none has."""
-    found = [one for one in fqdns if facts.get(kind, f"{one} {address}") is not None]
-    return (one_word(f"fqdn={','.join(found)}"),) if found else ()
+    """Return the last word of a line: the rule's names that have the peer's address; nothing if none has."""
+    names = [name for name in fqdns if facts.get(kind, f"{name} {address}") is not None]
+    return (one_word(f"fqdn={','.join(names)}"),) if names else ()
 
 
 def _tables(here: DirectionTables) -> tuple[str, ...]:
     return here.antrea.name, here.rule.name, here.default.name
 
 
-def _ends(found: PacketIn, read: Packet) -> tuple[str, str, str, str, str]:
-    """Of a connection to a NodePort, whose source may be translated by now, the client as it came to the Node."""
+def _ends(packet_in: PacketIn, read: Packet) -> tuple[str, str, str, str, str]:
+    """Return the ends of a packet; for a connection to a NodePort, with the client before any translation."""
     ip, source_port, *others = packet_words(read)
     destination, port, protocol = others
-    if found.value(TO_NODE_PORT_ADDRESS):
-        tracked = found.address(CT_NW_SRC, CT_IPV6_SRC)
+    if packet_in.value(TO_NODE_PORT_ADDRESS):
+        tracked = packet_in.address(CT_NW_SRC, CT_IPV6_SRC)
         ip = (
-            tracked or (_noted_client(found, ipv6=read.ipv6) if not found.value(AP_DISPOSITION) else "") or ip
+            tracked
+            or (_noted_client(packet_in, ipv6=read.ipv6) if not packet_in.value(AP_DISPOSITION) else "")
+            or ip
         )
         if tracked and source_port != NOTHING:
-            source_port = str(int.from_bytes(found.fields.get(CT_TP_SRC, b"")))
+            source_port = str(int.from_bytes(packet_in.fields.get(CT_TP_SRC, b"")))
     return ip, source_port, destination, port, protocol
 
 
-def _noted_client(found: PacketIn, *, ipv6: bool) -> str:
-    """Of a packet that a rule allowed, which is not tracked any more; empty if a register has none."""
-    words = [found.registers.get(number, 0) for number in (range(12, 16) if ipv6 else (3,))]
-    return str(ip_address(b"".join(word.to_bytes(4) for word in words))) if any(words) else ""
+def _noted_client(packet_in: PacketIn, *, ipv6: bool) -> str:
+    """Return the client of a packet that a rule allowed, which is not tracked any more; empty if no register has it."""
+    values = [packet_in.registers.get(number, 0) for number in (range(12, 16) if ipv6 else (3,))]
+    return str(ip_address(b"".join(word.to_bytes(4) for word in values))) if any(values) else ""
 
 
 def packet_words(read: Packet) -> tuple[str, str, str, str, str]:
-    """Both ends and the protocol."""
+    """Return both ends and the protocol."""
     ports = read.ports if read.protocol in {TCP, UDP} else None
     source, destination = map(str, ports) if ports else (NOTHING, NOTHING)
     protocol = PROTOCOLS.get(read.protocol, "UnknownProtocol")
     return read.source, source, read.destination, destination, protocol
 
 
-def _who(facts: Facts, found: PacketIn, here: DirectionTables, verdict: int) -> Iterator[DecidingRule]:
-    """The policies that state the rule; what isolates Pods is no policy's own."""
-    if verdict in DENIED and (not found.value(AP_DENY) or _isolates(facts, found)):
+def _who(facts: Facts, packet_in: PacketIn, here: DirectionTables, verdict: int) -> Iterator[DecidingRule]:
+    """Yield the policies that state the rule; isolation is not a single policy's."""
+    if verdict in DENIED and (not packet_in.value(AP_DENY) or _isolates(facts, packet_in)):
         yield DecidingRule(KUBERNETES)
         return
-    number = found.value(AP_CONJ_ID if verdict in DENIED else here.register)
+    number = packet_in.value(AP_CONJ_ID if verdict in DENIED else here.register)
     for stated in stated_rules(facts, number):
         yield _stated(stated)
 
 
-def _isolates(facts: Facts, found: PacketIn) -> bool:
+def _isolates(facts: Facts, packet_in: PacketIn) -> bool:
     """Whether isolation has denied a copy."""
-    own = found.value(AP_CONJ_ID)
-    return own == NOBODY or facts.get(AuditedIsolation, str(own)) is not None
+    rule_number = packet_in.value(AP_CONJ_ID)
+    return rule_number == NOBODY or facts.get(AuditedIsolation, str(rule_number)) is not None
 
 
 def _stated(stated: RuleOfPolicy) -> DecidingRule:

@@ -1,6 +1,6 @@
 """Flows of rules: which Pods, peers and ports take part in a conjunction.
 
-A flow that several conjunctions want for one match unites them, so that each yields its own part of it.
+If several conjunctions need a flow with one match it is united, so each yields its own part of it.
 parity: pkg/agent/openflow/network_policy.go, pipeline.go conjunctiveMatchFlow, defaultDropFlow
 """
 
@@ -22,19 +22,19 @@ from antrea.features.network_policy.agent.priority import (
     SERVICE,
     TO,
     DirectionTables,
-    has_place,
+    direction_of,
+    has_location,
     is_baseline,
-    place,
-    side,
+    location_of,
 )
 from antrea.features.network_policy.agent.received import SentAddressMember
 from antrea.features.network_policy.agent.rule import (
     SIDES,
     Conjunction,
     PolicyRule,
-    own_conjunctions,
+    member_conjunctions,
     resolved,
-    targets,
+    rules_with_member,
 )
 from antrea.features.network_policy.agent.verdict import verdict_flows
 from antrea.openflow import action
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 RESERVED = 1
-"""Ids that are no rule's: 1 holds back DNS answers."""
+"""Number of ids that are not rules': 1 holds back DNS answers."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
 class ConjunctionId(Fact, frozen=True):
-    """Whose the number of a conjunction is."""
+    """Rule of a conjunction's number."""
 
     number: int
     rule: str
     priority: int
-    """Of the flow with the rule's action."""
+    """Priority of the flow with the rule's action."""
 
     @property
     def key(self) -> str:
@@ -75,7 +75,7 @@ class ConjunctionId(Fact, frozen=True):
 
 
 class ClauseMatch(NamedTuple):
-    """A match that satisfies one clause of one conjunction."""
+    """Match that satisfies one clause of one conjunction."""
 
     table: Table
     priority: int
@@ -83,57 +83,62 @@ class ClauseMatch(NamedTuple):
     action: Action
 
 
-def number(facts: Facts, found: Conjunction) -> int:
-    """The id of a conjunction in flows; it keeps it over restarts."""
-    return facts.id(POOL, found.name) + RESERVED
+def number(facts: Facts, conjunction: Conjunction) -> int:
+    """Return the id of a conjunction in flows, which survives restarts."""
+    return facts.id(POOL, conjunction.name) + RESERVED
 
 
-def part(facts: Facts, rule: PolicyRule, found: Conjunction, clause: int, *match: Match) -> ClauseMatch:
-    """`match` satisfies a clause of `rule`; every port is no clause."""
-    here, clauses = place(facts, rule), SERVICE if found.services else TO
-    own = number(facts, found)
+def clause_match(
+    facts: Facts, rule: PolicyRule, conjunction: Conjunction, clause: int, *match: Match
+) -> ClauseMatch:
+    """Make the part of a clause of `rule` that `match` satisfies; every port needs no clause."""
+    here, clauses = location_of(facts, rule), SERVICE if conjunction.services else TO
+    rule_number = number(facts, conjunction)
     return ClauseMatch(
-        here.table, here.match, (*match, *share(own)), action.conjunction(own, clause, clauses)
+        here.table,
+        here.match,
+        (*match, *share_match(rule_number)),
+        action.conjunction(rule_number, clause, clauses),
     )
 
 
-def share(own: int) -> tuple[Match, ...]:
-    """What all flows with conjunctions of this number match beside: no flow has more of them than a message holds.
+def share_match(conj_number: int) -> tuple[Match, ...]:
+    """Match that all flows with conjunctions of this number share, so that no flow has more of them than a message holds.
 
-    They differ in nothing but the mask, under which every packet has 0: it meets one flow of each, and has the conjunctions of all.
+    They differ only in the mask, under which every packet has 0: it meets one flow of each, and gets the conjunctions of all.
     """
-    mask = own // action.CONJUNCTIONS
+    mask = conj_number // action.CONJUNCTIONS
     return (CONJUNCTION_SHARE.within(0, mask),) if mask else ()
 
 
 def merge(parts: Iterable[ClauseMatch]) -> Iterator[Flow]:
-    """One flow for all parts of the same match."""
-    found: dict[tuple[Table, int, tuple[Match, ...]], list[Action]] = {}
-    for one in parts:
-        found.setdefault((one.table, one.priority, one.match), []).append(one.action)
-    for (table, priority, match), actions in found.items():
+    """Merge parts with the same match into one flow."""
+    merged: dict[tuple[Table, int, tuple[Match, ...]], list[Action]] = {}
+    for clause in parts:
+        merged.setdefault((clause.table, clause.priority, clause.match), []).append(clause.action)
+    for (table, priority, match), actions in merged.items():
         yield flow(table, priority, *match, then=()).with_parts(actions)
 
 
-def _each(parts: Iterable[ClauseMatch]) -> Iterator[Flow]:
-    """A flow for each part, as they come: those of one conjunction that have the same match are the same."""
+def _one_per_match(parts: Iterable[ClauseMatch]) -> Iterator[Flow]:
+    """Yield one flow for each match: parts of one conjunction with the same match are equal."""
     seen: set[tuple[Match, ...]] = set()
-    for one in parts:
-        if one.match not in seen:
-            seen.add(one.match)
-            yield flow(one.table, one.priority, *one.match, then=()).with_parts([one.action])
+    for clause in parts:
+        if clause.match not in seen:
+            seen.add(clause.match)
+            yield flow(clause.table, clause.priority, *clause.match, then=()).with_parts([clause.action])
 
 
 def families(facts: Facts) -> list[bool]:
-    """Of the Pods of this Node; True is IPv6."""
+    """Return the families of the Pods of this Node; True is IPv6."""
     node = facts.get(ThisNode)
     return sorted(node.families) if node else []
 
 
 def target_matches(here: DirectionTables, pod: PodInterface) -> list[tuple[Match, ...]]:
-    """Packets of a Pod that rules are for: by address what it sends, by port what it receives.
+    """Return matches of a Pod that rules are for: by address for what it sends, by port for what it receives.
 
-    What a machine outside the cluster sends is known by its port, too: it may have more addresses than its ExternalNode lists.
+    A machine outside the cluster is matched by its port, too: it may have more addresses than its ExternalNode lists.
     """
     if here is OUT and pod.uplink:
         return [(in_port(pod.ofport),)]
@@ -142,20 +147,20 @@ def target_matches(here: DirectionTables, pod: PodInterface) -> list[tuple[Match
     return [(TARGET_OF_PORT(pod.ofport).match,)]
 
 
-def asked(facts: Facts, pod: PodInterface) -> list[tuple[PolicyRule, cp.GroupMember]]:
-    """The rules that are for a Pod; of one that policies of Kubernetes isolate, none on Services that comes after these."""
-    found = list(targets(facts, pod))
-    isolated = any(rule.isolates and rule.egress and not rule.audit for rule, _ in found)
-    return [one for one in found if not (isolated and one[0].pre_dnat and is_baseline(one[0]))]
+def rules_for_pod(facts: Facts, pod: PodInterface) -> list[tuple[PolicyRule, cp.GroupMember]]:
+    """List the rules for a Pod; if policies of Kubernetes isolate it, without later rules on Services."""
+    rules = list(rules_with_member(facts, pod))
+    isolated = any(rule.isolates and rule.egress and not rule.audit for rule, _ in rules)
+    return [target for target in rules if not (isolated and target[0].pre_dnat and is_baseline(target[0]))]
 
 
-def unpassed(rule: PolicyRule) -> tuple[Match, ...]:
-    """What a packet has beside while rules like this one are asked."""
+def not_passed_match(rule: PolicyRule) -> tuple[Match, ...]:
+    """Match packets that rules like this one are still to be evaluated for."""
     return (NOT_SERVICE_RULES_PASSED_REG_MARK.match,) if rule.pre_dnat and not is_baseline(rule) else ()
 
 
-def only_audited(rule: PolicyRule) -> tuple[Match, ...]:
-    """What a packet has beside while an audited rule is asked: it is a copy."""
+def audit_pass_match(rule: PolicyRule) -> tuple[Match, ...]:
+    """Match copies, if the rule is audited."""
     return (AUDIT_PASS_REG_MARK.match,) if rule.audit else ()
 
 
@@ -163,19 +168,27 @@ def only_audited(rule: PolicyRule) -> tuple[Match, ...]:
 
 
 def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """The Pod in the conjunctions of the rules that are for it."""
+    """Yield the Pod in the conjunctions of the rules that are for it."""
     matches = {here: target_matches(here, pod) for here in (OUT, IN)}
     yield from merge(
-        part(facts, rule, found, side(rule).target, *match, *unpassed(rule), *only_audited(rule))
-        for rule, member in asked(facts, pod)
-        if has_place(facts, rule)
-        for found in own_conjunctions(facts, rule, member, target=True)
-        for match in matches[side(rule)]
+        clause_match(
+            facts,
+            rule,
+            conjunction,
+            direction_of(rule).target,
+            *match,
+            *not_passed_match(rule),
+            *audit_pass_match(rule),
+        )
+        for rule, member in rules_for_pod(facts, pod)
+        if has_location(facts, rule)
+        for conjunction in member_conjunctions(facts, rule, member, target=True)
+        for match in matches[direction_of(rule)]
     )
 
 
 def peer_clause_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow | SharedAddress]:
-    """A member of a group of peers in the conjunctions of the rules that name the group; not of those that share it."""
+    """Yield a member of a peer group in the conjunctions of the rules that name the group, except rules that share it."""
     addresses = [address_text(packed) for packed in row.member.ips]
     rules: list[PolicyRule] = []
     for direction in SIDES:
@@ -186,53 +199,63 @@ def peer_clause_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow | S
         for address in addresses:
             yield SharedAddress(named, direction, address)
     yield from merge(
-        part(facts, rule, found, side(rule).peer, dst(address) if rule.egress else src(address))
+        clause_match(
+            facts, rule, conjunction, direction_of(rule).peer, dst(address) if rule.egress else src(address)
+        )
         for rule in rules
-        if has_place(facts, rule)
-        for found in own_conjunctions(facts, rule, row.member, target=False)
+        if has_location(facts, rule)
+        for conjunction in member_conjunctions(facts, rule, row.member, target=False)
         for address in addresses
     )
 
 
-def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow | ConjunctionId]:
-    """What a conjunction has beside Pods: its networks, ports and shared peers, what it does, and its counters."""
-    rule = facts.get(PolicyRule, found.rule)
-    if rule is None or not has_place(facts, rule):
+def conjunction_flows(facts: Facts, conjunction: Conjunction) -> Iterator[Flow | ConjunctionId]:
+    """Yield the parts of a conjunction other than Pods: its networks, ports, shared peers, action and counters."""
+    rule = facts.get(PolicyRule, conjunction.rule)
+    if rule is None or not has_location(facts, rule):
         return
     versions = families(facts)
-    shared = (part(facts, rule, found, side(rule).peer, match) for match in class_matches(facts, rule))
-    networks, ports = _network_parts(facts, rule, found, versions), _port_parts(facts, rule, found, versions)
-    yield from _each(chain(shared, networks, ports))
-    yield from verdict_flows(facts, rule, number(facts, found), versions)
-    yield ConjunctionId(number(facts, found), rule.name, place(facts, rule).verdict)
+    shared = (
+        clause_match(facts, rule, conjunction, direction_of(rule).peer, match)
+        for match in class_matches(facts, rule)
+    )
+    networks, ports = (
+        _network_parts(facts, rule, conjunction, versions),
+        _port_parts(facts, rule, conjunction, versions),
+    )
+    yield from _one_per_match(chain(shared, networks, ports))
+    yield from verdict_flows(facts, rule, number(facts, conjunction), versions)
+    yield ConjunctionId(number(facts, conjunction), rule.name, location_of(facts, rule).verdict)
 
 
 def _network_parts(
-    facts: Facts, rule: PolicyRule, found: Conjunction, versions: list[bool]
+    facts: Facts, rule: PolicyRule, conjunction: Conjunction, versions: list[bool]
 ) -> Iterator[ClauseMatch]:
-    """Networks have no ports: with named ones they take part where the numbers are the rule's own."""
-    if rule.named and rule.egress and found.services != resolved(rule.services, ()):
+    """Yield network parts; networks have no ports, so with named ones they take part where the numbers are the rule's own."""
+    if rule.named and rule.egress and conjunction.services != resolved(rule.services, ()):
         return
     for block in rule.peer.ip_blocks:
-        for one in networks(block):
-            if (one.version == 6) in versions:
-                yield part(facts, rule, found, side(rule).peer, *_network_match(rule, str(one)))
+        for network in networks(block):
+            if (network.version == 6) in versions:
+                yield clause_match(
+                    facts, rule, conjunction, direction_of(rule).peer, *_network_match(rule, str(network))
+                )
 
 
 def _network_match(rule: PolicyRule, cidr: str) -> tuple[Match, ...]:
-    """Of connections to NodePorts the source may be translated by now; connection tracking has the client's."""
+    """Match a network; for connections to NodePorts by connection tracking, since the source may be translated."""
     if rule.on_node_ports:
         return (ct_state("+new"), ct_src(cidr))
     return (dst(cidr) if rule.egress else src(cidr),)
 
 
 def _port_parts(
-    facts: Facts, rule: PolicyRule, found: Conjunction, versions: list[bool]
+    facts: Facts, rule: PolicyRule, conjunction: Conjunction, versions: list[bool]
 ) -> Iterator[ClauseMatch]:
     for v6 in versions:
-        for service in found.services:
+        for service in conjunction.services:
             for match in service_matches(service, v6=v6):
-                yield part(facts, rule, found, SERVICE, *match)
+                yield clause_match(facts, rule, conjunction, SERVICE, *match)
 
 
 TARGETS = Unit(PodInterface, target_flows)

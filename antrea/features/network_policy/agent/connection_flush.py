@@ -1,6 +1,7 @@
-"""Connections that stand and that a policy with `antrea.io/on-deny: flush` comes to forbid: when to look, and what stays cut.
+"""Established connections that a policy with `antrea.io/on-deny: flush` now forbids: when to check, and which remain cut.
 
-The agent looks for them in the switch (antrea/features/network_policy/agent_part/connection_flush.py). Beyond upstream, where what stands goes on.
+The agent finds them in the switch (antrea/features/network_policy/agent_part/connection_flush.py). Upstream lets established connections
+continue.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
-from antrea.features.network_policy.agent.priority import IN, OUT, DirectionTables, side
+from antrea.features.network_policy.agent.priority import IN, OUT, DirectionTables, direction_of
 from antrea.features.network_policy.agent.received import SentAddressMember
-from antrea.features.network_policy.agent.rule import PolicyRule, targets
+from antrea.features.network_policy.agent.rule import PolicyRule, rules_with_member
 from antrea.features.network_policy.agent.verdict import DENIES
 from antrea.openflow.action import DROP
 from antrea.openflow.audit_trace import enforced_part
@@ -38,13 +39,13 @@ _OUT = "-> output port is "
 
 
 class InspectConnections(Act, frozen=True):
-    """Something has changed in what a Pod may send or receive, and a rule that cuts is for it."""
+    """Request to check a Pod's connections after a change of its rules, one of which flushes."""
 
     interface: str
 
 
 class Connection(NamedTuple):
-    """One of conntrack's, as its first packet had it; of ICMP, the ports are type and code."""
+    """Connection in conntrack, as its first packet had it; the ports of ICMP are type and code."""
 
     protocol: str
     """TCP, UDP, SCTP or ICMP."""
@@ -55,10 +56,10 @@ class Connection(NamedTuple):
 
 
 class FlushedConnection(Fact, frozen=True):
-    """A connection that was cut: what its server still sends is not taken for the beginning of one."""
+    """Connection that was cut: what its server still sends must not begin a new one."""
 
     interface: str
-    """Of the Pod for whose sake it was."""
+    """Interface of the Pod for which it was cut."""
     connection: Connection
 
     @property
@@ -67,12 +68,12 @@ class FlushedConnection(Fact, frozen=True):
 
 
 def inspect_connections(facts: Facts, pod: PodInterface) -> Iterator[InspectConnections]:
-    """At once, and whenever rules of a direction in which one of them cuts, or their peers, become others."""
-    found: dict[bool, list[PolicyRule]] = {}
-    for rule, _ in targets(facts, pod):
-        found.setdefault(rule.egress, []).append(rule)
+    """Yield a request immediately, and whenever rules of a direction with a flushing rule, or their peers, change."""
+    by_direction: dict[bool, list[PolicyRule]] = {}
+    for rule, _ in rules_with_member(facts, pod):
+        by_direction.setdefault(rule.egress, []).append(rule)
     cause: list[Hashable] = []
-    for egress, rules in sorted(found.items()):
+    for egress, rules in sorted(by_direction.items()):
         if any(rule.flush_on_deny for rule in rules):
             names = frozenset(rule.name for rule in rules)
             groups = sorted({group for rule in rules for group in rule.peer.address_groups})
@@ -85,9 +86,13 @@ def inspect_connections(facts: Facts, pod: PodInterface) -> Iterator[InspectConn
 
 
 def flushed_connection_flows(facts: Facts, cut: FlushedConnection) -> Iterator[Flow]:
-    """While a rule that cuts is for the Pod: without, the client's packets would pass as answers to what is sent to it."""
+    """Yield drops while a flushing rule is for the Pod: otherwise the client's packets would pass as answers to the server's."""
     pod, realized = facts.get(PodInterface, cut.interface), facts.get(RealizedPipeline)
-    if pod is None or realized is None or not any(rule.flush_on_deny for rule, _ in targets(facts, pod)):
+    if (
+        pod is None
+        or realized is None
+        or not any(rule.flush_on_deny for rule, _ in rules_with_member(facts, pod))
+    ):
         return
     protocol, source, destination, source_port, port = cut.connection
     antrea = realized.pipeline.has(OUT.antrea)
@@ -97,31 +102,33 @@ def flushed_connection_flows(facts: Facts, cut: FlushedConnection) -> Iterator[F
     yield flow(table, priority, ct_state("+new+trk"), kind, *ends, then=DROP)
 
 
-def entered(facts: Facts, gateway: str, one: Connection) -> str | None:
-    """Its first packet, where it enters the bridge; None if neither end is a Pod of this Node, or there is no gateway."""
+def first_packet(facts: Facts, gateway: str, connection: Connection) -> str | None:
+    """Return the first packet where it enters the bridge; None if neither end is a Pod of this Node, or there is no gateway."""
     port = facts.get(OvsPort, gateway)
-    sender = next(iter(facts.by(PodInterface, "ip", one.source)), None)
-    receiver = next(iter(facts.by(PodInterface, "ip", one.destination)), None)
+    sender = next(iter(facts.by(PodInterface, "ip", connection.source)), None)
+    receiver = next(iter(facts.by(PodInterface, "ip", connection.destination)), None)
     if port is None or (sender is None and receiver is None):
         return None
-    v6 = ":" in one.source
-    kind, address = one.protocol.lower() + ("6" if v6 else ""), "ipv6_{}={}" if v6 else "nw_{}={}"
+    v6 = ":" in connection.source
+    kind, address = connection.protocol.lower() + ("6" if v6 else ""), "ipv6_{}={}" if v6 else "nw_{}={}"
     terms = [
         f"in_port={(sender or port).ofport}",
         kind,
         f"dl_src={(sender or port).mac},dl_dst={(receiver or port).mac},nw_ttl=64",
-        address.format("src", one.source),
-        address.format("dst", one.destination),
+        address.format("src", connection.source),
+        address.format("dst", connection.destination),
     ]
-    if one.protocol == "ICMP":
+    if connection.protocol == "ICMP":
         name = "icmpv6" if v6 else "icmp"
-        return ",".join([*terms, f"{name}_type={one.source_port},{name}_code={one.port}"])
-    low = one.protocol.lower()
-    return ",".join([*terms, f"{low}_src={one.source_port},{low}_dst={one.port}"])
+        return ",".join([*terms, f"{name}_type={connection.source_port},{name}_code={connection.port}"])
+    low = connection.protocol.lower()
+    return ",".join([*terms, f"{low}_src={connection.source_port},{low}_dst={connection.port}"])
 
 
-def forbids(facts: Facts, one: Connection, trace: str, *, by_service: bool = False) -> PodInterface | None:
-    """The Pod of this Node for whose sake a rule that cuts forbids this connection, by the way of its first packet.
+def forbidding_pod(
+    facts: Facts, connection: Connection, trace: str, *, by_service: bool = False
+) -> PodInterface | None:
+    """Return the Pod of this Node for which a flushing rule forbids this connection, by the trace of its first packet.
 
     With `by_service` only rules on Services count: another Endpoint may have been chosen than the connection has.
     """
@@ -131,21 +138,23 @@ def forbids(facts: Facts, one: Connection, trace: str, *, by_service: bool = Fal
     steps = _STEP.findall(trace)
     last = int(steps[-1]) if steps else -1
     tables = realized.pipeline.ids
-    for here, ip in ((OUT, one.source), (IN, one.destination)):
-        own = {tables.get(table.name) for table in (here.antrea, here.rule, here.default, here.metric)}
+    for here, ip in ((OUT, connection.source), (IN, connection.destination)):
+        own_tables = {tables.get(table.name) for table in (here.antrea, here.rule, here.default, here.metric)}
         pod = next(iter(facts.by(PodInterface, "ip", ip)), None)
-        if last in own and pod is not None:
+        if last in own_tables and pod is not None:
             return pod if _flushes(facts, here, pod, trace, by_service=by_service) else None
     return None
 
 
 def _flushes(facts: Facts, here: DirectionTables, pod: PodInterface, trace: str, *, by_service: bool) -> bool:
-    """Whether the rule that denies, or one that isolates the Pod, cuts."""
+    """Whether the denying rule, or one that isolates the Pod, flushes."""
     for _, number in _CONJUNCTION.findall(trace)[-1:]:
         known = facts.get(ConjunctionId, number)
         rule = facts.get(PolicyRule, known.rule) if known else None
-        if rule is not None and side(rule) is here and rule.action in DENIES:
+        if rule is not None and direction_of(rule) is here and rule.action in DENIES:
             return rule.flush_on_deny and (bool(rule.to_services) or not by_service)
     return not by_service and any(
-        rule.flush_on_deny and rule.isolates for rule, _ in targets(facts, pod) if side(rule) is here
+        rule.flush_on_deny and rule.isolates
+        for rule, _ in rules_with_member(facts, pod)
+        if direction_of(rule) is here
     )

@@ -1,4 +1,4 @@
-"""Which policies state the rule that a packet carries the number of."""
+"""Policies that state the rule whose number a packet carries."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 CLUSTER = ("AntreaClusterNetworkPolicy", "K8sClusterNetworkPolicy")
-"""Named without a Namespace."""
+"""Types of policies without a Namespace."""
 
 
 class RuleOfPolicy(NamedTuple):
-    """A rule as a policy states it."""
+    """Rule as a policy states it."""
 
     policy: str
-    """AntreaNetworkPolicy:namespace/name; empty: not known."""
+    """AntreaNetworkPolicy:namespace/name; empty if unknown."""
     rule: cp.NetworkPolicyRule
     priority: int
-    """Of the flow with the rule's action."""
+    """Priority of the flow with the rule's action."""
 
 
 def stated_rules(facts: Facts, number: int) -> Iterator[RuleOfPolicy]:
-    """One for each policy that states the rule of conjunction `number`; none if it is gone meanwhile."""
+    """Yield the rule for each policy that states it, by conjunction number; none if it is gone."""
     numbered = facts.get(ConjunctionId, str(number))
     if numbered is None:
         return
     for stated in facts.by(StatedRule, "rule", numbered.rule):
         policy = facts.get(SentPolicy, stated.policy)
-        if policy is not None and stated.number < len(policy.found.rules):
-            rule = policy.found.rules[stated.number]
-            yield RuleOfPolicy(reference(policy.found.source_ref), rule, numbered.priority)
+        if policy is not None and stated.number < len(policy.policy.rules):
+            rule = policy.policy.rules[stated.number]
+            yield RuleOfPolicy(reference(policy.policy.source_ref), rule, numbered.priority)
 
 
 def reference(source: cp.NetworkPolicyReference | None) -> str:
-    """Type and name of a policy, with its Namespace if it has one; empty if it is not known."""
+    """Return type and name of a policy, with its Namespace if it has one; empty if unknown."""
     if source is None:
         return ""
     name = source.name if source.type in CLUSTER else f"{source.namespace}/{source.name}"
@@ -49,5 +49,5 @@ def reference(source: cp.NetworkPolicyReference | None) -> str:
 
 
 def deciding_rule(facts: Facts, number: int) -> RuleOfPolicy | None:
-    """The first of `stated_rules`."""
+    """Return the first of `stated_rules`."""
     return next(stated_rules(facts, number), None)

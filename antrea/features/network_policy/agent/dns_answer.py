@@ -1,7 +1,7 @@
-"""DNS answers: which addresses a server gives to the name that was asked for.
+"""Parser of DNS answers: which addresses a server gives to the name in the question.
 
-Anybody may write what stands here. Nothing counts but the addresses of that name, by its chain of aliases, and nothing is read
-beyond a number of bytes: a general parser takes a quarter of a second for the longest message.
+A message is untrusted. Only the addresses of that name count, by its chain of aliases, and nothing is read beyond a number of
+bytes: a general parser takes a quarter of a second for the longest message.
 Source: RFC 1035 (messages), RFC 3596 (AAAA), RFC 2181 8 (time to live), RFC 7766 (length of a message over TCP)
 """
 
@@ -14,38 +14,38 @@ from typing import NamedTuple
 from antrea.errors import Invalid
 
 MAX_ALIASES = 16
-"""Of a chain; resolvers give up before."""
+"""Maximum number of aliases in a chain; resolvers stop before."""
 MAX_ADDRESSES = 256
-"""Of one answer that count."""
-MAX_OCTETS = 8192
-"""Read of one message: room for 256 addresses of IPv6."""
+"""Maximum number of addresses of one answer."""
+MAX_BYTES = 8192
+"""Maximum number of bytes read of one message: room for 256 addresses of IPv6."""
 MAX_LABELS = 128
-"""Of one name, with pointers."""
+"""Maximum number of labels of one name, with pointers."""
 MAX_NAME = 255
-"""Bytes of a name."""
+"""Maximum number of bytes of a name."""
 _A, _CNAME, _AAAA, _IN = 1, 5, 28, 1
 _NOERROR, _QUERY = 0, 0
 _HEADER = struct.Struct("!HHHHHH")
 _RECORD = struct.Struct("!HHIH")
 _POINTER, _LONGEST_LABEL = 0xC0, 63
 _PRINTED = frozenset(range(0x21, 0x7F)) - frozenset(b'"().;\\@$')
-"""Characters of a label that are written as they are (RFC 1035 5.1)."""
+"""Characters of a label that need no escape (RFC 1035 5.1)."""
 
 Name = tuple[bytes, ...]
 """Labels in lower case."""
 
 
 class DnsAnswer(NamedTuple):
-    """The addresses of a name."""
+    """Addresses of a name."""
 
     name: str
-    """In lower case, without the dot of the root."""
+    """Name in lower case, without the dot of the root."""
     addresses: tuple[tuple[str, int], ...]
-    """Each with the seconds that it may be kept."""
+    """Addresses with the seconds that each may be kept."""
 
 
 class _Records(NamedTuple):
-    """What counts of the records of a message."""
+    """Relevant records of a message."""
 
     addresses: dict[Name, dict[str, int]]
     """Addresses of each name with their times to live."""
@@ -53,31 +53,31 @@ class _Records(NamedTuple):
 
 
 def dns_answer(message: bytes) -> DnsAnswer | None:
-    """The answer of a message to the name in its question; None if that is no name's address.
+    """Return the answer of a message to the name in its question; None if that is not an address of a name.
 
-    Truncated answers count as far as they go. Raises Invalid for what is no answer to one question.
+    Truncated answers count as far as they go. Raises Invalid for anything else than an answer to one question.
     """
-    message = message[:MAX_OCTETS]
+    message = message[:MAX_BYTES]
     _, flags, questions, answers, _, _ = _HEADER.unpack(_piece(message, 0, _HEADER.size))
     if not flags & 0x8000 or questions != 1 or flags >> 11 & 0xF != _QUERY:
-        raise Invalid("DNS message", "it is no answer to one question")
+        raise Invalid("DNS message", "it is not an answer to one question")
     name, at = _name(message, _HEADER.size)
     kind, of = struct.unpack("!HH", _piece(message, at, 4))
     if of != _IN or kind not in (_A, _AAAA) or flags & 0xF != _NOERROR:
         return None
     records = _records(message, at + 4, answers, kind)
     owner, seconds = _canonical(name, records.aliases)
-    found = records.addresses.get(owner)
-    if not found:
+    ttls = records.addresses.get(owner)
+    if not ttls:
         return None
-    shortest = min(found.values())
+    shortest = min(ttls.values())
     seconds = shortest if seconds is None else min(seconds, shortest)
-    addresses = tuple((one, seconds) for one, _ in zip(found, range(MAX_ADDRESSES), strict=False))
+    addresses = tuple((address, seconds) for address, _ in zip(ttls, range(MAX_ADDRESSES), strict=False))
     return DnsAnswer(name_text(name), addresses)
 
 
 def name_text(name: Name) -> str:
-    """In lower case, without the dot of the root, other characters escaped."""
+    """Return the name in lower case, without the dot of the root, other characters escaped."""
     return ".".join("".join(map(_character, label)) for label in name) or "."
 
 
@@ -88,8 +88,8 @@ def _character(octet: int) -> str:
 
 
 def _records(message: bytes, at: int, count: int, kind: int) -> _Records:
-    """Those of the answer section as far as the message goes. Raises Invalid."""
-    found, known = _Records({}, {}), dict[int, Name]()
+    """Read the answer section as far as the message goes. Raises Invalid."""
+    records, known = _Records({}, {}), dict[int, Name]()
     for _ in range(count):
         if at >= len(message):
             break
@@ -101,13 +101,13 @@ def _records(message: bytes, at: int, count: int, kind: int) -> _Records:
         except _Cut:
             break
         seconds = 0 if seconds >> 31 else seconds
-        if of == _IN and type_ == _CNAME and owner not in found.aliases:
-            found.aliases[owner] = _name(message, at, known)[0], seconds
+        if of == _IN and type_ == _CNAME and owner not in records.aliases:
+            records.aliases[owner] = _name(message, at, known)[0], seconds
         elif of == _IN and type_ == kind and length == (4 if kind == _A else 16):
-            address, known_here = _address(data), found.addresses.setdefault(owner, {})
+            address, known_here = _address(data), records.addresses.setdefault(owner, {})
             known_here[address] = min(seconds, known_here.get(address, seconds))
         at += length
-    return found
+    return records
 
 
 def _address(data: bytes) -> str:
@@ -115,7 +115,7 @@ def _address(data: bytes) -> str:
 
 
 class _Cut(Invalid):
-    """The message ends within what is read."""
+    """Error for a message that ends within what is read."""
 
 
 def _piece(message: bytes, at: int, length: int) -> bytes:
@@ -125,7 +125,7 @@ def _piece(message: bytes, at: int, length: int) -> bytes:
 
 
 def _name(message: bytes, at: int, known: dict[int, Name] | None = None) -> tuple[Name, int]:
-    """The name that begins at an offset, and where what follows it begins; `known` has names by offset. Raises Invalid."""
+    """Read the name that begins at an offset, and where what follows it begins; `known` has names by offset. Raises Invalid."""
     labels: list[bytes] = []
     start, end, size = at, -1, 0
     for _ in range(MAX_LABELS):
@@ -154,7 +154,7 @@ def _name(message: bytes, at: int, known: dict[int, Name] | None = None) -> tupl
 
 
 def _canonical(name: Name, aliases: dict[Name, tuple[Name, int]]) -> tuple[Name, int | None]:
-    """The name at the end of the chain of aliases, and the shortest time to live of its links. Raises Invalid."""
+    """Return the name at the end of the chain of aliases, and the shortest time to live of its links. Raises Invalid."""
     seconds: int | None = None
     for _ in range(MAX_ALIASES):
         if name not in aliases:

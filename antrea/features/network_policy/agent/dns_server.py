@@ -1,6 +1,6 @@
 """Endpoints of the cluster's DNS Service: a client may get answers from their own addresses.
 
-The host translates the answers to its own processes after they were read, and a Pod may ask a server of the Service directly.
+The host translates the answers to its own processes after they were read, and a Pod may query a server of the Service directly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DNS_NAMESPACE = "kube-system"
 
 
 class DnsEndpoint(Fact, frozen=True):
-    """An address of one EndpointSlice of Service `kube-system/kube-dns`; the EndpointSlice feed writes it."""
+    """Address of one EndpointSlice of Service `kube-system/kube-dns`; the EndpointSlice feed writes it."""
 
     slice: str
     ip: str
@@ -31,9 +31,9 @@ class DnsEndpoint(Fact, frozen=True):
         return f"{self.slice}:{self.ip}"
 
 
-def dns_endpoints(found: EndpointSlice) -> tuple[DnsEndpoint, ...]:
-    """A row for each address of the DNS Service; none for those of other Services."""
-    rows = [row for row in endpoint_rows(found) if row.service == KUBE_DNS]
+def dns_endpoints(endpoint_slice: EndpointSlice) -> tuple[DnsEndpoint, ...]:
+    """Make a row for each address of the DNS Service; none for those of other Services."""
+    rows = [row for row in endpoint_rows(endpoint_slice) if row.service == KUBE_DNS]
     return tuple(dict.fromkeys(DnsEndpoint(row.slice, row.ip) for row in rows if row.serving))
 
 

@@ -1,8 +1,8 @@
-"""DNS answers in TCP: the messages of streams, put together from the segments that the switch holds back.
+"""DNS answers in TCP: the messages of streams, assembled from the segments that the switch holds back.
 
-A segment that comes once more gives its messages once more: a server that waits for the confirmation of a segment which is held
-sends it again (RFC 8985, 7: after two round trips), and that one must not overtake. What does not follow on what came before is
-left out: the client gets it, and its addresses are not learned.
+A repeated segment gives its messages again: a server that waits for the confirmation of a held segment sends it again (RFC
+8985, 7: after two round trips), and that one must not overtake. A segment that does not continue the stream is left out: the
+client gets it, and its addresses are not learned.
 Source: RFC 9293, 3.1 (header), RFC 7766, 8 (length before each message)
 """
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     Key = tuple[str, str, int, int]
 
 MAX_STREAMS = 256
-"""Of the client with the most, those that were used least recently are forgotten."""
+"""Maximum number of streams; the least recently used ones of the client with the most are dropped."""
 MAX_MESSAGES = 16
-"""Messages of which one segment may have a part: servers send one answer at a time."""
+"""Maximum number of messages with a part in one segment: servers send one answer at a time."""
 MIN_MESSAGE = 12
 """Bytes of the header of a DNS message."""
 MAX_BYTES = (1 << 16) + 2
-"""Kept of a stream: one message with its length at most, and as many before it as there is room for."""
+"""Maximum number of bytes of a stream: one message with its length, and as many before it as there is room for."""
 _SYN, _HEADER, _LENGTH, _SEQUENCES = 0x02, 20, 2, 1 << 32
 
 
 class _Stream(NamedTuple):
     start: int
-    """Sequence number of the first octet, with which a message begins."""
+    """Sequence number of the first byte, with which a message begins."""
     data: bytes
 
 
 class DnsStreams:
-    """The latest octets of streams."""
+    """Latest bytes of streams."""
 
     def __init__(self) -> None:
         self._streams: OrderedDict[Key, _Stream] = OrderedDict()
@@ -45,7 +45,7 @@ class DnsStreams:
         return len(self._streams)
 
     def messages(self, segment: Packet) -> list[bytes]:
-        """The whole messages of which this segment has a part. Raises Invalid for what is no stream of DNS messages."""
+        """Return the complete messages with a part in this segment. Raises Invalid for anything else than DNS messages."""
         ports, header = segment.ports, segment.payload[:_HEADER]
         if ports is None or len(header) < _HEADER:
             return []
@@ -63,12 +63,12 @@ class DnsStreams:
         spans = _spans(stream.data)
         self._keep(key, _shortened(stream, spans))
         at = (sequence - stream.start) % _SEQUENCES
-        found = [
+        messages = [
             stream.data[begin + _LENGTH : end] for begin, end in spans if begin < at + len(data) and end > at
         ]
-        if len(found) > MAX_MESSAGES:
-            raise Invalid("DNS stream", f"{len(found)} messages in one segment")
-        return found
+        if len(messages) > MAX_MESSAGES:
+            raise Invalid("DNS stream", f"{len(messages)} messages in one segment")
+        return messages
 
     def _keep(self, key: Key, stream: _Stream) -> None:
         if len(stream.data) <= MAX_BYTES:
@@ -80,14 +80,14 @@ class DnsStreams:
 
 
 def _extended(before: _Stream | None, sequence: int, data: bytes) -> _Stream:
-    """With the octets of a segment, where they follow on what there is or replace some of it; else these alone."""
+    """Return the stream with a segment's bytes, where they continue or replace some of it; else only these."""
     if before is None or (at := (sequence - before.start) % _SEQUENCES) > len(before.data):
         return _Stream(sequence, data)
     return _Stream(before.start, before.data[:at] + data + before.data[at + len(data) :])
 
 
 def _shortened(stream: _Stream, spans: list[tuple[int, int]]) -> _Stream:
-    """Without the first messages, as far as it is too long."""
+    """Return the stream without its first messages, as far as it is too long."""
     cut = next((end for _, end in spans if len(stream.data) - end <= MAX_BYTES), 0)
     return (
         stream
@@ -97,8 +97,8 @@ def _shortened(stream: _Stream, spans: list[tuple[int, int]]) -> _Stream:
 
 
 def _spans(stream: bytes) -> list[tuple[int, int]]:
-    """Where each whole message begins, with its length, and ends. Raises Invalid."""
-    found, at = [], 0
+    """Return start, with the length, and end of each complete message. Raises Invalid."""
+    spans, at = [], 0
     while len(stream) - at >= _LENGTH:
         length = int.from_bytes(stream[at : at + _LENGTH])
         if length < MIN_MESSAGE:
@@ -106,6 +106,6 @@ def _spans(stream: bytes) -> list[tuple[int, int]]:
         end = at + _LENGTH + length
         if end > len(stream):
             break
-        found.append((at, end))
+        spans.append((at, end))
         at = end
-    return found
+    return spans

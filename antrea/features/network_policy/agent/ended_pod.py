@@ -1,7 +1,7 @@
-"""Connections of Pods that have ended: none goes on with a Pod that gets the address next, whose policies have not judged it.
+"""Connections of ended Pods: none continues with the next Pod of the address, whose policies have not judged it.
 
-Connection tracking takes each packet with these addresses and ports for one of what is established, which passes, for as long as a
-client goes on over UDP. Upstream leaves them.
+Connection tracking accepts each packet with these addresses and ports as established, for as long as a client sends UDP.
+Upstream leaves them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 
 
 def tracked_pod_addresses(_: Facts, pod: PodInterface) -> Iterator[TrackedPodAddress]:
-    """Each address of a Pod."""
+    """Yield each address of a Pod."""
     for ip in pod.ips:
         yield TrackedPodAddress(ip, (f"{pod.name} {pod.ofport} {pod.mac}",))

@@ -1,6 +1,6 @@
-"""Policies in the agent: the tables they take, and what every Node does with packets that no rule is for.
+"""Policies in the agent: their tables, and flows of every Node for packets that no rule is for.
 
-What the controller sends is in `sent`, the rules it means in `rule`, the flows of these in `conjunction`.
+Rows from the controller are in `received`, rules in `rule`, their flows in `conjunction`.
 parity: pkg/agent/openflow/network_policy.go, pipeline.go ingressClassifierFlows, localProbeFlows
 """
 
@@ -28,7 +28,7 @@ from antrea.features.framework.agent_feature import (
 )
 from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import resolve
-from antrea.features.framework.packet_mark import told
+from antrea.features.framework.packet_mark import match_host_mark
 from antrea.features.network_policy.agent import statistics
 from antrea.features.network_policy.agent.audit_pass import AUDITS, NODE_PORT_AUDITS
 from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, RESERVED, TARGETS, flow
@@ -72,7 +72,7 @@ from antrea.features.network_policy.agent.service import (
     named_services,
 )
 from antrea.features.network_policy.agent.service_target import ServiceTarget, service_target
-from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.agent.unrealized import refused_entries, why_not
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.node_policy.guard_report import prevented_cuts
 from antrea.features.node_policy.service_address import untranslated_rules
@@ -110,12 +110,12 @@ if TYPE_CHECKING:
 
 GATE = "AntreaPolicy"
 MAX_LENGTH = 63
-"""Characters of a rule's name in a report."""
+"""Maximum number of characters of a rule's name in a report."""
 local = flows_of(Category.POD_CONNECTIVITY)
 
 
 def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:
-    """Those of Kubernetes policies, which are always on, and those of Antrea's own by their gate."""
+    """Return the tables of Kubernetes policies, which are always on, and those of Antrea's own by their gate."""
     antrea = (ANTREA_POLICY_EGRESS_RULE, ANTREA_POLICY_INGRESS_RULE)
     return (
         *(antrea if GATE in resolve("agent", config.feature_gates) else ()),
@@ -125,7 +125,7 @@ def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:
 
 
 def classifier_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """Rules on what Pods receive are for Pods: what leaves the Node or comes back to its sender goes by."""
+    """Yield flows by which packets that leave the Node or return to their sender skip ingress rules, which are for Pods."""
     if node.is_machine:
         return
     for mark in (TO_GATEWAY_REG_MARK, TO_TUNNEL_REG_MARK, TO_UPLINK_REG_MARK):
@@ -136,7 +136,7 @@ def classifier_flows(_facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """A connection is judged by its first packet: the others, and what belongs to it, go to the counters."""
+    """Yield flows by which only the first packet of a connection is judged: others, and related ones, go to the counters."""
     realized = facts.get(RealizedPipeline)
     if realized is None:
         return
@@ -150,7 +150,9 @@ def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule; a mark identifies it."""
+    """Yield flows that admit what processes of the Node send to its Pods, so that kubelet's probes need no rule; identified by
+    a mark.
+    """
     config = facts.get(AgentConfig)
     if config is None:
         return
@@ -159,37 +161,41 @@ def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
             INGRESS_SECURITY_CLASSIFIER,
             Priority.HIGH,
             family(cidr),
-            told(config.ovs_datapath_type, HOST_LOCAL_SOURCE_PKT_MARK),
+            match_host_mark(config.ovs_datapath_type, HOST_LOCAL_SOURCE_PKT_MARK),
             ct_state("-rpl+trk"),
             then=[goto(Stage.CONNTRACK)],
         )
 
 
 def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
-    """Of Antrea's own policies the controller counts the Nodes that have realized them, and shows why others have not."""
+    """Yield the report of one of Antrea's policies: the controller counts the Nodes that have realized it, and shows why others
+    have not.
+    """
     node, realized = facts.get(ThisNode), facts.get(RealizedPipeline)
-    if node is None or realized is None or policy.found.tier_priority is None:
+    if node is None or realized is None or policy.policy.tier_priority is None:
         return
     if realized.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
-        meta = policy.found.metadata
-        failure = taken_back(facts, policy.found) or _failure(facts, policy)
+        meta = policy.policy.metadata
+        failure = taken_back(facts, policy.policy) or _failure(facts, policy)
         flush_on_deny = prevented_cuts(facts, policy.key)
-        told = "; ".join(f"{one_line(name[:MAX_LENGTH])} would cut {what}" for name, what in flush_on_deny)
-        kept = told or (ON_NODE if not failure and is_for_node(facts, policy.found) else "")
+        failures = "; ".join(
+            f"{one_line(name[:MAX_LENGTH])} would cut {what}" for name, what in flush_on_deny
+        )
+        kept = failures or (ON_NODE if not failure and is_for_node(facts, policy.policy) else "")
         parts = untranslated_rules(facts, policy.key)
         translated = "; ".join(f"{one_line(name[:MAX_LENGTH])} at {ports}" for name, ports in parts)
         yield PolicyReport(meta.name, node.name, meta.generation, failure, kept, translated)
 
 
 def _failure(facts: Facts, policy: SentPolicy) -> str:
-    """Which rules are not enforced as they are written; empty if all are."""
-    lacks = missing(facts)
+    """Return which rules are not enforced as they are written; empty if all are."""
+    lacks = refused_entries(facts)
     rows = list(rules(facts, policy))
-    own = {row.name: row for row in rows if isinstance(row, PolicyRule)}
+    rules_by_name = {row.name: row for row in rows if isinstance(row, PolicyRule)}
     reasons: dict[str, str] = {}
     for row in rows:
-        if isinstance(row, StatedRule) and (why := why_not(facts, lacks, own[row.rule])):
-            reasons[one_line(policy.found.rules[row.number].name[:MAX_LENGTH])] = why
+        if isinstance(row, StatedRule) and (why := why_not(facts, lacks, rules_by_name[row.rule])):
+            reasons[one_line(policy.policy.rules[row.number].name[:MAX_LENGTH])] = why
     for name, why in node_failures(facts, policy):
         reasons.setdefault(one_line(name[:MAX_LENGTH]), why)
     return "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())

@@ -1,8 +1,8 @@
 """Rules on domain names: the addresses that DNS answers give to their patterns, and the flows that hold those answers back.
 
-An answer from port 53 to a Pod that such a rule is for is held in the switch until the addresses in it are in the flows of the
-rules, so that the Pod's first connection to a name is judged by them. Where only audited rules wait for it, it goes on, and the
-agent gets a copy: nothing is late, or lost, by what is audited.
+An answer from port 53 to a Pod with such a rule is held in the switch until the addresses in it are in the flows of the rules,
+so that the Pod's first connection to a name is judged by them. If only audited rules need it, it continues, and the agent gets
+a copy: auditing delays and loses nothing.
 parity: pkg/agent/openflow/network_policy.go NewDNSPacketInConjunction, AddAddressToDNSConjunction
 """
 
@@ -15,10 +15,16 @@ from antrea.engine import Unit
 from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
-from antrea.features.network_policy.agent.conjunction import RESERVED, families, merge, part
+from antrea.features.network_policy.agent.conjunction import RESERVED, clause_match, families, merge
 from antrea.features.network_policy.agent.packet_in import GROUPS
-from antrea.features.network_policy.agent.priority import FROM, OUT, TO, has_place
-from antrea.features.network_policy.agent.rule import COPIED, PolicyRule, conjunctions, resolved, targets
+from antrea.features.network_policy.agent.priority import FROM, OUT, TO, has_location
+from antrea.features.network_policy.agent.rule import (
+    COPIED,
+    PolicyRule,
+    conjunctions,
+    resolved,
+    rules_with_member,
+)
 from antrea.openflow import action
 from antrea.openflow.action import controller, goto, resubmit
 from antrea.openflow.cookie import Category
@@ -44,20 +50,20 @@ if TYPE_CHECKING:
 
 DNS_PORT = 53
 ANSWER = "+rpl+trk"
-"""State of the connection of a DNS answer."""
+"""Connection state of a DNS answer."""
 DNS_CONJUNCTION = RESERVED
 """Number of the conjunction that holds DNS answers back."""
 CLAUSES = 2
-"""Those of that conjunction: a DNS answer, to a Pod that rules on names are for."""
+"""Number of clauses of that conjunction: a DNS answer, and a Pod with rules on names."""
 POD_SHARE = 10
-"""So many Pods that get more answers than their share use up what the agent takes of all; one cannot keep it from the others."""
+"""Number of Pods that exceed their share before the agent's limit is reached; a single Pod cannot use it up for others."""
 DENYING = ("Drop", "Reject")
-"""Actions of rules for which a Pod's own answers count, whichever server they are of."""
+"""Actions of rules for which a Pod's own answers count, from any server."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
 class FqdnPattern(Fact, frozen=True):
-    """A domain name, or a wildcard, that rules of this Node have as a peer; derived."""
+    """Domain name or wildcard that rules of this Node have as a peer; derived."""
 
     pattern: str
     denies: bool = False
@@ -69,12 +75,12 @@ class FqdnPattern(Fact, frozen=True):
 
 
 class FqdnAddress(Fact, frozen=True):
-    """An address of names that match a pattern; the cache of DNS answers writes it."""
+    """Address of names that match a pattern; the cache of DNS answers writes it."""
 
     pattern: str
     address: str
     pod: str = ""
-    """namespace/name of the Pod that alone has it, from a server that is not trusted: it counts for rules that drop or reject."""
+    """Pod (namespace/name) that alone has the address, from an untrusted server: it counts for rules that drop or reject."""
 
     @property
     def key(self) -> str:
@@ -85,28 +91,28 @@ class FqdnAddress(Fact, frozen=True):
 
 
 def fqdn_patterns(facts: Facts, pattern: str) -> Iterator[FqdnPattern]:
-    """What the cache of DNS answers keeps addresses for."""
+    """Yield the patterns for which the cache of DNS answers keeps addresses."""
     yield FqdnPattern(pattern, any(rule.action in DENYING for rule in facts.by(PolicyRule, "fqdn", pattern)))
 
 
 def fqdn_flows(facts: Facts, row: FqdnAddress) -> Iterator[Flow]:
-    """The address in the conjunctions of the rules on names that match."""
+    """Yield the address in the conjunctions of the rules on names that match."""
     if is_ipv6(row.address) not in families(facts):
         return
     senders = list(_senders(facts, row))
     yield from merge(
-        part(facts, rule, found, OUT.peer, *sender, dst(row.address))
+        clause_match(facts, rule, conjunction, OUT.peer, *sender, dst(row.address))
         for rule in facts.by(PolicyRule, "fqdn", row.pattern)
-        if has_place(facts, rule) and (not row.pod or rule.action in DENYING)
-        for found in conjunctions(facts, rule)
+        if has_location(facts, rule) and (not row.pod or rule.action in DENYING)
+        for conjunction in conjunctions(facts, rule)
         # names have no ports: with named ones they take part where the numbers are the rule's own
-        if not rule.named or found.services == resolved(rule.services, ())
+        if not rule.named or conjunction.services == resolved(rule.services, ())
         for sender in senders
     )
 
 
 def _senders(facts: Facts, row: FqdnAddress) -> Iterator[tuple[Match, ...]]:
-    """What packets have beside the address: those of one Pod alone, where it is its own."""
+    """Yield matches beside the address: the sender, if the address counts for one Pod alone."""
     if not row.pod:
         yield ()
     for pod in facts.by(PodInterface, "pod", row.pod) if row.pod else ():
@@ -117,15 +123,15 @@ def _senders(facts: Facts, row: FqdnAddress) -> Iterator[tuple[Match, ...]]:
 
 
 def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Meter]:
-    """Hold back DNS answers to a Pod that a rule on names is for, or copy them, within its share of what the agent takes."""
-    found = {rule.audit for rule, _ in targets(facts, pod) if rule.fqdns}
-    if not found:
+    """Yield flows that hold back or copy DNS answers to a Pod with a rule on names, within its share of the agent's limit."""
+    audits = {rule.audit for rule, _ in rules_with_member(facts, pod) if rule.fqdns}
+    if not audits:
         return
     to, meter = TARGET_OF_PORT(pod.ofport).match, POD_DNS_METERS + pod.ofport
     rate = max(1, facts.need(AgentConfig).packet_in_rate // POD_SHARE)
     yield packet_in_meter(meter, rate, Category.NETWORK_POLICY)
     metered = [action.meter(meter), PACKET_IN_DNS_METERED_REG_MARK.load]
-    if False in found:
+    if False in audits:
         yield _held(TO, to)
         answer, again = (conj_id(DNS_CONJUNCTION), to), resubmit(ANTREA_POLICY_INGRESS_RULE)
         yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_INTERCEPT, *answer, then=[*metered, again])
@@ -140,7 +146,7 @@ def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Meter]:
 
 
 def dns_flows(facts: Facts, use: str) -> Iterator[Flow | Group | Meter]:
-    """What gives DNS answers within the shares of their Pods to the agent, while there are rules on names."""
+    """Yield flows that give DNS answers within the shares of their Pods to the agent, while there are rules on names."""
     rate, metered = facts.need(AgentConfig).packet_in_rate, PACKET_IN_DNS_METERED_REG_MARK.match
     yield packet_in_meter(PacketInMeter.DNS, rate, Category.NETWORK_POLICY)
     if use == COPIED:

@@ -1,7 +1,7 @@
-"""Addresses that DNS answers gave to the names which rules match, until they expire.
+"""Cache of the addresses that DNS answers gave to the names which rules match, until they expire.
 
-Times are seconds of one clock, which the caller reads.
-Names that one Pod has brought in count for that Pod: where a limit is exceeded, the Pod with the most loses its own.
+Times are seconds of one clock, which the caller reads. Names are accounted to the Pods that resolved them: if a limit is
+exceeded, the Pod with the most loses its own.
 parity: pkg/agent/controller/networkpolicy/fqdn.go, fqdn_cache.go (limits; names that were used least recently go first)
 """
 
@@ -24,36 +24,38 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.agent.dns_answer import DnsAnswer
 
 MAX_NAMES = 10_000
-"""Of all patterns together."""
+"""Maximum number of names of all patterns together."""
 MAX_NAMES_PER_WILDCARD = 1024
-"""Names that one wildcard matches."""
+"""Maximum number of names that one wildcard matches."""
 MAX_PER_NAME = 256
-"""Of one name; those that expire first go first."""
+"""Maximum number of addresses of one name; those that expire first go first."""
 MAX_ADDRESSES = 20_000
-"""Of all names together; an address counts once for each pattern that its name matches."""
+"""Maximum number of addresses of all names; an address counts once for each pattern that its name matches."""
 MAX_PER_WILDCARD = 5_000
-"""Addresses of the names that one wildcard matches."""
+"""Maximum number of addresses of the names that one wildcard matches."""
 MAX_PER_POD = 10_000
-"""Addresses of the names that one Pod has resolved."""
+"""Maximum number of addresses of the names that one Pod has resolved."""
 MAX_TTL = 3600
-"""Seconds that an address is kept at most without a new answer, also with a longer time to live; `fqdnCacheMinTTL` may be more."""
+"""Maximum number of seconds that an address is kept without a new answer, whatever its time to live; `fqdnCacheMinTTL` may be
+more.
+"""
 SPARE = 64
-"""Entries of the heap that may be out of date, beside one for each name."""
+"""Number of heap entries that may be out of date, beside one for each name."""
 SELECTOR_LIMIT, TOTAL_LIMIT, POD_LIMIT = "selector_limit", "total_limit", "pod_limit"
-"""Why a name went."""
+"""Reasons why names are evicted."""
 NEARLY_FULL = 0.8
-"""Share of a limit from which on it is reported."""
+"""Share of a limit from which it is reported."""
 UNUSED_SECONDS = 3600.0
-"""How long a name that wildcards alone match is kept up to date without an answer to a Pod."""
+"""Seconds that a name which only wildcards match is refreshed without an answer to a Pod."""
 
 
 class Fill(NamedTuple):
-    """How much of a limit is used."""
+    """Use of a limit."""
 
     limit: str
     """SELECTOR_LIMIT or TOTAL_LIMIT."""
     pattern: str
-    """The wildcard whose names these are; empty: those of all patterns."""
+    """Wildcard of the names; empty for those of all patterns."""
     used: int
     most: int
     what: str = "names"
@@ -65,7 +67,7 @@ class Fill(NamedTuple):
 
 
 class CachedAddress(NamedTuple):
-    """One row of the cache."""
+    """Row of the cache."""
 
     name: str
     address: str
@@ -73,16 +75,16 @@ class CachedAddress(NamedTuple):
 
 
 class _Name(msgspec.Struct):
-    """One name; `used` is when a Pod got an answer on it."""
+    """Name; `used` is when a Pod got an answer for it."""
 
     used: float
     patterns: tuple[str, ...] = ()
     given_up: frozenset[str] = frozenset()
-    """Wildcards that match it and had too many names; until a Pod gets an answer on it again."""
+    """Wildcards that match it and had too many names; until a Pod gets an answer for it again."""
     expires: dict[str, float] = msgspec.field(default_factory=dict)
-    """By address."""
+    """Expiry by address."""
     scheduled: float | None = None
-    """When it is due next, as the heap has it."""
+    """Next due time, as the heap has it."""
 
 
 class FqdnCache:
@@ -99,12 +101,12 @@ class FqdnCache:
     ) -> None:
         """Limits on names are `names` and `per_wildcard`; those on `addresses` are of all, of a wildcard and of a Pod.
 
-        `min_ttl` is the least number of seconds that an address is kept, `row` the kind of what is yielded.
+        `min_ttl` is the minimum number of seconds that an address is kept, `row` the kind of the yielded rows.
         """
         self._row = row
         self.min_ttl = min_ttl
         self.evicted: Counter[str] = Counter()
-        """How many names went since there were too many, by the limit."""
+        """Number of evicted names by limit."""
         in_all, of_wildcard, self._per_pod = addresses
         self._all = NameShare(names, in_all)
         self._of_wildcard = (per_wildcard, of_wildcard)
@@ -123,61 +125,64 @@ class FqdnCache:
         return name in self._names
 
     def rows(self) -> Iterator[CachedAddress]:
-        """All there is."""
+        """Yield all addresses."""
         for name, known in self._names.items():
             for address, expires in known.expires.items():
                 yield CachedAddress(name, address, expires)
 
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The addresses of each name."""
+        """Return the addresses of each name."""
         return {name: tuple(known.expires) for name, known in self._names.items()}
 
     def users(self) -> dict[str, tuple[str, ...]]:
-        """The Pods that have resolved each name, as far as they are remembered."""
-        found = ((name, tuple(sorted(self._all.users(name) - {AGENT}))) for name in self._names)
-        return {name: users for name, users in found if users}
+        """Return the Pods that have resolved each name, as far as they are remembered."""
+        users_by_name = ((name, tuple(sorted(self._all.users(name) - {AGENT}))) for name in self._names)
+        return {name: users for name, users in users_by_name if users}
 
     def fills(self) -> list[Fill]:
-        """Of all names together, and of the wildcard with the most."""
+        """Return the use of limits by all names together, and by the wildcard with the most."""
         fills = [(_fill(SELECTOR_LIMIT, pattern, share)) for pattern, share in self._wildcards.items()]
         none = Fill(SELECTOR_LIMIT, "", 0, self._of_wildcard[0])
-        return [_fill(TOTAL_LIMIT, "", self._all), max(fills, key=lambda one: one.share, default=none)]
+        return [_fill(TOTAL_LIMIT, "", self._all), max(fills, key=lambda fill: fill.share, default=none)]
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """What addresses are kept of."""
+        """Patterns for which addresses are kept."""
         return (*sorted(self._exact), *self._regexes)
 
     def wanted(self, answer: DnsAnswer) -> list[FqdnAddress]:
-        """The rows that an answer stands for."""
+        """Return the rows that an answer stands for."""
         patterns = self.matching(answer.name)
         return [self._row(pattern, address) for pattern in patterns for address, _ in answer.addresses]
 
     def changes(self) -> dict[FqdnAddress, bool]:
-        """What has changed since the last call: rows that there are now, and rows that are gone."""
-        found = {row: row in self._counts for row in self._changed}
+        """Return the changes since the last call: True for rows that exist now, False for rows that are gone."""
+        changes = {row: row in self._counts for row in self._changed}
         self._changed.clear()
-        return found
+        return changes
 
     def set_patterns(self, patterns: Iterable[str]) -> list[str]:
-        """Keep addresses of these from now on. Return names without one: Pods that resolved them before may not do so again."""
+        """Keep addresses of these patterns from now on. Return names without one: Pods that resolved them before may not do so
+        again.
+        """
         wanted = frozenset(patterns)
-        exact = frozenset(one for one in wanted if "*" not in one)
+        exact = frozenset(pattern for pattern in wanted if "*" not in pattern)
         self._exact = exact
         self._regexes = {
-            one: self._regexes.get(one) or re.compile(fnmatch.translate(one)) for one in wanted - exact
+            pattern: self._regexes.get(pattern) or re.compile(fnmatch.translate(pattern))
+            for pattern in wanted - exact
         }
         for name, known in [*self._names.items()]:
             self._place(name, known, known.expires)
         return sorted(exact - self._names.keys())
 
     def matching(self, name: str) -> tuple[str, ...]:
-        """The patterns that a name matches."""
+        """Return the patterns that a name matches."""
         wild = (pattern for pattern, regex in self._regexes.items() if regex.match(name))
         return (*((name,) if name in self._exact else ()), *wild)
 
     def learn(self, name: str, addresses: Iterable[tuple[str, int]], now: float, pod: str = AGENT) -> None:
-        """Take in the answer that `pod` got for `name`: addresses and seconds. Others of that name stay until they expire."""
+        """Add the answer that `pod` got for `name`: addresses and seconds. Other addresses of the name stay until they expire."""
         if self.matching(name):
             known = self._names.setdefault(name, _Name(now))
             known.used, known.given_up = now, frozenset()
@@ -188,7 +193,7 @@ class FqdnCache:
                 self._make_room(known, pod)
 
     def answered(self, name: str, addresses: Iterable[tuple[str, int]], now: float) -> None:
-        """Take in the answer to a question of the agent: what has expired and is not in it goes."""
+        """Add the answer to a query of the agent: expired addresses that it lacks are removed."""
         known = self._names.get(name)
         if known is None:
             self.learn(name, addresses, now)
@@ -205,7 +210,7 @@ class FqdnCache:
         users: Mapping[str, Iterable[str]],
         now: float,
     ) -> None:
-        """Take over what an earlier process had: all of it is due at once."""
+        """Take over the content of an earlier process: all of it is due immediately."""
         self.set_patterns(patterns)
         for name, addresses in names.items():
             kept = [(address, 0) for address in addresses]
@@ -213,7 +218,7 @@ class FqdnCache:
                 self.learn(name, kept, now, pod)
 
     def due(self, now: float) -> Iterator[str]:
-        """Names of which an address has expired; `answered` or `retry` has them come again."""
+        """Yield names of which an address has expired; `answered` or `retry` schedules them again."""
         while self._due and self._due[0][0] <= now:
             at, name = heappop(self._due)
             known = self._names.get(name)
@@ -228,7 +233,7 @@ class FqdnCache:
                 yield name
 
     def retry(self, name: str, at: float) -> None:
-        """Have a name due at that time, since it was not answered."""
+        """Schedule a name at that time, since it was not answered."""
         if (known := self._names.get(name)) is not None:
             known.scheduled = at
             heappush(self._due, (at, name))
@@ -243,9 +248,9 @@ class FqdnCache:
         return {address: merged[address] for address in latest}
 
     def _place(self, name: str, known: _Name, expires: dict[str, float]) -> None:
-        """Set the addresses of a name, and its patterns anew; without either it is forgotten."""
+        """Set the addresses of a name, and its patterns; without either it is removed."""
         matching = self.matching(name) if expires else ()
-        patterns = tuple(one for one in matching if one not in known.given_up)
+        patterns = tuple(pattern for pattern in matching if pattern not in known.given_up)
         for pattern in patterns:
             old = known.expires if pattern in known.patterns else {}
             for address in sorted(expires.keys() - old.keys()):
@@ -264,7 +269,7 @@ class FqdnCache:
     def _place_in_shares(
         self, name: str, before: tuple[str, ...], patterns: tuple[str, ...], addresses: int
     ) -> None:
-        """Count the addresses of a name for its wildcards, for the Pods that use it, and in all."""
+        """Count the addresses of a name for its wildcards, for the Pods that use it, and in total."""
         for pattern in before:
             if pattern not in patterns and (share := self._wildcards.get(pattern)) is not None:
                 share.forget(name)
@@ -297,13 +302,15 @@ class FqdnCache:
             self._changed[row] = None
 
     def _use(self, name: str, known: _Name, pod: str) -> None:
-        """Names without a wildcard are the agent's as well, which asks for them."""
+        """Record the use of a name; names without a wildcard are used by the agent as well, which queries them."""
         for user in dict.fromkeys((AGENT, pod) if name in self._exact else (pod,)):
             for share in (self._all, *filter(None, map(self._wildcards.get, known.patterns))):
                 share.use(name, user)
 
     def _make_room(self, known: _Name, pod: str) -> None:
-        """The Pod with the most gives up what it used least recently; names stay for other Pods, and for other users' rules."""
+        """Make room: the Pod with the most releases its least recently used name; names stay for other Pods, and other users'
+        rules.
+        """
         while pod != AGENT and self._all.count(pod) > self._per_pod:
             self._release(next(iter(self._all.used(pod))), pod, POD_LIMIT)
         for pattern in known.patterns:
@@ -315,13 +322,13 @@ class FqdnCache:
             self._release(self._least_used(user), user, TOTAL_LIMIT)
 
     def _least_used(self, user: str) -> str:
-        """The name that a Pod used least recently of those of the wildcard with the most of its names."""
+        """Return the least recently used name of a Pod among those of the wildcard with the most of its names."""
         used = [share.used(user) for share in self._wildcards.values()]
         largest = max(used, key=len, default=self._all.used(user))
         return next(iter(largest if len(largest) > 1 else self._all.used(user)))
 
     def _release(self, name: str, user: str, limit: str) -> None:
-        """A Pod gives up a name for all patterns."""
+        """Release a name of a Pod for all patterns."""
         if self._all.release(name, user):
             self.evicted[limit] += 1
             self._place(name, self._names[name], {})
@@ -329,9 +336,11 @@ class FqdnCache:
             self._give_up(name, user, self._names[name].patterns, limit)
 
     def _give_up(self, name: str, user: str, patterns: Iterable[str], limit: str) -> None:
-        """A Pod gives up a name for wildcards; for those that no other Pod uses it by, it counts no more."""
+        """Release a name of a Pod for wildcards; wildcards by which no other Pod uses it do not count it any more."""
         known = self._names[name]
-        gone = [one for one in patterns if (s := self._wildcards.get(one)) and s.release(name, user)]
+        gone = [
+            pattern for pattern in patterns if (s := self._wildcards.get(pattern)) and s.release(name, user)
+        ]
         if gone:
             known.given_up |= set(gone)
             self.evicted[limit] += 1
@@ -345,13 +354,15 @@ class FqdnCache:
         heappush(self._due, (at, name))
         if len(self._due) > 2 * len(self._names) + SPARE:
             self._due = [
-                (one.scheduled, key) for key, one in self._names.items() if one.scheduled is not None
+                (name_state.scheduled, key)
+                for key, name_state in self._names.items()
+                if name_state.scheduled is not None
             ]
             heapify(self._due)
 
 
 def _fill(limit: str, pattern: str, share: NameShare) -> Fill:
-    """Of names or addresses, whichever is nearer to its limit."""
+    """Return the use of names or addresses, whichever is nearer to its limit."""
     names = Fill(limit, pattern, len(share), share.max_names)
     addresses = Fill(limit, pattern, share.addresses, share.max_addresses, "addresses")
-    return max(names, addresses, key=lambda one: one.share)
+    return max(names, addresses, key=lambda fill: fill.share)

@@ -1,4 +1,4 @@
-"""Flows that close Pods and NodePorts: to what no rule allows, and to what a rule forbids that cannot be enforced.
+"""Flows that close Pods and NodePorts: to what no rule allows, and to what an unenforceable rule forbids.
 
 parity: pkg/agent/openflow/pipeline.go defaultDropFlow
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from antrea.engine import Unit
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
-from antrea.features.network_policy.agent.conjunction import asked, target_matches
+from antrea.features.network_policy.agent.conjunction import rules_for_pod, target_matches
 from antrea.features.network_policy.agent.node_port import node_port_matches, rules_on
-from antrea.features.network_policy.agent.packet_in import LOG, stores, told_drop
-from antrea.features.network_policy.agent.priority import CLOSED, DirectionTables, rule_table, side
+from antrea.features.network_policy.agent.packet_in import LOG, drop_and_report, export_operation
+from antrea.features.network_policy.agent.priority import CLOSED, DirectionTables, direction_of, rule_table
 from antrea.features.network_policy.agent.rule import ALLOW
-from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.agent.unrealized import refused_entries, why_not
 from antrea.openflow.action import DROP
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import flows_of
@@ -35,52 +35,52 @@ isolation = flows_of(Category.NETWORK_POLICY, rank=Rank.ISOLATION)
 
 
 def closing_table(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, pod: PodInterface) -> Table | None:
-    """Where the Pod, which the rule is for, is closed to what nothing before allows; None if it is not, for its sake."""
+    """Return the table where this rule closes the Pod to what nothing before allows; None if it does not."""
     if rule.isolates:
-        return side(rule).default
+        return direction_of(rule).default
     return rule_table(rule) if rule.action != ALLOW and why_not(facts, lacks, rule, pod.key) else None
 
 
 def closed_tables(facts: Facts, pod: PodInterface) -> dict[tuple[DirectionTables, Table], bool]:
-    """In which direction and where the Pod is closed, and whether what is dropped there is logged."""
-    lacks = missing(facts)
+    """Return in which direction and where the Pod is closed, and whether drops there are logged."""
+    lacks = refused_entries(facts)
     closed: dict[tuple[DirectionTables, Table], bool] = {}
-    for rule, _ in asked(facts, pod):
+    for rule, _ in rules_for_pod(facts, pod):
         if rule.audit:
             continue
         if (table := closing_table(facts, lacks, rule, pod)) is not None:
-            closed[side(rule), table] = closed.get((side(rule), table), False) or (
+            closed[direction_of(rule), table] = closed.get((direction_of(rule), table), False) or (
                 rule.isolates and rule.logging
             )
     return closed
 
 
 def closing_priority(here: DirectionTables, table: Table) -> int:
-    """Of the flow that closes a Pod there."""
+    """Return the priority of the flow that closes a Pod in a table."""
     return Priority.NORMAL if table is here.default else CLOSED
 
 
 def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """What no rule allows is dropped, in each direction in which a rule is for the Pod.
+    """Yield drops of what no rule allows, in each direction in which a rule is for the Pod.
 
-    A job of its own: it stands also if the rules are too many for one message. A rule that cannot be enforced, and is
-    there to forbid, closes its Pods: at its table, so that those of the baseline leave open what others allow.
+    A unit of its own: it is applied even if the rules are too many for one message. A rule that cannot be enforced, and
+    forbids, closes its Pods: at its table, so that those of the baseline leave open what others allow.
     """
     for (here, table), logging in closed_tables(facts, pod).items():
         priority = closing_priority(here, table)
-        operations = (LOG if logging else 0) | (stores(facts) if table is here.default else 0)
-        then = told_drop(facts, table, operations) if operations else DROP
+        operations = (LOG if logging else 0) | (export_operation(facts) if table is here.default else 0)
+        then = drop_and_report(facts, table, operations) if operations else DROP
         for match in target_matches(here, pod):
             yield isolation(table, priority, *match, then=then)
 
 
 def closed_node_port_flows(facts: Facts, service: Service) -> Iterator[Flow]:
-    """NodePorts of a Service are closed where a rule for it is there to forbid and cannot be enforced."""
-    lacks = missing(facts)
+    """Yield drops for NodePorts of a Service with a rule that forbids and cannot be enforced."""
+    lacks = refused_entries(facts)
     closed: dict[Table, int] = {}
     for rule in rules_on(facts, service):
         if rule.action != ALLOW and why_not(facts, lacks, rule):
-            closed[rule_table(rule)] = closing_priority(side(rule), rule_table(rule))
+            closed[rule_table(rule)] = closing_priority(direction_of(rule), rule_table(rule))
     for table, priority in closed.items():
         for match in node_port_matches(facts, service):
             yield isolation(table, priority, *match, then=DROP)

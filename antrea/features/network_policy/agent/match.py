@@ -1,6 +1,7 @@
-"""Addresses, networks with holes and port ranges of rules, as terms that a flow can match.
+"""Addresses, networks with exceptions and port ranges of rules, as terms that a flow can match.
 
-parity: pkg/agent/controller/networkpolicy/pod_reconciler.go ipBlocksToOFAddresses, pkg/agent/openflow/network_policy.go portsToBitRanges
+parity: pkg/agent/controller/networkpolicy/pod_reconciler.go ipBlocksToOFAddresses, pkg/agent/openflow/network_policy.go
+portsToBitRanges
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ PORTS = 1 << 16
 
 
 def address_text(packed: bytes) -> str:
-    """An address of 16 bytes, of IPv4 if it is one. Raises ValueError."""
-    found = IPv6Address(packed)
-    return str(found.ipv4_mapped or found)
+    """Return an address of 16 bytes as text, of IPv4 if it is one. Raises ValueError."""
+    address = IPv6Address(packed)
+    return str(address.ipv4_mapped or address)
 
 
 def network(net: IPNet) -> Network:
-    """Raises ValueError."""
-    (found,) = networks(IPBlock(cidr=net))
-    return found
+    """Return the network of `net`. Raises ValueError."""
+    (parsed,) = networks(IPBlock(cidr=net))
+    return parsed
 
 
 def networks(block: IPBlock) -> Iterator[Network]:
-    """What is left of a network without its holes, in as few networks as that takes, in their order. Raises ValueError."""
+    """Return a network without its exceptions, as the fewest networks, in their order. Raises ValueError."""
     for width, first, bits in pieces(block):
         yield IPv4Network((first, bits)) if width == IPV4 else IPv6Network((first, bits))
 
 
 def masked_ports(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """(value, mask) of the fewest aligned blocks that make up the ports `first` to `last`, both included."""
+    """Yield (value, mask) of the fewest aligned blocks that make up the ports `first` to `last`, both included."""
     while first <= last:
         size = first & -first or PORTS
         while size > last - first + 1:
@@ -53,7 +54,7 @@ def masked_ports(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def service_matches(service: Service, *, v6: bool) -> Iterator[tuple[Match, ...]]:
-    """Terms for a protocol and its ports, in one family; one tuple for each flow that it takes."""
+    """Yield terms for a protocol and its ports, in one family; one tuple for each flow."""
     protocol = service.protocol or "TCP"
     if protocol == "ICMP":
         yield _icmp(service, v6=v6)
@@ -73,7 +74,7 @@ def _icmp(service: Service, *, v6: bool) -> tuple[Match, ...]:
 def _ports(
     term: Callable[[int, int], Match], first: int | None, last: int | None
 ) -> Iterator[tuple[Match, ...]]:
-    """No number, and 0, is every port."""
+    """Yield terms for ports; no number, and 0, is every port."""
     if not first:
         yield ()
         return

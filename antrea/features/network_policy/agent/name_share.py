@@ -1,7 +1,7 @@
-"""Names within one limit, and the Pods that use them: the Pod with the most gives up its own first.
+"""Names within one limit, and the Pods that use them: the Pod with the most releases its own first.
 
-A Pod that resolves ever more names, or names with ever more addresses, thereby loses its own; a name goes when no Pod is left
-that uses it.
+A Pod that resolves ever more names, or names with ever more addresses, thereby loses its own; a name is removed when no Pod
+uses it any more.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 
 AGENT = ""
-"""User of the names that the agent itself asks for; it gives up names after all Pods."""
+"""User of the names that the agent itself queries; it releases names after all Pods."""
 MAX_USERS = 8
-"""Pods that are remembered of one name: enough that none of them can make it go."""
+"""Maximum number of Pods that are remembered for one name: enough that a single one cannot remove it."""
 
 
 class NameShare:
@@ -22,7 +22,7 @@ class NameShare:
         self._names: dict[str, int] = {}
         """Number of addresses by name."""
         self._users: dict[str, set[str]] = {}
-        """By name."""
+        """Users by name."""
         self._used: dict[str, OrderedDict[str, None]] = {}
         """Names by user, the one used least recently first."""
         self._counts: Counter[str] = Counter()
@@ -58,7 +58,7 @@ class NameShare:
             self._counts[user] += more
 
     def use(self, name: str, user: str) -> None:
-        """Record that a Pod has used a name, which there must be."""
+        """Record that a Pod has used an existing name."""
         users = self._users.setdefault(name, set())
         if user not in users:
             if len(users) >= MAX_USERS:
@@ -70,7 +70,7 @@ class NameShare:
         used.move_to_end(name)
 
     def release(self, name: str, user: str) -> bool:
-        """Forget that a Pod uses a name. Return whether it has no user left."""
+        """Record that a Pod does not use a name any more. Return whether it has no user left."""
         users = self._users.get(name, set())
         if user in users:
             users.discard(user)
@@ -91,5 +91,7 @@ class NameShare:
             del self._used[user], self._counts[user]
 
     def largest_user(self) -> str:
-        """The Pod whose names have the most addresses; AGENT where no Pod has any."""
-        return max((one for one in self._used if one != AGENT), key=self._counts.__getitem__, default=AGENT)
+        """Return the Pod whose names have the most addresses; AGENT if no Pod has any."""
+        return max(
+            (user for user in self._used if user != AGENT), key=self._counts.__getitem__, default=AGENT
+        )

@@ -1,9 +1,9 @@
 """Flows of rules that are for Services: the NodePorts of each in the conjunctions of its rules.
 
-AntreaProxy notes in registers that a NodePort was asked, and which group has chosen the Endpoint. So a rule judges a
-NodePort with all Endpoints, on whichever Node they are, and no other address of the Service.
-parity: pkg/agent/openflow/pipeline.go ingressClassifierFlows; upstream's rules do not match the mark, and judge also what
-goes to the ClusterIP where the Endpoint is on this Node
+AntreaProxy records in registers that the destination was a NodePort, and which group has chosen the Endpoint. So a rule judges
+a NodePort with all Endpoints, on whichever Node they are, and no other address of the Service.
+parity: pkg/agent/openflow/pipeline.go ingressClassifierFlows; upstream's rules do not match the mark, and judge also what goes
+to the ClusterIP where the Endpoint is on this Node
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from antrea.apis import controlplane as cp
 from antrea.engine import Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service, ServicePort
-from antrea.features.network_policy.agent.conjunction import merge, part
-from antrea.features.network_policy.agent.priority import IN, has_place
-from antrea.features.network_policy.agent.rule import PolicyRule, own_conjunctions
+from antrea.features.network_policy.agent.conjunction import clause_match, merge
+from antrea.features.network_policy.agent.priority import IN, has_location
+from antrea.features.network_policy.agent.rule import PolicyRule, member_conjunctions
 from antrea.features.network_policy.agent.service_target import ServiceTarget
 from antrea.features.proxy.endpoint import group_id, scopes
 from antrea.openflow.action import goto
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from antrea.openflow.flow import Flow
 
 NO_PORTS = cp.GroupMember()
-"""A Service gives no names to the ports of rules."""
+"""Member without named ports, since a Service gives no names to the ports of rules."""
 TO_RULES = Priority.NORMAL + 1
-"""Above what leaves the Node, below what its own processes send."""
+"""Priority above packets that leave the Node, below those of its own processes."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
 def node_port_matches(facts: Facts, service: Service) -> Iterator[tuple[Match, ...]]:
-    """Connections to a NodePort of this Service, by the groups that may choose their Endpoint."""
+    """Yield matches of connections to a NodePort of this Service, by the groups that may choose their Endpoint."""
     node = facts.get(ThisNode)
     for ipv6 in sorted(node.families) if node else ():
         for port in facts.by(ServicePort, "service", service.key):
@@ -61,7 +61,7 @@ def node_port_matches(facts: Facts, service: Service) -> Iterator[tuple[Match, .
 
 
 def rules_on(facts: Facts, service: Service) -> Iterator[PolicyRule]:
-    """The enforced rules that are for this Service, each once."""
+    """Yield the enforced rules for this Service, each once."""
     seen: set[str] = set()
     for target in facts.by(ServiceTarget, "service", service.key):
         for rule in facts.by(PolicyRule, "applied", target.group):
@@ -74,9 +74,9 @@ def rules_on(facts: Facts, service: Service) -> Iterator[PolicyRule]:
 
 
 def classified_flows(_facts: Facts, realized: RealizedPipeline) -> Iterator[Flow]:
-    """Connections to NodePorts go to rules also where their Endpoint is on another Node, or is no Pod.
+    """Yield flows that send connections to NodePorts to rules, also if their Endpoint is on another Node, or is not a Pod.
 
-    What goes there as it came, for the Endpoint to answer the client, is not translated yet: that Node judges it.
+    A packet that is forwarded untranslated, for the Endpoint to answer the client, is judged by the Node of the Endpoint.
     """
     if all(map(realized.pipeline.has, (NODE_PORT_MARK, ANTREA_POLICY_INGRESS_RULE))):
         direct = realized.pipeline.has(DSR_SERVICE_MARK)
@@ -85,13 +85,13 @@ def classified_flows(_facts: Facts, realized: RealizedPipeline) -> Iterator[Flow
 
 
 def node_port_flows(facts: Facts, service: Service) -> Iterator[Flow]:
-    """The NodePorts of a Service in the conjunctions of the rules that are for it."""
-    rules = [rule for rule in rules_on(facts, service) if has_place(facts, rule)]
+    """Yield the NodePorts of a Service in the conjunctions of the rules that are for it."""
+    rules = [rule for rule in rules_on(facts, service) if has_location(facts, rule)]
     matches = list(node_port_matches(facts, service)) if rules else []
     yield from merge(
-        part(facts, rule, found, IN.target, *match)
+        clause_match(facts, rule, conjunction, IN.target, *match)
         for rule in rules
-        for found in own_conjunctions(facts, rule, NO_PORTS, target=True)
+        for conjunction in member_conjunctions(facts, rule, NO_PORTS, target=True)
         for match in matches
     )
 

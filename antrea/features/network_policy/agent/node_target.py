@@ -1,4 +1,4 @@
-"""Whether policies are for this Node itself: their rules are nftables of the Node, not flows."""
+"""Policies for this Node itself: their rules are nftables of the Node, not flows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GATE_OFF = f"the feature gate {GATE} is off in antrea-agent.conf of this Node"
 
 
 class NodeTarget(Fact, frozen=True):
-    """An AppliedToGroup that this Node is a member of; derived."""
+    """AppliedToGroup that this Node is a member of; derived."""
 
     group: str
 
@@ -29,18 +29,18 @@ class NodeTarget(Fact, frozen=True):
 
 
 def node_target(facts: Facts, row: SentAppliedMember) -> Iterator[NodeTarget]:
-    """The group of a member that is this Node."""
+    """Yield the group of a member that is this Node."""
     node = facts.get(ThisNode)
     if node is not None and row.member.node is not None and row.member.node.name == node.name:
         yield NodeTarget(row.group)
 
 
-def of_node(facts: Facts, groups: Iterable[str]) -> list[str]:
-    """Those of these AppliedToGroups that this Node is a member of."""
+def groups_of_node(facts: Facts, groups: Iterable[str]) -> list[str]:
+    """Return those AppliedToGroups that this Node is a member of."""
     return [group for group in groups if facts.get(NodeTarget, group) is not None]
 
 
 def is_for_node(facts: Facts, policy: NetworkPolicy) -> bool:
     """Whether the policy, or one of its rules, is for this Node itself."""
     groups = (policy.applied_to_groups, *(rule.applied_to_groups for rule in policy.rules))
-    return any(of_node(facts, one) for one in groups)
+    return any(groups_of_node(facts, applied) for applied in groups)

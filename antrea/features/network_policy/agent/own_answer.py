@@ -1,7 +1,7 @@
-"""Answers that Pods got from DNS servers that are not trusted, because each Pod chooses its server.
+"""Answers to Pods from untrusted DNS servers, since each Pod chooses its server.
 
-Such a server may give any address any name. So its answers open nothing: they count for rules that drop or reject, and for the
-Pod alone that got them.
+Such a server may give any address any name. So its answers open nothing: they count for rules that drop or reject, and only for
+the Pod that got them.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.agent.dns_answer import DnsAnswer
 
 MAX_PER_POD = 256
-"""Addresses of one Pod; those that came first go first."""
+"""Maximum number of addresses of one Pod; the oldest go first."""
 MAX_PODS = 128
-"""Pods with such answers; the one that got its last answer first goes first. A Node has 110 Pods by default."""
+"""Maximum number of Pods with such answers; the one with the oldest last answer goes first. A Node has 110 Pods by default."""
 MIN_SECONDS = 300.0
-"""Time that an answer is kept at least, so that conditions and `antctl explain` show it."""
+"""Minimum number of seconds that an answer is kept, so that conditions and `antctl explain` show it."""
 PatternsOf = Callable[[str], Iterable[str]]
-"""Patterns of rules that drop or reject, by a name that they match."""
+"""Function that returns the patterns of rules that drop or reject, for a name that they match."""
 
 
 class OwnAnswer(msgspec.Struct):
-    """One address that a server which is not trusted gave to a name."""
+    """Address that an untrusted server gave to a name."""
 
     pod: str
-    """namespace/name of the Pod; empty: the Node itself, or a Pod that is not known."""
+    """Pod (namespace/name); empty for the Node itself, or an unknown Pod."""
     server: str
     name: str
     address: str
     expires: float
     patterns: tuple[str, ...] = ()
-    """Those of rules that drop or reject."""
+    """Matching patterns of rules that drop or reject."""
 
 
 class OwnAnswers:
-    """The latest of them, for each Pod; `row` is what follows from one and a pattern."""
+    """The latest answers, for each Pod; `row` makes the row of an answer and a pattern."""
 
     def __init__(self, row: Callable[[str, OwnAnswer], Fact]) -> None:
         self._row = row
@@ -57,35 +57,35 @@ class OwnAnswers:
             yield from answers.values()
 
     def of_pod(self, pod: str) -> list[OwnAnswer]:
-        """Answers to one Pod."""
+        """List the answers to one Pod."""
         return list(self._pods.get(pod, {}).values())
 
     def pods(self) -> list[str]:
-        """The Pods with such answers."""
+        """List the Pods with such answers."""
         return sorted(self._pods)
 
     def changes(self) -> dict[Fact, bool]:
-        """What has changed since the last call: rows that there are now, and rows that are gone."""
-        found = {row: row in self._counts for row in self._changed}
+        """Return the changes since the last call: True for rows that exist now, False for rows that are gone."""
+        changes = {row: row in self._counts for row in self._changed}
         self._changed.clear()
-        return found
+        return changes
 
     def learn(
         self, pod: str, server: str, answer: DnsAnswer, patterns: Iterable[str], now: float
     ) -> list[Fact]:
-        """Take in one answer. Return the rows that follow from it."""
+        """Add one answer. Return the rows that follow from it."""
         answers = self._pods.setdefault(pod, OrderedDict())
         self._pods.move_to_end(pod)
-        own = tuple(patterns)
+        matched = tuple(patterns)
         rows: list[Fact] = []
         for address, seconds in answer.addresses[:MAX_PER_POD]:
             until = now + max(MIN_SECONDS, min(seconds, MAX_TTL))
-            found = OwnAnswer(pod, server, answer.name, address, until, own)
-            self._count(found, 1)
+            own_answer = OwnAnswer(pod, server, answer.name, address, until, matched)
+            self._count(own_answer, 1)
             if (before := answers.pop((answer.name, address), None)) is not None:
                 self._count(before, -1)
-            answers[answer.name, address] = found
-            rows += (self._row(pattern, found) for pattern in own)
+            answers[answer.name, address] = own_answer
+            rows += (self._row(pattern, own_answer) for pattern in matched)
         self._make_room(answers)
         return rows
 
@@ -93,33 +93,33 @@ class OwnAnswers:
         while len(answers) > MAX_PER_POD:
             self._remove(next(iter(answers.values())))
         while len(self._pods) > MAX_PODS:
-            for one in list(next(iter(self._pods.values())).values()):
-                self._remove(one)
+            for own_answer in list(next(iter(self._pods.values())).values()):
+                self._remove(own_answer)
 
     def expire(self, now: float) -> None:
-        """Remove what is kept no longer."""
-        for one in [one for one in self if one.expires <= now]:
-            self._remove(one)
+        """Remove expired answers."""
+        for expired in [own_answer for own_answer in self if own_answer.expires <= now]:
+            self._remove(expired)
 
     def set_patterns(self, patterns_of: PatternsOf) -> None:
-        """Have the answers count for these patterns from now on."""
-        for one in self:
-            after = tuple(patterns_of(one.name))
-            if after != one.patterns:
-                self._count(one, -1)
-                one.patterns = after
-                self._count(one, 1)
+        """Let the answers count for these patterns from now on."""
+        for own_answer in self:
+            after = tuple(patterns_of(own_answer.name))
+            if after != own_answer.patterns:
+                self._count(own_answer, -1)
+                own_answer.patterns = after
+                self._count(own_answer, 1)
 
-    def _remove(self, found: OwnAnswer) -> None:
-        answers = self._pods[found.pod]
-        del answers[found.name, found.address]
-        self._count(found, -1)
+    def _remove(self, own_answer: OwnAnswer) -> None:
+        answers = self._pods[own_answer.pod]
+        del answers[own_answer.name, own_answer.address]
+        self._count(own_answer, -1)
         if not answers:
-            del self._pods[found.pod]
+            del self._pods[own_answer.pod]
 
-    def _count(self, found: OwnAnswer, by: int) -> None:
-        for pattern in found.patterns:
-            row = self._row(pattern, found)
+    def _count(self, own_answer: OwnAnswer, by: int) -> None:
+        for pattern in own_answer.patterns:
+            row = self._row(pattern, own_answer)
             before = self._counts[row]
             self._counts[row] = before + by
             if not self._counts[row]:

@@ -1,7 +1,7 @@
-"""The way of packets from rules to the agent: what the switch notes on them, and the meter that keeps them few.
+"""Packets from rules to the agent: what the switch records on them, and the meter that limits them.
 
-A rule that denies sends its packets to a group, which lets one copy be counted and dropped and sends the other to the
-agent; where they are from and what the agent does with them stands in registers.
+A rule that denies sends its packets to a group, which lets one copy be counted and dropped and sends the other to the agent;
+registers hold their origin and what the agent does with them.
 parity: pkg/agent/openflow/network_policy.go initGroups, initLoggingFlows
 """
 
@@ -46,40 +46,40 @@ LOG, REJECT = PACKET_IN_LOGGING_REG_MARK.value, PACKET_IN_REJECT_REG_MARK.value
 STORE = PACKET_IN_STORE_DENY_REG_MARK.value
 ALL = LOG | REJECT | STORE
 NEXT_TABLES = (EGRESS_RULE, EGRESS_METRIC, INGRESS_RULE, INGRESS_METRIC, DNAT)
-"""Where the other copy goes on."""
+"""Tables where the other copy continues."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
-def noted(facts: Facts, table: Table, operations: int) -> list[Action]:
-    """Mark the packet with what the agent does with it, and which table's rule wants that; waits for the pipeline."""
+def load_operations(facts: Facts, table: Table, operations: int) -> list[Action]:
+    """Mark the packet with what the agent does with it, and which table's rule requests that; waits for the pipeline."""
     realized = facts.get(RealizedPipeline)
     number = realized.pipeline.id(table.name) if realized else 0
     return [PACKET_IN_OPERATION(operations).load, PACKET_IN_TABLE(number).load]
 
 
-def stores(facts: Facts) -> int:
-    """The operation that has denied connections exported; 0 while no records are exported."""
+def export_operation(facts: Facts) -> int:
+    """Return the operation that has denied connections exported; 0 while no flow records are exported."""
     gates, config = facts.get(EnabledGates), facts.get(AgentConfig)
     if not gates or not config or "FlowExporter" not in gates:
         return 0
     return STORE if config.flow_exporter.enable or facts.all(FlowDestination) else 0
 
 
-def told_drop(facts: Facts, table: Table, operations: int) -> tuple[Action, ...]:
-    """Drop what no rule of Kubernetes allows, with a word to the agent."""
-    operation, where = noted(facts, table, operations)
+def drop_and_report(facts: Facts, table: Table, operations: int) -> tuple[Action, ...]:
+    """Drop what no rule of Kubernetes allows, and send a copy to the agent."""
+    operation, where = load_operations(facts, table, operations)
     mark, to_agent = DISPOSITION_DROP_REG_MARK.load, OUTPUT_TO_CONTROLLER_REG_MARK.load
     return (mark, operation, to_agent, where, goto(OUTPUT))
 
 
-def told_allow(facts: Facts, table: Table) -> list[Action]:
-    """After what lets a packet pass: the packet as it is goes to the agent."""
+def report_allowed(facts: Facts, table: Table) -> list[Action]:
+    """Send a copy to the agent after a flow that lets the packet pass."""
     marks = (DISPOSITION_ALLOW_REG_MARK, OUTPUT_TO_CONTROLLER_REG_MARK)
-    return [*(mark.load for mark in marks), *noted(facts, table, LOG), goto(OUTPUT)]
+    return [*(mark.load for mark in marks), *load_operations(facts, table, LOG), goto(OUTPUT)]
 
 
-def copied(facts: Facts, onward: Table) -> Action:
-    """To the agent, and to `onward`, which is one of `NEXT_TABLES`."""
+def copy_to_agent(facts: Facts, onward: Table) -> Action:
+    """Send the packet to the agent, and to `onward`, which is one of `NEXT_TABLES`."""
     return action.group(_number(facts, onward))
 
 
@@ -91,7 +91,7 @@ def _number(facts: Facts, onward: Table) -> int:
 
 
 def packet_in_entries(facts: Facts, realized: RealizedPipeline) -> Iterator[Flow | Group | Meter]:
-    """What every Node has, whatever policies there are."""
+    """Yield entries of every Node, with or without policies."""
     config = facts.get(AgentConfig)
     if config is None:
         return

@@ -1,8 +1,9 @@
-"""Addresses that many rules name by their groups: each is a flow once, which loads what groups it is in, and rules match that.
+"""Classes of addresses that many rules name by their groups: each address has one flow, which loads its class, and rules match
+that.
 
-Without, an address is a flow that names each rule, and of Antrea's own policies a flow for each rule: 1,000 rules for a group of
-10,000 members would be ten million of either. What addresses with the same groups have in common is a number in a register. Not
-upstream's, whose flows are those of few rules (`conjunction.peer_flows`).
+Otherwise an address is a flow that names each rule, and of Antrea's own policies a flow for each rule: 1,000 rules for a group
+of 10,000 members would be ten million of either. Addresses with the same groups share a number in a register. Upstream has only
+the flows of few rules (`conjunction.peer_clause_flows`).
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Match
 
 MANY = 32
-"""Rules of one direction, from which on they share the addresses of a group that they name."""
+"""Number of rules of one direction from which they share the addresses of a group that they name."""
 POOL = "peer-class"
 SENDERS = SENDER_CLASS.mask
-"""The bit that separates the numbers of senders from those of receivers."""
+"""Bit that separates the numbers of senders from those of receivers."""
 BEFORE_RULES = Priority.HIGH - 5
-"""Where accepted connections go by at `HIGH`, and rules have `NORMAL`."""
+"""Priority between accepted connections at `HIGH` and rules at `NORMAL`."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
 class SharedGroup(Fact, frozen=True):
-    """That the addresses of a group are shared by the rules of one direction; derived."""
+    """Group whose addresses are shared by the rules of one direction; derived."""
 
     named: str
-    """Group and direction, as `PolicyRule` is found by `peer`."""
+    """Group and direction, by which `PolicyRule` is indexed as `peer`."""
 
     @property
     def key(self) -> str:
@@ -49,7 +50,7 @@ class SharedGroup(Fact, frozen=True):
 
 
 class SharedAddress(Fact, frozen=True):
-    """An address of such a group; derived."""
+    """Address of such a group; derived."""
 
     named: str
     direction: str
@@ -68,9 +69,9 @@ class PeerClass(Fact, frozen=True):
 
     name: str
     value: int
-    """In the register."""
+    """Value in the register."""
     groups: tuple[str, ...]
-    """Each with the direction."""
+    """Groups, each with the direction."""
     indexes: ClassVar[Mapping[str, Callable[[PeerClass], Iterable[Hashable]]]] = {
         "group": lambda row: row.groups
     }
@@ -81,10 +82,10 @@ class PeerClass(Fact, frozen=True):
 
 
 def class_matches(facts: Facts, rule: PolicyRule) -> Iterator[Match]:
-    """Peers of `rule` whose addresses it shares with other rules."""
+    """Match peers of `rule` whose addresses it shares with other rules."""
     shared = [named for named in rule.peers if facts.get(SharedGroup, named) is not None]
-    found = {row.value: None for named in shared for row in facts.by(PeerClass, "group", named)}
-    for value in sorted(found):
+    values = {row.value: None for named in shared for row in facts.by(PeerClass, "group", named)}
+    for value in sorted(values):
         yield PEER_CLASS(value).match
 
 
@@ -92,17 +93,17 @@ def class_matches(facts: Facts, rule: PolicyRule) -> Iterator[Match]:
 
 
 def shared_groups(facts: Facts, named: str) -> Iterator[SharedGroup]:
-    """Groups that many rules name, but for those whose parts depend on the ports of each member."""
+    """Yield groups that many rules name, except those whose parts depend on the ports of each member."""
     rules = facts.by(PolicyRule, "peer", named)
     if len(rules) >= MANY and not rules[0].by_member:
         yield SharedGroup(named)
 
 
 def class_flows(facts: Facts, end: str) -> Iterator[Flow | PeerClass]:
-    """The register has the class of an address before any rule is matched, and all rules of the direction match it.
+    """Yield flows that load the class of an address before any rule is matched; all rules of the direction match it.
 
-    Senders are looked up anew after the rules on what is sent. A flow that closes a Pod at the same priority decides,
-    whichever of both comes first.
+    Senders are looked up again after the egress rules. A flow that closes a Pod at the same priority decides, whichever of both
+    comes first.
     """
     realized = facts.get(RealizedPipeline)
     if realized is None:

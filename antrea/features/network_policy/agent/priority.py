@@ -1,7 +1,7 @@
-"""Where a rule stands in the pipeline: its tables by direction and tier, its OpenFlow priority by its order among others.
+"""Location of a rule in the pipeline: its tables by direction and tier, its OpenFlow priority by its order among others.
 
 parity: pkg/agent/controller/networkpolicy/priority.go (bounds), pod_reconciler.go getOFRuleTable; the numbers between the
-bounds are our own, see antrea/engine/order_numbers.py
+bounds are chosen here, see antrea/engine/order_numbers.py
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ POOL = "conjunction"
 FROM, TO, SERVICE = 1, 2, 3
 """Numbers of the clauses, as far as a rule has them."""
 BASELINE_TIERS = (253, 254)
-"""Those whose rules come after the ones of Kubernetes."""
+"""Tiers whose rules come after those of Kubernetes."""
 CLOSED = Priority.TOP_ANTREA_POLICY - 1
-"""Of what closes Pods in a table of Antrea's policies: above all rules, below accepted connections."""
+"""Priority of flows that close Pods in a table of Antrea's policies: above all rules, below accepted connections."""
 RANKS = (
     (ANTREA_POLICY_EGRESS_RULE.name, 100, CLOSED - 1),
     (ANTREA_POLICY_INGRESS_RULE.name, 100, CLOSED - 1),
@@ -55,22 +55,22 @@ RANKS = (
     (INGRESS_DEFAULT_RULE.name, 10, 180),
     (DNAT.name, Priority.HIGH + 1, CLOSED - 1),
 )
-"""Priorities that rules with an order have in each table."""
+"""Priorities of ordered rules in each table."""
 
 
 class DirectionTables(NamedTuple):
-    """What differs between rules on what Pods send and on what they receive."""
+    """Differences between egress and ingress rules."""
 
     antrea: Table
     rule: Table
     default: Table
     metric: Table
     label: Field
-    """Where a connection remembers the rule that let it pass."""
+    """Field where a connection stores the rule that let it pass."""
     register: Field
-    """Where a packet does, for those who trace it."""
+    """Register where a packet stores it, for traces."""
     audited: Mark
-    """What a packet has whose copy audited policies judge."""
+    """Mark of a packet whose copy audited policies judge."""
     unaudited: Mark
     target: int
     """Number of the clause of the Pods that the rule is for."""
@@ -92,7 +92,7 @@ IN = DirectionTables(
 
 
 class RulePriority(Fact, frozen=True):
-    """A rule with an order has its priority, and a number in the journal; derived. Without, it has no flows."""
+    """Priority and journal number of an ordered rule; derived. A rule without it has no flows."""
 
     rule: str
     priority: int
@@ -103,22 +103,22 @@ class RulePriority(Fact, frozen=True):
 
 
 class FlowLocation(NamedTuple):
-    """Where the flows of one rule go."""
+    """Location of the flows of one rule."""
 
     table: Table
     match: int
     """Priority of the flows that satisfy its clauses."""
     verdict: int
-    """Priority of the flow that is met by packets that satisfy all."""
+    """Priority of the flow for packets that satisfy all clauses."""
 
 
-def side(rule: PolicyRule) -> DirectionTables:
-    """That of its direction."""
+def direction_of(rule: PolicyRule) -> DirectionTables:
+    """Return the tables of the rule's direction."""
     return OUT if rule.egress else IN
 
 
 def placed_rules(facts: Facts, rule: PolicyRule) -> Iterator[RulePriority]:
-    """Raises Unavailable while its table has as many priorities as it can have, or the journal takes no number."""
+    """Yield the priority of a rule. Raises Unavailable while its table is full, or the journal accepts no number."""
     if rule.order is None or rule.exceeds:
         return
     if not rule.named:
@@ -127,37 +127,37 @@ def placed_rules(facts: Facts, rule: PolicyRule) -> Iterator[RulePriority]:
 
 
 def rule_table(rule: PolicyRule) -> Table:
-    """The table of its flows.
+    """Return the table of a rule's flows.
 
-    While kube-proxy serves Services, a packet to one leaves the switch before any other rule is asked, and comes back with an
+    While kube-proxy serves Services, a packet to one leaves the switch before any other rule is evaluated, and returns with an
     Endpoint as its destination.
     """
     return DNAT if rule.pre_dnat else tier_table(rule)
 
 
 def tier_table(rule: PolicyRule) -> Table:
-    """The table for rules of its tier and direction, by which the agent's log names it."""
-    here = side(rule)
+    """Return the table for rules of this tier and direction, by which the agent's log names it."""
+    here = direction_of(rule)
     if rule.order is None:
         return here.rule
     return here.default if is_baseline(rule) else here.antrea
 
 
 def is_baseline(rule: PolicyRule) -> bool:
-    """Whether it is asked only of Pods that no policy of Kubernetes isolates."""
+    """Whether the rule applies only to Pods that no policy of Kubernetes isolates."""
     return rule.order is not None and rule.order.tier in BASELINE_TIERS
 
 
-def has_place(facts: Facts, rule: PolicyRule) -> bool:
-    """Whether it can have flows."""
+def has_location(facts: Facts, rule: PolicyRule) -> bool:
+    """Whether the rule can have flows."""
     return not rule.exceeds and (rule.order is None or facts.get(RulePriority, rule.name) is not None)
 
 
-def place(facts: Facts, rule: PolicyRule) -> FlowLocation:
-    """Raises Unavailable if it has none."""
+def location_of(facts: Facts, rule: PolicyRule) -> FlowLocation:
+    """Return the location of a rule's flows. Raises Unavailable if it has none."""
     if rule.order is None:
         return FlowLocation(rule_table(rule), Priority.NORMAL, Priority.LOW)
-    found = facts.get(RulePriority, rule.name)
-    if found is None:
-        raise Unavailable(f"a priority for rule {rule.name}")
-    return FlowLocation(rule_table(rule), found.priority, found.priority)
+    priority = facts.get(RulePriority, rule.name)
+    if priority is None:
+        raise Unavailable(f"rule {rule.name} has no priority")
+    return FlowLocation(rule_table(rule), priority.priority, priority.priority)

@@ -1,4 +1,4 @@
-"""What the controller sent to this Node: policies, and the groups that they name, member by member.
+"""Rows from the controller: policies, and the groups that they name, member by member.
 
 parity: pkg/agent/controller/networkpolicy/networkpolicy_controller.go (its watches)
 """
@@ -16,25 +16,27 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class SentPolicy(Fact, frozen=True):
-    """A policy for Pods of this Node."""
+    """Policy for Pods of this Node."""
 
-    found: cp.NetworkPolicy
+    policy: cp.NetworkPolicy = msgspec.field(name="found")
     indexes = {"services": lambda row: (True,) if row.services else ()}  # noqa: RUF012
 
     @property
     def key(self) -> str:
-        return self.found.metadata.name
+        return self.policy.metadata.name
 
     @property
     def services(self) -> tuple[str, ...]:
         """Namespace and name of each Service that its rules name."""
         return tuple(
-            f"{one.namespace}/{one.name}" for rule in self.found.rules for one in rule.to.to_services
+            f"{service.namespace}/{service.name}"
+            for rule in self.policy.rules
+            for service in rule.to.to_services
         )
 
 
 class SentGroup(Fact, frozen=True):
-    """A group that is known here, whether it has members or not."""
+    """Group that is known here, with or without members."""
 
     name: str
 
@@ -44,7 +46,7 @@ class SentGroup(Fact, frozen=True):
 
 
 class SentMember(Fact, frozen=True):
-    """A member of a group; two that differ in anything are two."""
+    """Member of a group; members that differ in anything are two."""
 
     group: str
     member: cp.GroupMember
@@ -52,32 +54,32 @@ class SentMember(Fact, frozen=True):
 
     @property
     def key(self) -> str:
-        """With a digest: a table keeps a key for each member, which as text takes more memory than the member itself."""
+        """Digest as the key: a table keeps a key for each member, and text would take more memory than the member itself."""
         return f"{self.group} {blake2b(_ENCODER.encode(self.member), digest_size=16).hexdigest()}"
 
 
 class SentAddressGroup(SentGroup, frozen=True):
-    """Peers of rules."""
+    """Peer group of rules."""
 
 
 class SentAddressMember(SentMember, frozen=True):
-    """A peer of rules."""
+    """Peer of rules."""
 
 
 class SentAppliedGroup(SentGroup, frozen=True):
-    """Whom policies are for."""
+    """Group of targets of policies."""
 
 
 class SentAppliedMember(SentMember, frozen=True):
-    """A Pod of this Node that policies are for."""
+    """Pod of this Node that policies are for."""
 
     indexes = {"group": lambda row: (row.group,), "pod": lambda row: _pods(row.member)}  # noqa: RUF012
 
 
 def _pods(member: cp.GroupMember) -> tuple[str, ...]:
-    """namespace/name, if it is a Pod, or, on a machine outside the cluster, an ExternalEntity."""
-    one = member.pod or member.external_entity
-    return (f"{one.namespace}/{one.name}",) if one else ()
+    """Return namespace/name, if the member is a Pod, or, on a machine outside the cluster, an ExternalEntity."""
+    reference = member.pod or member.external_entity
+    return (f"{reference.namespace}/{reference.name}",) if reference else ()
 
 
 KINDS: tuple[type[Fact], ...] = (
@@ -87,4 +89,4 @@ KINDS: tuple[type[Fact], ...] = (
     SentAppliedGroup,
     SentAppliedMember,
 )
-"""All that the controller sends about policies."""
+"""Kinds of all rows about policies from the controller."""

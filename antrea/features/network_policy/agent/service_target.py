@@ -24,7 +24,7 @@ OTHER_PROXY = "AntreaProxy leaves the NodePorts of Service {} to another proxy"
 
 
 class ServiceTarget(Fact, frozen=True):
-    """A Service that is a member of an AppliedToGroup; derived."""
+    """Service that is a member of an AppliedToGroup; derived."""
 
     group: str
     service: str
@@ -40,18 +40,18 @@ class ServiceTarget(Fact, frozen=True):
 
 
 def service_target(_: Facts, row: SentAppliedMember) -> Iterator[ServiceTarget]:
-    """The group of a member that is a Service."""
-    if (one := row.member.service) is not None:
-        yield ServiceTarget(row.group, f"{one.namespace}/{one.name}")
+    """Yield the group of a member that is a Service."""
+    if (service := row.member.service) is not None:
+        yield ServiceTarget(row.group, f"{service.namespace}/{service.name}")
 
 
 def target_services(facts: Facts, groups: Iterable[str]) -> list[str]:
-    """Namespace and name of each Service in these AppliedToGroups."""
+    """Return namespace and name of each Service in these AppliedToGroups."""
     return [row.service for group in groups for row in facts.by(ServiceTarget, "group", group)]
 
 
 def why_unserved(facts: Facts, groups: Iterable[str]) -> str:
-    """Why NodePorts of Services in these groups are not judged on this Node; empty if all are."""
+    """Return why NodePorts of Services in these groups are not judged on this Node; empty if all are."""
     realized = facts.get(RealizedPipeline)
     if realized is None or not realized.pipeline.has(NODE_PORT_MARK):
         return PROXY_ALL_OFF

@@ -9,7 +9,7 @@ from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS
 from antrea.features.network_policy.agent.fqdn import ADDRESSES, FqdnAddress
 from antrea.features.network_policy.agent.node_port import NODE_PORTS
 from antrea.features.network_policy.agent.peer_class import CLASSES, SharedAddress
-from antrea.features.network_policy.agent.priority import has_place
+from antrea.features.network_policy.agent.priority import has_location
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember
 from antrea.features.network_policy.agent.rule import Conjunction
 from antrea.features.network_policy.agent.service import SERVICES
@@ -25,7 +25,7 @@ FULL = "no priority is free"
 
 
 class RefusedEntries(NamedTuple):
-    """What was refused, and why: of rules by name, of interfaces, of groups that rules are for, of groups of peers, of Services, of names."""
+    """Refused entries, and why: of rules by name, interfaces, groups that rules are for, peer groups, Services, names."""
 
     rules: dict[str, str]
     interfaces: dict[str, str]
@@ -33,11 +33,11 @@ class RefusedEntries(NamedTuple):
     peers: dict[str, str]
     services: dict[str, str]
     names: dict[str, str]
-    """By the pattern that rules have."""
+    """Reasons by the pattern that rules have."""
 
 
-def missing(facts: Facts) -> RefusedEntries:
-    """All there is: mostly nothing."""
+def refused_entries(facts: Facts) -> RefusedEntries:
+    """Return all refused entries, usually none."""
     return RefusedEntries(
         rules={
             known.rule: row.why
@@ -46,10 +46,10 @@ def missing(facts: Facts) -> RefusedEntries:
         },
         interfaces={row.row: row.why for row in facts.refusals(TARGETS)},
         applied={
-            one.group: row.why
+            member.group: row.why
             for row in facts.refusals(TARGETS)
             if (pod := facts.get(PodInterface, row.row)) is not None
-            for one in facts.by(SentAppliedMember, "pod", pod.pod)
+            for member in facts.by(SentAppliedMember, "pod", pod.pod)
         },
         peers=_peers(facts),
         services={row.row: row.why for unit in (SERVICES, NODE_PORTS) for row in facts.refusals(unit)},
@@ -62,21 +62,21 @@ def missing(facts: Facts) -> RefusedEntries:
 
 
 def _peers(facts: Facts) -> dict[str, str]:
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in facts.refusals(PEERS):
         if (member := facts.get(SentAddressMember, row.row)) is not None:
-            found[member.group] = row.why
+            reasons[member.group] = row.why
     for row in facts.refusals(CLASSES):
         known = facts.by(SharedAddress, "end", row.row)
-        found.update((one.named.rpartition(" ")[0], row.why) for one in known)
-    return found
+        reasons.update((address.named.rpartition(" ")[0], row.why) for address in known)
+    return reasons
 
 
 def why_not(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, interface: str | None = None) -> str:
-    """Why `rule` is not enforced, for one Pod's interface or for any Pod; empty if it is."""
+    """Return why `rule` is not enforced, for one Pod's interface or for any Pod; empty if it is."""
     if rule.exceeds:
         return EXCESS
-    if not has_place(facts, rule):
+    if not has_location(facts, rule):
         return FULL
     if why := lacks.rules.get(rule.name):
         return why

@@ -1,4 +1,4 @@
-"""Deadlines of policies that are to be confirmed: they go on while the controller is away, and while no agent runs."""
+"""Deadlines of policies that must be confirmed: they continue while the controller is away, and while no agent runs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ log = klog.logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds; no change of the Node's clock moves them, and they are the same for the next agent."""
+    """Return seconds since boot, which changes of the Node's clock do not affect, and which the next agent continues."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Deadlines:
-    """By UID and generation, when a policy is taken back; kept in a file that a reboot removes."""
+    """Deadlines by UID and generation; kept in a file that a reboot removes."""
 
     def __init__(self, facts: Facts, keep: Path, now: Callable[[], float] = since_boot) -> None:
         self._facts = facts
@@ -41,7 +41,7 @@ class Deadlines:
         self.read()
 
     def read(self) -> None:
-        """What an earlier agent has taken back stays so from the first flow on."""
+        """Read the deadlines, so that what an earlier agent has reverted stays so from the first flow on."""
         try:
             self._ends = decode_json(read_octets(self._keep), dict[str, float], str(self._keep))
         except FileNotFoundError:
@@ -54,7 +54,7 @@ class Deadlines:
         self._expire()
 
     async def run(self) -> None:
-        """For ever."""
+        """Process deadlines until cancelled."""
         with self._facts.watch(SentPolicy) as changed:
             while True:
                 changed.clear()
@@ -66,12 +66,12 @@ class Deadlines:
                     continue
 
     async def turn(self) -> float | None:
-        """Begin and end deadlines; returns the seconds until the next one, if there is any."""
+        """Begin and end deadlines; return the seconds until the next one, if there is any."""
         # a list that is not complete says nothing of the others
         wanted = {} if self._facts.feeds.has(SentPolicy) else dict(self._ends)
         for row in self._facts.all(SentPolicy):
-            if limit := deadline_seconds(row.found):
-                key = f"{row.key} {row.found.metadata.generation}"
+            if limit := deadline_seconds(row.policy):
+                key = f"{row.key} {row.policy.metadata.generation}"
                 wanted[key] = self._ends.get(key, self._now() + limit)
         if wanted != self._ends:
             self._ends = wanted

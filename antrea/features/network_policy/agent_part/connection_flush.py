@@ -15,8 +15,8 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.connection_flush import (
     Connection,
     FlushedConnection,
-    entered,
-    forbids,
+    first_packet,
+    forbidding_pod,
 )
 from antrea.openflow.fields import Zone
 from antrea.openflow.flow import Flow
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 MAX_CONNECTIONS: Final = 4096
-"""Connections that are kept cut at a time, the latest; each is a flow."""
+"""Maximum number of connections that stay cut at a time, the latest; each is a flow."""
 TRIES: Final = 30
 PAUSE: Final = 1.0
 """Seconds between tries, while ovs-vswitchd is away."""
 SOME_ENDPOINT: Final = "0x1"
-"""Hash of the packet by which a Service is asked: with none, ofproto/trace ends at the choice of an Endpoint."""
+"""Hash of the packet to a Service in a trace: without one, ofproto/trace ends at the choice of an Endpoint."""
 PORTS: Final = ("tcp", "udp", "sctp")
 
 
 class Connections(Protocol):
-    """What outside.ovs_conntrack.Conntrack does for us."""
+    """The methods of outside.vswitch.conntrack.Conntrack that are needed here."""
 
     async def connections(self, zone: int) -> list[Tracked]:
-        """All of a zone. Raises Unavailable."""
+        """List all connections of a zone. Raises Unavailable."""
 
-    async def forget(self, found: list[Tracked]) -> None:
-        """Their next packets are first ones. Raises Unavailable."""
+    async def forget(self, connections: list[Tracked]) -> None:
+        """Remove connections, so that their next packets are first ones. Raises Unavailable."""
 
 
 class Switch(Protocol):
-    """What outside.ovs_control.Tracer does for us."""
+    """The method of outside.vswitch.appctl that is needed here."""
 
     async def trace(self, flow: str) -> str:
-        """The way of a packet. Raises Refused, Unavailable."""
+        """Trace a packet through the switch. Raises Refused, Unavailable."""
 
 
 class ConnectionFlusher:
-    """Of one Node."""
+    """Flusher of one Node's connections."""
 
     def __init__(
         self, facts: Facts, gateway: str, conntrack: Connections, switch: Switch, keep: Path
     ) -> None:
-        """`gateway` is the name of its port, `keep` the file; what the last agent cut stays cut from now on."""
+        """`gateway` is the name of its port, `keep` the file; connections that the last agent cut stay cut."""
         self._facts = facts
         self._gateway = gateway
         self._conntrack = conntrack
@@ -77,9 +77,9 @@ class ConnectionFlusher:
             self._put(row)
 
     async def look(self, engine: Engine, act: InspectConnections) -> None:
-        """Look at the connections of one Pod and cut what is forbidden. Raises Unavailable after some tries.
+        """Check the connections of one Pod and cut the forbidden ones. Raises Unavailable after some tries.
 
-        A connection that the switch refuses to be asked about is left, and logged; all others are looked at.
+        A connection that the switch refuses to trace is left, and logged; all others are checked.
         """
         for _ in range(TRIES):
             try:
@@ -94,37 +94,41 @@ class ConnectionFlusher:
         pod = self._facts.get(PodInterface, act.interface)
         if pod is None:
             return
-        found = [
-            one
+        pod_connections = [
+            tracked
             for zone in sorted({Zone.CT_ZONE_V6 if ":" in ip else Zone.CT_ZONE for ip in pod.ips})
-            for one in await self._conntrack.connections(int(zone))
-            if not {one.source, one.destination, one.server}.isdisjoint(pod.ips)
+            for tracked in await self._conntrack.connections(int(zone))
+            if not {tracked.source, tracked.destination, tracked.server}.isdisjoint(pod.ips)
         ]
-        cut = [(one, whose) for one in found if (whose := await self._forbidden(one))]
+        cut = [(tracked, whose) for tracked in pod_connections if (whose := await self._forbidden(tracked))]
         if rows := [
-            FlushedConnection(whose.name, connection(one)) for one, whose in cut if one.protocol in PORTS
+            FlushedConnection(whose.name, connection(tracked))
+            for tracked, whose in cut
+            if tracked.protocol in PORTS
         ]:
             for row in rows:
                 self._put(row)
             await self._write()
         await engine.stand(Flow)
-        await self._conntrack.forget([one for one, _ in cut])
+        await self._conntrack.forget([tracked for tracked, _ in cut])
         if cut:
             log.info("Flushed connections that a policy denies", pod=pod.pod, count=len(cut))
 
-    async def _forbidden(self, one: Tracked) -> PodInterface | None:
-        """By the way of a packet to its Endpoint; rules on Services see which one was asked instead."""
-        first = connection(one)
-        found = forbids(self._facts, first, await self._trace(entered(self._facts, self._gateway, first)))
-        if found is None and one.is_translated:
-            asked = connection(one, to_service=True)
-            packet = entered(self._facts, self._gateway, asked)
+    async def _forbidden(self, tracked: Tracked) -> PodInterface | None:
+        """Trace a packet to its Endpoint; for rules on Services, to the Service."""
+        first = connection(tracked)
+        pod = forbidding_pod(
+            self._facts, first, await self._trace(first_packet(self._facts, self._gateway, first))
+        )
+        if pod is None and tracked.is_translated:
+            service_connection = connection(tracked, to_service=True)
+            packet = first_packet(self._facts, self._gateway, service_connection)
             trace = await self._trace(packet and f"{packet},dp_hash={SOME_ENDPOINT}")
-            found = forbids(self._facts, asked, trace, by_service=True)
-        return found
+            pod = forbidding_pod(self._facts, service_connection, trace, by_service=True)
+        return pod
 
     async def _trace(self, packet: str | None) -> str:
-        """Empty if the switch does not take the packet."""
+        """Trace a packet; empty if the switch rejects it."""
         try:
             return await self._switch.trace(packet) if packet else ""
         except Refused as error:
@@ -149,28 +153,30 @@ class ConnectionFlusher:
 
 
 def _read(path: Path) -> list[FlushedConnection]:
-    """Oldest first; what cannot be read is left out, and logged."""
+    """Read the file, oldest first; unreadable lines are left out, and logged."""
     try:
-        found = lines_in(read_octets(path), FlushedConnection)
+        lines = lines_in(read_octets(path), FlushedConnection)
     except FileNotFoundError:
         return []
     except Damaged:
-        found = Lines([], (1,))
+        lines = Lines([], (1,))
     except OSError as error:
         log.warning("Failed to read the list of flushed connections", path=path, err=str(error))
         return []
-    if found.damaged:
+    if lines.damaged:
         log.error(
             "The list of flushed connections is damaged; servers may resume the lost ones",
-            path=path, lines=len(found.damaged), first=found.damaged[0], kept=len(found.values), aside=set_aside(path),
+            path=path, lines=len(lines.damaged), first=lines.damaged[0], kept=len(lines.values), aside=set_aside(path),
         )  # fmt: skip
-    return found.values
+    return lines.values
 
 
-def connection(one: Tracked, *, to_service: bool = False) -> Connection:
-    """As rules see it, to the Endpoint; or as the client has sent it to a Service of AntreaProxy."""
-    if one.protocol.startswith("icmp"):
-        return Connection("ICMP", one.source, one.destination, *one.echo[1:])
-    translated = one.is_translated and not to_service
-    destination, port = (one.server, one.server_port) if translated else (one.destination, one.port)
-    return Connection(one.protocol.upper(), one.source, destination, one.source_port, port)
+def connection(tracked: Tracked, *, to_service: bool = False) -> Connection:
+    """Return the connection as rules see it, to the Endpoint; or as the client has sent it to a Service of AntreaProxy."""
+    if tracked.protocol.startswith("icmp"):
+        return Connection("ICMP", tracked.source, tracked.destination, *tracked.echo[1:])
+    translated = tracked.is_translated and not to_service
+    destination, port = (
+        (tracked.server, tracked.server_port) if translated else (tracked.destination, tracked.port)
+    )
+    return Connection(tracked.protocol.upper(), tracked.source, destination, tracked.source_port, port)

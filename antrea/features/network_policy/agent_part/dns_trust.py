@@ -1,7 +1,7 @@
 """DNS servers whose answers count for rules on names.
 
-A Pod may ask any server that policies let it reach, and this server may give any address any name: answers count of servers
-that the cluster or its administrator has chosen.
+A Pod may query any server that policies let it reach, and this server may give any address any name: only answers of servers
+that the cluster or its administrator has chosen count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 READ_SECONDS = 30.0
-"""How long the Node's resolvers are taken for what they were."""
+"""Seconds for which the Node's resolvers are cached."""
 
 
 class TrustedServers:
-    """Servers that are trusted; `resolvers` reads those of the Node."""
+    """Trusted servers; `resolvers` reads those of the Node."""
 
     def __init__(
         self, facts: Facts, config: AgentConfig, resolvers: Callable[[], Sequence[tuple[str, int]]]
@@ -40,9 +40,9 @@ class TrustedServers:
         self._read_until = 0.0
 
     def trusts(self, server: str) -> bool:
-        """Whether answers count that come from this address, which Python has written."""
-        found = ip_address(server)
-        if any(found in network for network in self._networks):
+        """Whether answers from this address, in Python's format, count."""
+        address = ip_address(server)
+        if any(address in network for network in self._networks):
             return True
         if self._is_of_kube_dns(server):
             return True
@@ -51,7 +51,7 @@ class TrustedServers:
             return False
         if server == self._override or server in self._node_resolvers():
             return True
-        is_local = found.is_loopback or found.is_link_local
+        is_local = address.is_loopback or address.is_link_local
         return is_local or self._facts.get(LocalAddress, server) is not None
 
     def _is_of_kube_dns(self, server: str) -> bool:

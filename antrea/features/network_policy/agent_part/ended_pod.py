@@ -1,7 +1,7 @@
-"""Forgets connections to and from Pods that have ended, when they end and when another Pod gets their address.
+"""Removal of connections of ended Pods, when they end and when another Pod gets their address.
 
-In between a client that goes on may have had a packet tracked again. Connections of a Pod with an address that no ended one had
-are not touched.
+In between a client that still sends may have had a packet tracked again. Connections of a Pod with an address that no ended one
+had are not touched.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 MAX_ENDED: Final = 65_536
-"""Addresses of ended Pods that are known, the latest."""
+"""Maximum number of addresses of ended Pods that are remembered, the latest."""
 
 
 class EndedPodConnections(ConnectionCleaner[str]):
@@ -33,28 +33,28 @@ class EndedPodConnections(ConnectionCleaner[str]):
         self._ended: dict[str, None] = {}
 
     async def apply(self, put: Sequence[TrackedPodAddress], drop: Sequence[TrackedPodAddress]) -> None:
-        """Forget connections of the addresses that Pods have lost, and of those that were lost and have a Pod again."""
-        for one in drop:
-            self._lose(one.ip)
-        for one in put:
-            self._has(one)
+        """Remove connections of the addresses that Pods have lost, and of those that were lost and have a Pod again."""
+        for entry in drop:
+            self._lose(entry.ip)
+        for entry in put:
+            self._has(entry)
 
     async def resync(self, entries: Sequence[TrackedPodAddress]) -> None:
-        """The same of all."""
-        for ip in self._owners.keys() - {one.ip for one in entries}:
+        """Apply all entries, and those that are missing now."""
+        for ip in self._owners.keys() - {entry.ip for entry in entries}:
             self._lose(ip)
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """No Pod ends while the agent is away: the runtime needs it for that."""
+        """Do nothing: no Pod ends while the agent is away, since the runtime needs it for that."""
 
-    def _has(self, one: TrackedPodAddress) -> None:
-        owners = frozenset(one.parts)
-        if self._owners.get(one.ip, owners) - owners:
-            self._lose(one.ip)
-        elif one.ip in self._ended:
-            self.look_at((one.ip,))
-        self._owners[one.ip] = owners
+    def _has(self, entry: TrackedPodAddress) -> None:
+        owners = frozenset(entry.parts)
+        if self._owners.get(entry.ip, owners) - owners:
+            self._lose(entry.ip)
+        elif entry.ip in self._ended:
+            self.look_at((entry.ip,))
+        self._owners[entry.ip] = owners
 
     def _lose(self, ip: str) -> None:
         if self._owners.pop(ip, None) is not None:
@@ -64,10 +64,10 @@ class EndedPodConnections(ConnectionCleaner[str]):
             while len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
 
-    def is_stale(self, one: Tracked, changed: set[str]) -> bool:
-        """Whether it is to or from one of these addresses."""
-        return not changed.isdisjoint((one.source, one.destination, one.server))
+    def is_stale(self, connection: Tracked, changed: set[str]) -> bool:
+        """Whether the connection is to or from one of these addresses."""
+        return not changed.isdisjoint((connection.source, connection.destination, connection.server))
 
     def report(self, zone: int, count: int) -> None:
-        """As the base class."""
+        """Log how many connections were removed."""
         log.info("Forgot connections of Pods that have ended", zone=zone, count=count)

@@ -1,8 +1,7 @@
 """Rules on domain names: DNS responses are held until their addresses are enforced, and names are kept up to date.
 
-Policies on Pods and those on the Node have a `FqdnController` each. Answers of servers that are trusted count for all of them;
-those of others open nothing, and close addresses to the Pod alone that got them.
-
+Policies on Pods and those on the Node have a `FqdnController` each. Answers of trusted servers count for all of them; those of
+others open nothing, and close addresses only to the Pod that got them.
 parity: pkg/agent/controller/networkpolicy/fqdn.go
 """
 
@@ -51,29 +50,29 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 HELD_SECONDS = 2.0
-"""How long an answer waits for its addresses to be enforced; then it is dropped, and the client asks again."""
+"""Seconds that an answer waits for its addresses to be enforced; then it is dropped, and the client retries."""
 MAX_HELD = 1000
-"""Answers that wait at the same time; more are dropped."""
+"""Maximum number of answers that wait at the same time; more are dropped."""
 MAX_HELD_OF_POD = 250
-"""Those to one Pod."""
+"""Maximum number of waiting answers to one Pod."""
 ROWS_IN_TURN = 4
-"""Addresses of a held answer that are looked at before others get the loop."""
+"""Number of addresses of a held answer that are processed before other tasks may run."""
 REPORT_SECONDS = 60.0
-"""Time between two lines of the log on answers of one kind: a Pod decides how many answers come."""
-MAX_QUESTIONS = 16
-"""Of the agent, under way at the same time."""
+"""Seconds between two log lines on answers of one kind: a Pod decides how many answers come."""
+MAX_QUERIES = 16
+"""Maximum number of the agent's own queries in progress."""
 RETRY_SECONDS = 5.0
-"""Until a name is asked for again that no server answered."""
+"""Seconds until a name that no server answered is queried again."""
 MAX_NAMED = 3
-"""Pods that a message names."""
+"""Maximum number of Pods that a message names."""
 EVERY_SECONDS, SHARE = 0.2, 20
-"""Least time between two writes of the file, and how many times what the last one took."""
+"""Minimum seconds between two writes of the file, and the multiple of the last one's duration."""
 FORMAT = b"antrea fqdn cache 1\n"
 _UDP_HEADER = 8
 
 
 class Kept(msgspec.Struct, array_like=True):
-    """What is in the file."""
+    """Content of the file."""
 
     patterns: tuple[str, ...]
     names: dict[str, tuple[str, ...]]
@@ -82,9 +81,9 @@ class Kept(msgspec.Struct, array_like=True):
 
 
 class FqdnController:
-    """A cache of DNS answers, the packets that are held for it, its questions and its file.
+    """Cache of DNS answers, with the packets that are held for it, its queries and its file.
 
-    `settled` waits until what follows from a row is enforced. What an earlier agent kept in the file is in `facts` at once.
+    `settled` waits until what follows from a row is enforced. The file of an earlier agent is loaded into `facts` immediately.
     """
 
     def __init__(
@@ -97,38 +96,38 @@ class FqdnController:
         retry: float = RETRY_SECONDS,
         revalidation: Revalidation | None = None,
     ) -> None:
-        """`revalidation` is that of the datapath whose cache may still have what was decided before; None: there is no cache."""
+        """`revalidation` is that of a datapath whose cache may still have earlier decisions; None if there is no cache."""
         self._facts, self._scope, self._settled, self._keep = facts, scope, settled, scope.keep
         self._retry, self._revalidation = retry, revalidation
         self._met: set[str] = set()
         """Keys of rows that all packets meet."""
         self.cache = FqdnCache(min_ttl=min_ttl, row=scope.addresses)
-        self.own = OwnAnswers(scope.own)
-        """Answers of servers that are not trusted."""
+        self.own = OwnAnswers(scope.untrusted_row)
+        """Answers of untrusted servers."""
         self._streams = DnsStreams()
         self._tasks: asyncio.TaskGroup | None = None
         self._held: Counter[str] = Counter()
-        """Answers that wait, by Pod."""
+        """Number of waiting answers by Pod."""
         self._asking: set[str] = set()
-        self._questions = asyncio.Semaphore(MAX_QUESTIONS)
+        self._questions = asyncio.Semaphore(MAX_QUERIES)
         self._unanswered: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._written = b""
         self.dropped: Counter[str] = Counter()
-        """Answers, by the reason."""
+        """Number of dropped answers by reason."""
         self.ignored = 0
-        """Answers on names in rules, of servers that are not trusted."""
+        """Number of answers on names in rules from untrusted servers."""
         self._reported_at: dict[str, float] = {}
-        """When each warning on answers was logged last."""
+        """Time of the last log line of each warning on answers."""
         self._reported: frozenset[str] = frozenset()
-        """Limits that are nearly reached, of which the log has it."""
+        """Limits that are nearly reached and have been logged."""
         self._read()
 
     def handle(self, frame: bytes, verdict: Verdict, pod: str = "") -> None:
-        """One DNS answer to a Pod; `verdict` is called once, with whether the client may have it."""
+        """Handle one DNS answer to a Pod; `verdict` is called once, with whether the client may have it."""
         is_full = self._held.total() >= MAX_HELD or self._held[pod] >= MAX_HELD_OF_POD
         if self._tasks is None or is_full:
-            self._drop("too many at once", verdict)
+            self._drop("too many held", verdict)
             return
         try:
             rows = self._read_frame(frame, pod)
@@ -143,19 +142,19 @@ class FqdnController:
             verdict(True)
 
     def note(self, frame: bytes, pod: str = "") -> None:
-        """One DNS answer that its client has already, or will have whatever becomes of this."""
+        """Note one DNS answer that its client has already, or will have in any case."""
         try:
             self._read_frame(frame, pod)
         except Invalid as error:
             log.v(2).info("A DNS answer cannot be read", err=str(error))
 
-    def pod_of(self, found: PacketIn) -> str:
-        """The Pod that a packet is on its way to."""
-        pods = self._facts.by(PodInterface, "ofport", found.value(TARGET_OF_PORT))
+    def pod_of(self, packet_in: PacketIn) -> str:
+        """Return the Pod that is the destination of a packet."""
+        pods = self._facts.by(PodInterface, "ofport", packet_in.value(TARGET_OF_PORT))
         return pods[0].pod if pods else ""
 
     def _read_frame(self, frame: bytes, pod: str) -> list[FqdnAddress]:
-        """Take in the answers of a frame. Return the rows that follow. Raises Invalid."""
+        """Process the answers of a frame. Return the rows that follow. Raises Invalid."""
         read = packet(frame)
         learn = self._learned if self._scope.trusts(read.source) else partial(self._ignored, read.source)
         return [row for answer in self._answers(read) for row in learn(answer, pod)]
@@ -193,12 +192,14 @@ class FqdnController:
                 await self._revalidated(cached, new)
 
     async def _revalidated(self, cached: Revalidation, keys: set[str]) -> None:
-        """The flows are in: where this fails the answer goes on, since one that is dropped costs its client seconds."""
+        """Revalidate after the flows are in place: if this fails the answer is passed, since a dropped one costs its client
+        seconds.
+        """
         try:
             await cached.completed()
         except Unavailable as error:
             self._report(
-                "A DNS answer goes on although the switch may have cached what was decided before",
+                "A DNS answer is passed although the switch may have cached an earlier decision",
                 err=str(error),
             )
         else:
@@ -212,14 +213,14 @@ class FqdnController:
             log.warning(sentence, **fields)
 
     def _answers(self, read: Packet) -> list[DnsAnswer]:
-        """Raises Invalid."""
+        """Parse the answers of a packet. Raises Invalid."""
         if read.protocol == UDP:
             messages = [read.payload[_UDP_HEADER:]] if read.first else []
         elif read.protocol == TCP:
             messages = self._streams.messages(read)
         else:
             raise Invalid("DNS answer", f"protocol {read.protocol} does not carry it")
-        return [answer for one in messages if (answer := dns_answer(one)) is not None]
+        return [answer for message in messages if (answer := dns_answer(message)) is not None]
 
     def _learned(self, answer: DnsAnswer, pod: str) -> list[FqdnAddress]:
         self.cache.learn(answer.name, answer.addresses, time.monotonic(), pod)
@@ -228,7 +229,7 @@ class FqdnController:
         return rows
 
     def _ignored(self, server: str, answer: DnsAnswer, pod: str) -> list[FqdnAddress]:
-        """An answer of a server that is not trusted: it counts for the Pod's rules that drop or reject."""
+        """Record an answer of an untrusted server: it counts for the Pod's rules that drop or reject."""
         if not self.cache.matching(answer.name):
             return []
         self.ignored += 1
@@ -242,7 +243,7 @@ class FqdnController:
         return [row for row in rows if isinstance(row, self._scope.addresses)]
 
     def _denied_by(self, name: str) -> tuple[str, ...]:
-        """Patterns of rules that drop or reject, which a name matches."""
+        """Return the patterns of rules that drop or reject, which a name matches."""
         rows = (self._facts.get(self._scope.patterns, pattern) for pattern in self.cache.matching(name))
         return tuple(row.pattern for row in rows if row is not None and row.denies)
 
@@ -264,15 +265,15 @@ class FqdnController:
             self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            tasks.create_task(self._follow(), name="patterns of names")
-            tasks.create_task(self._write(), name="file of names")
+            tasks.create_task(self._follow(), name="FQDN patterns")
+            tasks.create_task(self._write(), name="FQDN cache file")
             await self._refresh(tasks)
 
     async def _follow(self) -> None:
-        """Keep the patterns those of the rules."""
+        """Keep the patterns equal to those of the rules."""
         with self._facts.watch(self._scope.patterns, SentPolicy) as changed:
             while True:
                 changed.clear()
@@ -289,7 +290,7 @@ class FqdnController:
                 await changed.wait()
 
     async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
-        """Ask for names whose addresses expire, and for those that no Pod may ask for again."""
+        """Query names whose addresses expire, and those that no Pod may query again."""
         while True:
             now = time.monotonic()
             new = [name for name, at in self._unanswered.items() if at <= now]
@@ -297,7 +298,7 @@ class FqdnController:
                 self._unanswered.pop(name, None)
                 if name not in self._asking:
                     self._asking.add(name)
-                    tasks.create_task(self._ask(name), name="question")
+                    tasks.create_task(self._ask(name), name="DNS query")
             self._write_rows()
             self.own.expire(now)
             self._write_own_rows()
@@ -305,35 +306,35 @@ class FqdnController:
             await asyncio.sleep(1)
 
     def nearly_full(self) -> list[Fill]:
-        """Limits of the cache of which little is left."""
-        return [one for one in self.cache.fills() if one.share >= NEARLY_FULL]
+        """Return the limits of the cache that are nearly reached."""
+        return [fill for fill in self.cache.fills() if fill.share >= NEARLY_FULL]
 
     def _report_fill(self) -> None:
-        """One line each time that a limit is nearly reached."""
-        found = self.nearly_full()
-        for one in found:
-            if one.limit not in self._reported:
+        """Log one line each time that a limit is nearly reached."""
+        fills = self.nearly_full()
+        for fill in fills:
+            if fill.limit not in self._reported:
                 log.warning(
                     "Names in rules nearly reach their limit: beyond it, those used least recently match no rule",
-                    scope=self.scope, limit=one.limit, pattern=one.pattern, used=one.used, most=one.most, what=one.what,
+                    scope=self.scope, limit=fill.limit, pattern=fill.pattern, used=fill.used, most=fill.most, what=fill.what,
                 )  # fmt: skip
-        self._reported = frozenset(one.limit for one in found)
+        self._reported = frozenset(reached.limit for reached in fills)
 
     async def _ask(self, name: str) -> None:
         try:
             async with self._questions:
-                found = await self._resolved(name)
+                addresses = await self._resolved(name)
         except AntreaError as error:
             log.v(1).info("The addresses of a name in a rule stay as they are", name=name, err=str(error))
             self._again(name, time.monotonic() + self._retry)
         else:
-            self.cache.answered(name, found, time.monotonic())
+            self.cache.answered(name, addresses, time.monotonic())
             self._write_rows()
         finally:
             self._asking.discard(name)
 
     async def _resolved(self, name: str) -> list[tuple[str, int]]:
-        """Addresses of a name, each with the seconds that it may be kept. Raises Unavailable, Invalid."""
+        """Resolve a name to addresses, each with the seconds that it may be kept. Raises Unavailable, Invalid."""
         from antrea.outside.name_server import ask  # noqa: PLC0415 (3.4 MiB)
 
         trouble: AntreaError = Unavailable(f"{name}: no DNS server is known: set dnsServerOverride")
@@ -354,16 +355,16 @@ class FqdnController:
 
     @property
     def scope(self) -> str:
-        """Whose names it has: `pods` or `node`."""
+        """Scope of the names: `pods` or `node`."""
         return self._scope.name
 
     def answers(self) -> list[FqdnAnswer]:
-        """What `antctl get fqdncache` shows."""
+        """Return the rows of `antctl get fqdncache`."""
         now = time.monotonic()
         return [FqdnAnswer(row.name, row.address, stamp_in(row.expires - now)) for row in self.cache.rows()]
 
     def own_answers(self, pod: str) -> list[FqdnAnswer]:
-        """Answers to one Pod, or to the Node, of servers that are not trusted."""
+        """Return answers of untrusted servers to one Pod, or to the Node."""
         now = time.monotonic()
         return [
             FqdnAnswer(row.name, row.address, stamp_in(row.expires - now), row.server)
@@ -405,13 +406,13 @@ class FqdnController:
 
 
 def nearly_full(caches: Sequence[FqdnController]) -> str:
-    """Limits of caches of which little is left, in words; empty: none."""
-    found = (
-        f"of {one.pattern or 'all'} in rules on {cache.scope} {one.used} of {one.most} {one.what}"
+    """Describe the limits of caches that are nearly reached; empty if none."""
+    fills = (
+        f"of {fill.pattern or 'all'} in rules on {cache.scope} {fill.used} of {fill.most} {fill.what}"
         for cache in caches
-        for one in cache.nearly_full()
+        for fill in cache.nearly_full()
     )
-    text = ", ".join(found)
+    text = ", ".join(fills)
     return (
         f"domain names nearly reach their limit: {text}; beyond it, those used least recently match no rule"
         if text
@@ -420,16 +421,16 @@ def nearly_full(caches: Sequence[FqdnController]) -> str:
 
 
 def untrusted(caches: Sequence[FqdnController]) -> str:
-    """Pods that ask DNS servers which are not trusted, in words; empty: none."""
-    found = [
+    """Describe Pods that query untrusted DNS servers; empty if none."""
+    clients = [
         (pod or f"a process of {cache.scope}", cache.own.of_pod(pod))
         for cache in caches
         for pod in cache.own.pods()
     ]
-    if not found:
+    if not clients:
         return ""
-    text = ", ".join(f"{answers[-1].server} by {who}" for who, answers in found[:MAX_NAMED])
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    text = ", ".join(f"{answers[-1].server} by {who}" for who, answers in clients[:MAX_NAMED])
+    more = f" and {len(clients) - MAX_NAMED} more" if len(clients) > MAX_NAMED else ""
     return (
         f"DNS servers that are not trusted are asked for names in rules: {text}{more}; no rule allows the addresses that they give:"
         " have Pods ask the cluster's DNS, or name the servers in fqdnTrustedDNSServers"
@@ -439,12 +440,16 @@ def untrusted(caches: Sequence[FqdnController]) -> str:
 def packet_in_handler(
     names: FqdnController, resume: Callable[[PacketIn], None]
 ) -> Callable[[PacketIn], None]:
-    """Handles answers that the switch holds; those that are not resumed are dropped. A copy of one that has gone on is noted."""
+    """Make the handler of answers that the switch holds; those that are not resumed are dropped. A copy of a passed one is
+    noted.
+    """
 
-    def handle(found: PacketIn) -> None:
-        if not found.held:
-            names.note(found.frame, names.pod_of(found))
+    def handle(packet_in: PacketIn) -> None:
+        if not packet_in.held:
+            names.note(packet_in.frame, names.pod_of(packet_in))
             return
-        names.handle(found.frame, lambda goes_on: resume(found) if goes_on else None, names.pod_of(found))
+        names.handle(
+            packet_in.frame, lambda goes_on: resume(packet_in) if goes_on else None, names.pod_of(packet_in)
+        )
 
     return handle

@@ -1,4 +1,4 @@
-"""What the agent counts of policies, under upstream's names; and, beyond upstream, rules that are not enforced as written."""
+"""Metrics of policies, under upstream's names; and, in addition, rules that are not enforced as written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule
-from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.agent.unrealized import refused_entries, why_not
 from antrea.outside.log.metrics import Metric, Sample
 
 if TYPE_CHECKING:
@@ -82,23 +82,23 @@ ANSWERS_IGNORED = Metric(
 
 
 def name_metrics(caches: Sequence[FqdnController]) -> str:
-    """Of all caches of names together."""
+    """Render the metrics of all caches of names together."""
     evicted, dropped = Counter[str](), Counter[str]()
-    for one in caches:
-        evicted.update(one.cache.evicted)
-        dropped.update(one.dropped)
+    for controller in caches:
+        evicted.update(controller.cache.evicted)
+        dropped.update(controller.dropped)
     return (
-        NAMES.text([Sample(sum(len(one.cache) for one in caches))])
+        NAMES.text([Sample(sum(len(cache.cache) for cache in caches))])
         + NAMES_FILL.text(_fills(caches))
         + NAMES_EVICTED.text(_by_reason(evicted))
         + ANSWERS_DROPPED.text(_by_reason(dropped))
-        + ANSWERS_IGNORED.text([Sample(sum(one.ignored for one in caches))])
+        + ANSWERS_IGNORED.text([Sample(sum(cache.ignored for cache in caches))])
     )
 
 
 def _fills(caches: Sequence[FqdnController]) -> list[Sample]:
     largest: dict[str, float] = {}
-    for fill in (fill for one in caches for fill in one.cache.fills()):
+    for fill in (fill for cache in caches for fill in cache.cache.fills()):
         largest[fill.limit] = max(fill.share, largest.get(fill.limit, 0))
     return [Sample(round(share, 3), {"limit": limit}) for limit, share in sorted(largest.items())]
 
@@ -108,10 +108,10 @@ def _by_reason(counts: Mapping[str, int]) -> list[Sample]:
 
 
 def policy_metrics(facts: Facts) -> str:
-    """In Prometheus' format."""
-    policies = [row.found for row in facts.all(SentPolicy)]
+    """Render the metrics in Prometheus' format."""
+    policies = [row.policy for row in facts.all(SentPolicy)]
     directions = Counter(rule.direction for policy in policies for rule in policy.rules)
-    lacks = missing(facts)
+    lacks = refused_entries(facts)
     lost = sum(bool(why_not(facts, lacks, rule)) for rule in facts.all(PolicyRule))
     rows = (
         (POLICIES, len(policies)),

@@ -1,4 +1,4 @@
-"""Whose names a cache of DNS answers keeps, the servers that the agent asks for them, and those that it believes."""
+"""Scope of a cache of DNS answers: its names, the servers that the agent queries, and those that it trusts."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 
 
 class NameScope(NamedTuple):
-    """Whose names a cache keeps."""
+    """Scope of the names in a cache."""
 
     patterns: type[FqdnPattern]
-    """Rows of what rules name."""
+    """Kind of the rows with patterns of rules."""
     addresses: type[FqdnAddress]
-    """Rows that are written."""
+    """Kind of the rows that are written."""
     keep: Path
     """File of the addresses."""
     servers: Callable[[], list[tuple[str, int]]]
-    """Those that the agent asks, in their order."""
+    """Servers that the agent queries, in their order."""
     trusts: Callable[[str], bool]
-    """Whether answers count that come from an address."""
-    own: Callable[[str, OwnAnswer], Fact]
-    """Row for a pattern and an answer of a server that is not trusted."""
+    """Whether answers from an address count."""
+    untrusted_row: Callable[[str, OwnAnswer], Fact]
+    """Row for a pattern and an answer of an untrusted server."""
     name: str = "pods"
-    """By which its addresses are asked for: `pods` or `node`."""
+    """Name in the query for its addresses: `pods` or `node`."""
 
 
 def pod_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
-    """Names in policies on Pods."""
+    """Make the scope of names in policies on Pods."""
     return NameScope(
         FqdnPattern,
         FqdnAddress,
         keep,
         partial(cluster_servers, facts, config),
         TrustedServers(facts, config, node_resolvers).trusts,
-        lambda pattern, found: FqdnAddress(pattern, found.address, found.pod),
+        lambda pattern, answer: FqdnAddress(pattern, answer.address, answer.pod),
     )
 
 
 def node_resolvers() -> list[tuple[str, int]]:
-    """Those in the Node's resolv.conf."""
+    """Return the servers in the Node's resolv.conf."""
     from antrea.outside.name_server import configured_servers  # noqa: PLC0415 (3.4 MiB)
 
     return configured_servers()
 
 
 def cluster_servers(facts: Facts, config: AgentConfig) -> list[tuple[str, int]]:
-    """Address and port of `dnsServerOverride`, else of the cluster's DNS Service."""
+    """Return address and port of `dnsServerOverride`, else of the cluster's DNS Service."""
     if config.dns_server_override:
         return [host_and_port(config.dns_server_override, 53)]
     service = facts.get(Service, KUBE_DNS)

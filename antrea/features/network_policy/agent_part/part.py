@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
 UNCONFIRMED = "unconfirmed-policies"
-"""File of the deadlines of policies that are to be confirmed."""
+"""File of the deadlines of unconfirmed policies."""
 SEVERED = "severed"
-"""File of the connections that were cut and stay so."""
+"""File of the connections that stay cut."""
 NAMES = "fqdn-cache"
 """File of the addresses of names that rules match."""
 
@@ -62,7 +62,7 @@ UNTRUSTED_CONDITION = "FqdnServersUntrusted"
 
 
 class PolicyPart(Part):
-    """Of Kubernetes' and Antrea's policies."""
+    """Part of Kubernetes' and Antrea's policies."""
 
     def __init__(self, agent: AgentContext) -> None:
         config, switch = agent.config, Path(agent.config.ovs_run_dir)
@@ -89,7 +89,7 @@ class PolicyPart(Part):
             revalidation=self._revalidation,
         )
         self.names = [self._names]
-        """Caches of names, those of other features too."""
+        """Caches of names, including those of other features."""
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {InspectConnections: self._look, SaveState: self._keep}
@@ -104,9 +104,11 @@ class PolicyPart(Part):
     async def run(self) -> None:
         with self._agent.controlplane.notify_connected(self._repeat_reports):
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._names.run(), name="names in rules")
-                tasks.create_task(self._ended.run(self._agent.engine()), name="connections of ended Pods")
-                tasks.create_task(self._revalidation.run(), name="passes over the switch's cache")
+                tasks.create_task(self._names.run(), name="FQDN cache")
+                tasks.create_task(
+                    self._ended.run(self._agent.engine()), name="removal of ended Pods' connections"
+                )
+                tasks.create_task(self._revalidation.run(), name="datapath revalidation")
                 tasks.create_task(self.audit.run(), name="audit log")
                 tasks.create_task(self._deadlines.run(), name="deadlines of policies")
 
@@ -135,11 +137,11 @@ class PolicyPart(Part):
         return {"network_policy_controller_info": counts(self._agent.facts)}
 
     def bundle(self) -> Mapping[str, Any]:
-        found = received(self._agent.facts)
+        state = received(self._agent.facts)
         return {
-            "networkpolicies": found.policies,
-            "addressgroups": found.address_groups,
-            "appliedtogroups": found.applied_to_groups,
+            "networkpolicies": state.policies,
+            "addressgroups": state.address_groups,
+            "appliedtogroups": state.applied_to_groups,
             "fqdncache": fqdn_cache(self._answers({}), {}),
         }
 
@@ -148,18 +150,20 @@ class PolicyPart(Part):
         await self._agent.engine().settled(type(row), row.key)
 
     def _answers(self, query: Mapping[str, str]) -> list[FqdnAnswer]:
-        """Of all caches, or of the one for `scope` pods or node, each once; with `pod`, its own of other servers too."""
+        """Return the answers of all caches, or of the one for `scope` pods or node, each once; with `pod`, also its own of
+        other servers.
+        """
         caches = [cache for cache in self.names if query.get("scope", "") in ("", cache.scope)]
         rows = dict.fromkeys(answer for cache in caches for answer in cache.answers())
         if "pod" in query:
-            rows |= dict.fromkeys(one for cache in caches for one in cache.own_answers(query["pod"]))
+            rows |= dict.fromkeys(answer for cache in caches for answer in cache.own_answers(query["pod"]))
         return list(rows)
 
     async def _look(self, act: InspectConnections) -> None:
         await self._cutting.look(self._agent.engine(), act)
 
     async def _keep(self, _: SaveState) -> None:
-        """Services have changed that rules name."""
+        """Save the state, since Services that rules name have changed."""
         self._agent.save_state()
 
 

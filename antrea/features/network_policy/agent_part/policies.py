@@ -1,7 +1,7 @@
-"""What the agent shows of the policies and groups that the controller sent it.
+"""Policies and groups from the controller, as the agent shows them.
 
-Source: upstream pkg/agent/apiserver/handlers/{networkpolicy,addressgroup,appliedtogroup,fqdncache}. Unlike upstream's,
-a domain is no regular expression: * stands for any text, and all else for itself.
+Source: upstream pkg/agent/apiserver/handlers/{networkpolicy,addressgroup,appliedtogroup,fqdncache}. Unlike upstream's, a domain
+is not a regular expression: * stands for any text, and everything else for itself.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Received(NamedTuple):
 
 
 def received(facts: Facts) -> Received:
-    """Policies and groups received from the controller so far."""
+    """Collect policies and groups received from the controller so far."""
     return Received(
-        policies=tuple(row.found for row in facts.all(SentPolicy)),
+        policies=tuple(row.policy for row in facts.all(SentPolicy)),
         address_groups=tuple(
             AddressGroup(metadata=ObjectMetadata(name=name, uid=name), group_members=members)
             for name, members in _groups(facts, SentAddressGroup, SentAddressMember)
@@ -72,7 +72,7 @@ def received(facts: Facts) -> Received:
 
 
 def counts(facts: Facts) -> NetworkPolicyControllerInfo:
-    """Numbers of policies and groups received from the controller so far."""
+    """Count policies and groups received from the controller so far."""
     return NetworkPolicyControllerInfo(
         network_policy_num=len(facts.all(SentPolicy)),
         address_group_num=len(facts.all(SentAddressGroup)),
@@ -88,8 +88,8 @@ def _groups(
         yield group.name, tuple(sorted(rows, key=msgspec.json.encode))
 
 
-def network_policies(found: Received, query: Mapping[str, str]) -> dict[str, list[NetworkPolicy]]:
-    """A list as {"items": [...]}, by `name`, or by `source`, `namespace`, `type` and `pod`. Raises Invalid."""
+def network_policies(state: Received, query: Mapping[str, str]) -> dict[str, list[NetworkPolicy]]:
+    """Return a list as {"items": [...]}, by `name`, or by `source`, `namespace`, `type` and `pod`. Raises Invalid."""
     name, source, namespace, pod = (query.get(key, "") for key in ("name", "source", "namespace", "pod"))
     kind = query.get("type", "").upper()
     if pod.count("/") != 1 and pod:
@@ -111,21 +111,21 @@ def network_policies(found: Received, query: Mapping[str, str]) -> dict[str, lis
             and TYPES.get(kind, origin.type) == origin.type
         )
 
-    groups = _groups_of(found, pod) if pod else None
+    groups = _groups_of(state, pod) if pod else None
     return {
         "items": [
             policy
-            for policy in found.policies
+            for policy in state.policies
             if wanted(policy) and (groups is None or not groups.isdisjoint(_applied_to(policy)))
         ]
     }
 
 
-def _groups_of(found: Received, pod: str) -> set[str]:
+def _groups_of(state: Received, pod: str) -> set[str]:
     namespace, _, name = pod.partition("/")
     return {
         group.metadata.name
-        for group in found.applied_to_groups
+        for group in state.applied_to_groups
         for member in group.group_members
         if member.pod and (member.pod.namespace, member.pod.name) == (namespace, name)
     }
@@ -138,17 +138,17 @@ def _applied_to(policy: NetworkPolicy) -> Iterable[str]:
 
 
 def address_groups(
-    found: Received, query: Mapping[str, str]
+    state: Received, query: Mapping[str, str]
 ) -> AddressGroup | dict[str, tuple[AddressGroup, ...]]:
-    """All of them as {"items": [...]}, or the one of the query's `name`. Raises NotFound."""
-    return _all_or_one(found.address_groups, "AddressGroup", query)
+    """Return all groups as {"items": [...]}, or the one of the query's `name`. Raises NotFound."""
+    return _all_or_one(state.address_groups, "AddressGroup", query)
 
 
 def applied_to_groups(
-    found: Received, query: Mapping[str, str]
+    state: Received, query: Mapping[str, str]
 ) -> AppliedToGroup | dict[str, tuple[AppliedToGroup, ...]]:
-    """All of them as {"items": [...]}, or the one of the query's `name`. Raises NotFound."""
-    return _all_or_one(found.applied_to_groups, "AppliedToGroup", query)
+    """Return all groups as {"items": [...]}, or the one of the query's `name`. Raises NotFound."""
+    return _all_or_one(state.applied_to_groups, "AppliedToGroup", query)
 
 
 def _all_or_one(
@@ -163,8 +163,8 @@ def _all_or_one(
     raise NotFound(f"{kind} {name} was not sent to this agent")
 
 
-def fqdn_cache(found: Iterable[FqdnAnswer], query: Mapping[str, str]) -> list[FqdnAnswer]:
-    """Addresses of names that match the query's `domain`, such as *.antrea.io."""
+def fqdn_cache(answers: Iterable[FqdnAnswer], query: Mapping[str, str]) -> list[FqdnAnswer]:
+    """Return addresses of names that match the query's `domain`, such as *.antrea.io."""
     domain = query.get("domain", "").strip().lower()
     pattern = re.compile(fnmatch.translate(glob.escape(domain).replace("[*]", "*")))
-    return [row for row in found if not domain or pattern.fullmatch(row.fqdn_name)]
+    return [row for row in answers if not domain or pattern.fullmatch(row.fqdn_name)]

@@ -1,1 +1,1 @@
-"""Policies in the controller: what policies and groups mean, and for whom."""
+"""Policies in the controller: computation of internal policies, their groups and their Nodes."""

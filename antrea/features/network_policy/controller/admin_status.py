@@ -1,4 +1,4 @@
-"""The status of policies of policy.networking.k8s.io: conditions alone. Upstream writes none."""
+"""Status of policies of policy.networking.k8s.io, which has only conditions. Upstream writes none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REALIZED = "Realized"
 
 
 class Place(NamedTuple):
-    """Where policies of a kind are in the API."""
+    """Location of policies of a kind in the API."""
 
     version: str
     plural: str
@@ -35,11 +35,11 @@ PLACES = {
     ),
     "K8sClusterNetworkPolicy": Place("v1alpha2", "clusternetworkpolicies", "ClusterNetworkPolicy"),
 }
-"""By the type of their references."""
+"""Locations by the type of their references."""
 
 
 def realized(current: int, desired: int) -> PolicyCondition:
-    """Whether all Nodes that should enforce the policy do."""
+    """Make the condition on whether all Nodes that should enforce the policy do."""
     done = current == desired
     return PolicyCondition(
         REALIZED,
@@ -50,19 +50,19 @@ def realized(current: int, desired: int) -> PolicyCondition:
 
 
 def admin_status(path: str, kind: str, generation: int, conditions: Iterable[Condition]) -> Status:
-    """Of the object at `path`: each condition with a reason and a sentence, which the API requires."""
+    """Make the status of the object at `path`: each condition with a reason and a sentence, which the API requires."""
     return Status(
         path=path,
         kind=kind,
         manager=MANAGER,
         conditions=tuple(
             PolicyCondition(
-                one.type,
-                one.status,
-                reason=one.reason or "Supported",
-                message=one.message or "all of the policy can be enforced",
+                condition.type,
+                condition.status,
+                reason=condition.reason or "Supported",
+                message=condition.message or "all of the policy can be enforced",
                 observed_generation=generation,
             )
-            for one in conditions
+            for condition in conditions
         ),
     )

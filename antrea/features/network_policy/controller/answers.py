@@ -1,44 +1,44 @@
-"""Queries on policies and groups, and the reports of agents on what they have realized, by resource and verb."""
+"""Answers to queries on policies and groups, and to agents' reports of what they have realized, by resource and verb."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from antrea.apis.meta import Status
-from antrea.features.network_policy.controller.evaluation import evaluated
+from antrea.features.network_policy.controller.evaluation import evaluate
 from antrea.features.network_policy.controller.group_query import associations, ip_associations, members
-from antrea.features.network_policy.controller.realization import noted
+from antrea.features.network_policy.controller.realization import record_report
 
 if TYPE_CHECKING:
     import msgspec
 
     from antrea.apis import controlplane_report as report
     from antrea.engine import Facts
-    from antrea.features.framework.query import Answers, Asked
+    from antrea.features.framework.query import Answers, Query
 
 
-def _cluster_group_members(facts: Facts, asked: Asked) -> msgspec.Struct | None:
-    return members(facts, "", asked.name, asked.query)
+def _cluster_group_members(facts: Facts, query: Query) -> msgspec.Struct | None:
+    return members(facts, "", query.name, query.query)
 
 
-def _group_members(facts: Facts, asked: Asked) -> msgspec.Struct | None:
-    return members(facts, asked.namespace, asked.name, asked.query)
+def _group_members(facts: Facts, query: Query) -> msgspec.Struct | None:
+    return members(facts, query.namespace, query.name, query.query)
 
 
-def _groups(facts: Facts, asked: Asked) -> report.GroupAssociation:
-    return associations(facts, asked.namespace, asked.name)
+def _groups(facts: Facts, query: Query) -> report.GroupAssociation:
+    return associations(facts, query.namespace, query.name)
 
 
-def _groups_of_ip(facts: Facts, asked: Asked) -> report.IPGroupAssociation:
-    return ip_associations(facts, asked.name)
+def _groups_of_ip(facts: Facts, query: Query) -> report.IPGroupAssociation:
+    return ip_associations(facts, query.name)
 
 
-def _evaluation(facts: Facts, asked: Asked) -> report.NetworkPolicyEvaluation:
-    return evaluated(facts, asked.found)
+def _evaluation(facts: Facts, query: Query) -> report.NetworkPolicyEvaluation:
+    return evaluate(facts, query.posted)
 
 
-def _realized(facts: Facts, asked: Asked) -> Status:
-    noted(facts, asked.found)
+def _realized(facts: Facts, query: Query) -> Status:
+    record_report(facts, query.posted)
     return Status(status="Success", code=201)
 
 

@@ -1,4 +1,4 @@
-"""ClusterNetworkPolicies and NetworkPolicies of Antrea: from what a user wrote to what agents need.
+"""ClusterNetworkPolicies and NetworkPolicies of Antrea: conversion of the user's spec to the internal policy.
 
 parity: pkg/controller/networkpolicy/{antreaclusternetworkpolicy,antreanetworkpolicy}.go
 """
@@ -27,8 +27,8 @@ from antrea.features.network_policy.confirmation import unconfirmed_seconds
 from antrea.features.network_policy.controller.antrea_peer import (
     ChosenGroup,
     applications,
+    rule_peers,
     services,
-    side,
     targets,
 )
 from antrea.features.network_policy.controller.named_port import names_ports, port_rows
@@ -39,7 +39,7 @@ from antrea.features.network_policy.internal_policy import (
     InternalPolicyFields,
     flush_on_deny,
     in_portions,
-    told_annotations,
+    published_annotations,
 )
 from antrea.features.network_policy.tier import CRD, DEFAULT, DEFAULT_TIERS, STATIC, TierRow
 
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 CLUSTER, NAMESPACED = "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
 PRIORITIES = {tier.metadata.name: tier.spec.priority for tier in DEFAULT_TIERS}
 MAX_NAME = 63
-"""Characters of a rule's name in a condition."""
+"""Maximum number of characters of a rule's name in a condition."""
 NOBODY = cp.NetworkPolicyPeer()
 
 
 class NamespacedPolicy(Fact, frozen=True):
-    """A NetworkPolicy of crd.antrea.io; its feed writes it."""
+    """NetworkPolicy of crd.antrea.io; its feed writes it."""
 
     namespace: str
     name: str
@@ -67,11 +67,11 @@ class NamespacedPolicy(Fact, frozen=True):
     generation: int
     spec: ClusterNetworkPolicySpec | NetworkPolicySpec
     created: str = ""
-    """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
+    """Creation in RFC 3339, UTC; among otherwise equal policies, the older has precedence."""
     flush_on_deny: bool = False
-    """What it comes to forbid is cut."""
+    """Whether established connections are cut when it forbids them."""
     confirm_seconds: int = 0
-    """Within which this generation is to be confirmed; 0: it stays."""
+    """Seconds within which this generation must be confirmed; 0 if it is permanent."""
     audit: AuditMode = ENFORCED
 
     @property
@@ -80,11 +80,11 @@ class NamespacedPolicy(Fact, frozen=True):
 
 
 class ClusterPolicy(NamespacedPolicy, frozen=True):
-    """A ClusterNetworkPolicy, whose Namespace is empty: another feed, so another kind."""
+    """ClusterNetworkPolicy, whose Namespace is empty: it has another feed, so another kind."""
 
 
 class InternalPolicy(InternalPolicyFields, frozen=True):
-    """A policy as agents need it, and what decides to which Nodes it goes; derived."""
+    """Policy as sent to agents, and what decides to which Nodes it goes; derived."""
 
     source: cp.NetworkPolicyReference
     targets: tuple[str, ...]
@@ -92,14 +92,14 @@ class InternalPolicy(InternalPolicyFields, frozen=True):
     peers: tuple[str, ...]
     """Names of the groups of its peers."""
     unheld: tuple[str, ...] = ()
-    """What it contains and no switch enforces."""
+    """Parts that no switch enforces."""
     audited: str = ""
-    """What of it is audited."""
+    """Description of the audited parts."""
     audit: AuditMode = ENFORCED
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A rule, and the groups that it names."""
+    """Rule, and the groups that it names."""
 
     rule: cp.NetworkPolicyRule
     targets: tuple[ChosenGroup, ...]
@@ -107,15 +107,15 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row]:
-    """The policy and the groups that it names, which it shares with all that name the same."""
+    """Yield the policy and the groups that it names, which are shared by all that name the same."""
     return in_portions(_internal_policy(facts, policy))
 
 
 def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | None]:
     spec, splits = policy.spec, _splits(policy.spec)
-    own = () if splits else targets(facts, policy.namespace, spec.applied_to)
-    for one in own:
-        yield from one.rows
+    own_targets = () if splits else targets(facts, policy.namespace, spec.applied_to)
+    for own_target in own_targets:
+        yield from own_target.rows
     # what is split by Namespace says of each rule by itself whom it is for
     shared = spec.applied_to if splits else ()
     drafts: list[Draft] = []
@@ -124,9 +124,11 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
             drafts += yield from _drafts(facts, policy.namespace, rule, (direction, number), shared)
     for draft in drafts:
         if names_ports(draft.rule.services):
-            yield from port_rows((draft.targets or own) if draft.rule.direction == "In" else draft.peers)
-    aims = [*own, *(one for draft in drafts for one in draft.targets)]
-    peers = [one for draft in drafts for one in draft.peers]
+            yield from port_rows(
+                (draft.targets or own_targets) if draft.rule.direction == "In" else draft.peers
+            )
+    aims = [*own_targets, *(target for draft in drafts for target in draft.targets)]
+    peers = [peer for draft in drafts for peer in draft.peers]
     home = facts.get(Namespace, policy.namespace) if policy.namespace else None
     audit = policy.audit.within(namespace_audits=home is not None and home.audits_policies)
     source = cp.NetworkPolicyReference(
@@ -135,18 +137,18 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
         name=policy.name,
         uid=policy.uid,
     )
-    found = cp.NetworkPolicy(
+    internal = cp.NetworkPolicy(
         metadata=ObjectMetadata(
             name=policy.uid,
             uid=policy.uid,
             generation=policy.generation,
             creation_timestamp=policy.created,
-            annotations=told_annotations(
+            annotations=published_annotations(
                 flush_on_deny=policy.flush_on_deny, confirm_seconds=policy.confirm_seconds, audit=audit
             ),
         ),
         rules=tuple(draft.rule for draft in drafts),
-        applied_to_groups=_names(own),
+        applied_to_groups=_names(own_targets),
         priority=as_number(spec.priority),
         tier_priority=tier_priority(facts, spec.tier),
         source_ref=source,
@@ -157,18 +159,18 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
             yield None
         elif len(unheld) <= MAX_PARTS:
             unheld.append(part)
-    told = audited_text(spec, audit)
-    yield InternalPolicy(found, source, _names(aims), _names(peers), tuple(unheld), told, audit)
+    audited = audited_text(spec, audit)
+    yield InternalPolicy(internal, source, _names(aims), _names(peers), tuple(unheld), audited, audit)
 
 
 def audited_text(spec: ClusterNetworkPolicySpec | NetworkPolicySpec, audit: AuditMode) -> str:
-    """The sentence of a condition about a policy that is audited; empty: all of it is enforced."""
+    """Return the sentence of a condition about an audited policy; empty if all of it is enforced."""
     rules = [rule.name for rule in (*spec.ingress, *spec.egress)]
     return audited_sentence(audit, rules, unjudged_parts(spec, audit))
 
 
 def audited_sentence(audit: AuditMode, rules: Iterable[str], unjudged: Iterable[str]) -> str:
-    """The same of a policy that has rules with these names, with what of it no copy is judged by."""
+    """Return the sentence for a policy with audited rules of these names, and parts that no copy is judged by."""
     names = [name for name in rules if audit.has(name)]
     if not audit.whole and not names:
         return ""
@@ -180,11 +182,13 @@ def audited_sentence(audit: AuditMode, rules: Iterable[str], unjudged: Iterable[
 
 
 def _names(chosen: list[ChosenGroup] | tuple[ChosenGroup, ...]) -> tuple[str, ...]:
-    return tuple(sorted({one.name for one in chosen}))
+    return tuple(sorted({group.name for group in chosen}))
 
 
 def tier_priority(facts: Facts, name: str) -> int:
-    """Of the Tier, by any of the names that policies may use; a default Tier counts before it has been created."""
+    """Return the priority of the Tier, by any of the names that policies may use; a default Tier counts before it has been
+    created.
+    """
     known = name.lower() if name in STATIC else name or DEFAULT
     row = facts.get(TierRow, known)
     return row.priority if row else PRIORITIES.get(known, PRIORITIES[DEFAULT])
@@ -193,7 +197,7 @@ def tier_priority(facts: Facts, name: str) -> int:
 def _drafts(
     facts: Facts, namespace: str, rule: Rule, place: tuple[str, int], shared: tuple[AppliedTo, ...]
 ) -> Generator[Row | None, None, list[Draft]]:
-    """One rule, or, of peers in relation to Namespaces, one for each set of these; yields what makes their groups."""
+    """Make one rule, or, for peers in relation to Namespaces, one for each set of these; yields the rows of their groups."""
     everywhere = [peer for peer in (*rule.from_, *rule.to) if peer.namespaces is None]
     relative = [peer for peer in (*rule.from_, *rule.to) if peer.namespaces is not None]
     applied = rule.applied_to or shared
@@ -202,13 +206,15 @@ def _drafts(
         aims = targets(facts, namespace, applied)
         for aim in aims:
             yield from aim.rows
-        found = yield from side(facts, namespace, rule, everywhere, place[0])
-        drafts.append(Draft(_rule(rule, place, found.peer, aims), aims, found.groups))
+        mapped = yield from rule_peers(facts, namespace, rule, everywhere, place[0])
+        drafts.append(Draft(_rule(rule, place, mapped.peer, aims), aims, mapped.groups))
     for aims, peers in related(facts, applied, relative) if relative else ():
-        for one in (*aims, *peers):
-            yield from one.rows
-        told = cp.NetworkPolicyPeer(address_groups=tuple(dict.fromkeys(one.name for one in peers)))
-        drafts.append(Draft(_rule(rule, place, told, aims), aims, peers))
+        for chosen in (*aims, *peers):
+            yield from chosen.rows
+        related_peer = cp.NetworkPolicyPeer(
+            address_groups=tuple(dict.fromkeys(group.name for group in peers))
+        )
+        drafts.append(Draft(_rule(rule, place, related_peer, aims), aims, peers))
     return drafts
 
 
@@ -228,7 +234,7 @@ def _rule(
         priority=number,
         action=rule.action,
         enable_logging=rule.enable_logging,
-        applied_to_groups=tuple(dict.fromkeys(one.name for one in aims)),
+        applied_to_groups=tuple(dict.fromkeys(group.name for group in aims)),
         name=rule.name,
         l7_protocols=applications(rule),
         log_label=rule.log_label,
@@ -236,13 +242,13 @@ def _rule(
 
 
 def _row(kind: type[NamespacedPolicy]) -> Callable[[Any], NamespacedPolicy]:
-    def row(found: Any) -> NamespacedPolicy:
-        meta = found.metadata
+    def row(stored: Any) -> NamespacedPolicy:
+        meta = stored.metadata
         born, cut = meta.creation_timestamp, flush_on_deny(meta.annotations)
         within = unconfirmed_seconds(meta.annotations, meta.generation)
         audit = audit_mode(meta.annotations)
         return kind(
-            meta.namespace, meta.name, meta.uid, meta.generation, found.spec, born, cut, within, audit
+            meta.namespace, meta.name, meta.uid, meta.generation, stored.spec, born, cut, within, audit
         )
 
     return row

@@ -1,4 +1,4 @@
-"""Whom rules of Antrea's own policies are for, and their peers: the groups and networks that these are sent as.
+"""Targets and peers of rules of Antrea's own policies, as the groups and networks that are sent to agents.
 
 parity: pkg/controller/networkpolicy/crd_utils.go toAntreaPeerForCRD, toAntreaServicesForCRD, processClusterAppliedTo
 """
@@ -43,21 +43,21 @@ Row = Fact | GroupHead
 
 
 class ChosenGroup(msgspec.Struct, frozen=True):
-    """A group by its name, and the rows that make it; it is sent to agents."""
+    """Group by its name, and the rows that make it; it is sent to agents."""
 
     name: str
     rows: tuple[Row, ...]
 
 
 class RulePeers(msgspec.Struct, frozen=True):
-    """The peers of a rule as sent to agents, and their groups."""
+    """Peers of a rule as sent to agents, and their groups."""
 
     peer: cp.NetworkPolicyPeer
     groups: tuple[ChosenGroup, ...] = ()
 
 
 def by_selector(resource: str, selector: GroupSelector | None) -> ChosenGroup:
-    """Named after the selector, which all policies share that have the same one; None has no member."""
+    """Make the group of a selector, named after it and shared by all policies that have the same one; None has no member."""
     name = uuid_of(selector.name if selector else "")
     if selector is None:
         return ChosenGroup(name, (GroupHead(resource, name, name),))
@@ -66,7 +66,7 @@ def by_selector(resource: str, selector: GroupSelector | None) -> ChosenGroup:
 
 
 def by_service(namespace: str, name: str) -> ChosenGroup:
-    """All clients of a Service's NodePorts, at every Node; none by names that no Service can have."""
+    """Make the group of all clients of a Service's NodePorts, at every Node; empty for invalid names."""
     if not (is_object_name(namespace) and is_object_name(name)):
         return by_selector(APPLIED, None)
     uid = uuid_of(f"{namespace}/{name}")
@@ -75,9 +75,9 @@ def by_service(namespace: str, name: str) -> ChosenGroup:
 
 
 def targets(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> tuple[ChosenGroup, ...]:
-    """What a policy of `namespace` ("" for one of the cluster), or one of its rules, is for."""
-    found = (_target(facts, namespace, one) for one in applied)
-    return tuple(one for one in found if one is not None)
+    """Return the targets of a policy of `namespace` ("" for one of the cluster), or of one of its rules."""
+    groups = (_target(facts, namespace, target) for target in applied)
+    return tuple(group for group in groups if group is not None)
 
 
 def _target(facts: Facts, namespace: str, applied: AppliedTo) -> ChosenGroup | None:
@@ -86,8 +86,8 @@ def _target(facts: Facts, namespace: str, applied: AppliedTo) -> ChosenGroup | N
         group = facts.get(WholeGroup, key)
         return ChosenGroup(key, (GroupUse(APPLIED, key),)) if group and group.applies else None
     if applied.service:
-        own = applied.service
-        return by_selector(APPLIED, None) if namespace else by_service(own.namespace, own.name)
+        service = applied.service
+        return by_selector(APPLIED, None) if namespace else by_service(service.namespace, service.name)
     if (account := applied.service_account) is not None:
         return by_selector(APPLIED, account_selector(account.namespace, account.name))
     return by_selector(
@@ -102,12 +102,12 @@ def _target(facts: Facts, namespace: str, applied: AppliedTo) -> ChosenGroup | N
     )
 
 
-def side(
+def rule_peers(
     facts: Facts, namespace: str, rule: Rule, peers: Sequence[Peer], direction: str
 ) -> Generator[Row | None, None, RulePeers]:
-    """Of the `peers` of a rule that mean the same wherever it applies; none of them stands for everybody.
+    """Make the peers of a rule that mean the same wherever it applies; no peers stand for everybody.
 
-    Yields what makes the groups as they come, and None at places for a pause.
+    Yields the rows of the groups, and None where it may pause.
     """
     if direction == "Out" and rule.to_services:
         return RulePeers(cp.NetworkPolicyPeer(to_services=tuple(_services(namespace, rule.to_services))))
@@ -120,13 +120,13 @@ def side(
         return RulePeers(msgspec.structs.replace(ALL, address_groups=(everybody.name,)), (everybody,))
     groups: dict[str, ChosenGroup] = {}
     networks: list[cp.IPBlock] = []
-    for count, one in enumerate(peers, 1):
-        if one.ip_block is not None:
+    for count, peer_spec in enumerate(peers, 1):
+        if peer_spec.ip_block is not None:
             with contextlib.suppress(ValueError):  # nobody, as upstream's; other peers are not concerned
-                networks.append((yield from read_block(one.ip_block)))
+                networks.append((yield from read_block(peer_spec.ip_block)))
             chosen: list[ChosenGroup] = []
         else:
-            chosen, inside = _named(facts, namespace, one)
+            chosen, inside = _named(facts, namespace, peer_spec)
             networks += inside
         for group in chosen:
             if group.name not in groups:
@@ -134,12 +134,16 @@ def side(
                 yield from group.rows
         if count % PORTION == 0:
             yield None
-    found = cp.NetworkPolicyPeer(
+    peer = cp.NetworkPolicyPeer(
         address_groups=tuple(groups),
         ip_blocks=tuple(networks),
-        fqdns=tuple(one.fqdn for one in peers if one.fqdn and not one.ip_block and not one.group),
+        fqdns=tuple(
+            crd_peer.fqdn
+            for crd_peer in peers
+            if crd_peer.fqdn and not crd_peer.ip_block and not crd_peer.group
+        ),
     )
-    return RulePeers(found, tuple(groups.values()))
+    return RulePeers(peer, tuple(groups.values()))
 
 
 def _peer_selector(namespace: str, peer: Peer) -> GroupSelector | None:
@@ -153,59 +157,57 @@ def _peer_selector(namespace: str, peer: Peer) -> GroupSelector | None:
 
 
 def _named(facts: Facts, namespace: str, peer: Peer) -> tuple[list[ChosenGroup], tuple[cp.IPBlock, ...]]:
-    """Groups and blocks of a peer that is no block."""
+    """Return groups and blocks of a peer other than a block."""
     if peer.group:
         return _group(facts, group_key(namespace, peer.group))
     return ([] if peer.fqdn else [by_selector(ADDRESS, _peer_selector(namespace, peer))]), ()
 
 
 def _group(facts: Facts, key: str) -> tuple[list[ChosenGroup], tuple[cp.IPBlock, ...]]:
-    """Its members as a group, if it can have some, and its blocks."""
-    found = facts.get(WholeGroup, key)
-    if found is None:
+    """Return the members as a group, if it can have some, and its blocks."""
+    whole = facts.get(WholeGroup, key)
+    if whole is None:
         return [], ()
-    return [ChosenGroup(key, (GroupUse(ADDRESS, key),))] if found.selects else [], found.blocks
+    return [ChosenGroup(key, (GroupUse(ADDRESS, key),))] if whole.selects else [], whole.blocks
 
 
 def _services(namespace: str, wanted: Iterable[PeerService]) -> Iterator[cp.ServiceReference]:
-    for one in wanted:
-        if one.scope != STRETCHED:
-            yield cp.ServiceReference(name=one.name, namespace=one.namespace or namespace)
+    for reference in wanted:
+        if reference.scope != STRETCHED:
+            yield cp.ServiceReference(name=reference.name, namespace=reference.namespace or namespace)
 
 
 def services(rule: Rule) -> tuple[cp.Service, ...]:
-    """Ports, then protocols without ports; none of them stands for all."""
-    found = [
+    """Return ports, then protocols without ports; none of them stands for all."""
+    ports = [
         cp.Service(
-            protocol=one.protocol or "TCP",
-            port=one.port,
-            end_port=one.end_port,
-            src_port=one.source_port,
-            src_end_port=one.source_end_port,
+            protocol=port.protocol or "TCP",
+            port=port.port,
+            end_port=port.end_port,
+            src_port=port.source_port,
+            src_end_port=port.source_end_port,
         )
-        for one in rule.ports
+        for port in rule.ports
     ]
     for protocol in rule.protocols:
         if (icmp := protocol.icmp) is not None:
-            found.append(cp.Service(protocol="ICMP", icmp_type=icmp.icmp_type, icmp_code=icmp.icmp_code))
+            ports.append(cp.Service(protocol="ICMP", icmp_type=icmp.icmp_type, icmp_code=icmp.icmp_code))
         if (igmp := protocol.igmp) is not None:
             address = igmp.group_address
-            found.append(cp.Service(protocol="IGMP", igmp_type=igmp.igmp_type, group_address=address))
-    return tuple(found)
+            ports.append(cp.Service(protocol="IGMP", igmp_type=igmp.igmp_type, group_address=address))
+    return tuple(ports)
 
 
 def applications(rule: Rule) -> tuple[cp.L7Protocol, ...]:
-    """Application protocols of a rule."""
-    return tuple(cp.L7Protocol(http=_http(one.http), tls=_tls(one.tls)) for one in rule.l7_protocols)
-
-
-def _http(found: HttpProtocol | None) -> cp.HTTPProtocol | None:
-    return (
-        None
-        if found is None
-        else cp.HTTPProtocol(host=found.host, method=found.method or "", path=found.path)
+    """Return the application protocols of a rule."""
+    return tuple(
+        cp.L7Protocol(http=_http(protocol.http), tls=_tls(protocol.tls)) for protocol in rule.l7_protocols
     )
 
 
-def _tls(found: TlsProtocol | None) -> cp.TLSProtocol | None:
-    return None if found is None else cp.TLSProtocol(sni=found.sni)
+def _http(http: HttpProtocol | None) -> cp.HTTPProtocol | None:
+    return None if http is None else cp.HTTPProtocol(host=http.host, method=http.method or "", path=http.path)
+
+
+def _tls(tls: TlsProtocol | None) -> cp.TLSProtocol | None:
+    return None if tls is None else cp.TLSProtocol(sni=tls.sni)

@@ -1,4 +1,4 @@
-"""Antrea's own policies in the controller: what is sent to agents of them, and to which Nodes that goes.
+"""Antrea's own policies in the controller: what is sent to agents of them, and to which Nodes.
 
 parity: pkg/controller/networkpolicy/networkpolicy_controller.go syncInternalNetworkPolicy
 """
@@ -45,39 +45,39 @@ if TYPE_CHECKING:
 
 
 def _united(spans: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """One span is most often all, and is shared then."""
+    """Unite spans; a single one, the usual case, is shared."""
     return spans[0] if len(spans) == 1 else tuple(sorted({node for span in spans for node in span}))
 
 
 def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan | PolicySpan]:
-    """The policy for all Nodes that have a member it is for, and those Nodes for the groups of its peers.
+    """Yield the policy for all Nodes with a member that it is for, and those Nodes for the groups of its peers.
 
-    For none of them if one of its groups may not be what a policy is for.
+    There are no Nodes if one of its groups cannot be what a policy is for.
     """
     strange = next((name for name in policy.targets if facts.get(ForeignMember, f"{APPLIED}/{name}")), "")
-    found = [row.parts for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
-    nodes = () if strange else _united(found)
-    yield PublishedPolicy(policy.found, nodes)
+    spans = [row.parts for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
+    nodes = () if strange else _united(spans)
+    yield PublishedPolicy(policy.policy, nodes)
     unheld = (*policy.unheld, *_unenforced(facts, policy))
-    own = {row.node for name in policy.targets for row in facts.by(AppliedNode, "group", name)}
+    own_nodes = {row.node for name in policy.targets for row in facts.by(AppliedNode, "group", name)}
     yield PolicySpan(
         policy.source,
-        policy.found.metadata.generation,
+        policy.policy.metadata.generation,
         nodes,
         strange,
         unheld,
         policy.audited,
-        tuple(sorted(own)),
-        unknown_ports(facts, policy.found),
+        tuple(sorted(own_nodes)),
+        unknown_ports(facts, policy.policy),
     )
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)
 
 
 def _unenforced(facts: Facts, policy: InternalPolicy) -> Iterator[str]:
-    """A sentence for each ExternalEntity that the policy is for and that no agent serves, as many as a condition names."""
-    found = {row.entity for name in policy.targets for row in facts.by(UnenforcedMember, "group", name)}
-    for entity in sorted(found)[: MAX_PARTS + 1]:
+    """Yield a sentence for each ExternalEntity that the policy is for and that no agent serves, as many as a condition names."""
+    entities = {row.entity for name in policy.targets for row in facts.by(UnenforcedMember, "group", name)}
+    for entity in sorted(entities)[: MAX_PARTS + 1]:
         yield f"ExternalEntity {entity} {NO_MACHINE}"
 
 

@@ -1,9 +1,9 @@
-"""Which rule decides between two Pods, for `antctl query networkpolicyevaluation`: a pure function over the rows.
+"""Evaluation of which rule decides between two Pods, for `antctl query networkpolicyevaluation`: a pure function over the rows.
 
-As upstream's, it compares rules by Tier, priority of the policy and number, whatever their direction, and sees peers that
-are Pods: not those that are networks, nor rules for everybody, nor ports. Kubernetes NetworkPolicies stand between the
-Tiers application and baseline, their default isolation after all rules of theirs.
-Unlike upstream's, a rule that has `appliedTo` of its own counts for these Pods alone, and Groups are found by name.
+As upstream's, it compares rules by Tier, priority of the policy and number, whatever their direction, and sees peers that are
+Pods: not those that are networks, nor rules for everybody, nor ports. Kubernetes NetworkPolicies are between the Tiers
+application and baseline, their default isolation after all rules of theirs. Unlike upstream's, a rule that has `appliedTo` of
+its own counts only for these Pods, and Groups are found by name.
 parity: pkg/controller/networkpolicy/endpoint_querier.go QueryNetworkPolicyEvaluation
 """
 
@@ -38,93 +38,93 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE = "default"
 ISOLATION = 0x7FFFFFFF
-"""The number of a Pod's isolation, which is after all rules."""
+"""Number of a Pod's isolation, which is after all rules."""
 KUBE_TIER = PRIORITIES[BASELINE] - 0.5
-"""After all tiers but the baseline's."""
+"""Tier after all but the baseline's."""
 PASSES = "Pass"
 
 
 class _End(msgspec.Struct, frozen=True):
-    """What policies have to do with one Pod."""
+    """Relation of policies to one Pod."""
 
     pod: Pod
     selectors: frozenset[str]
-    """Keys of those that select it; none of a Pod without an address of its own."""
+    """Keys of the selectors that select it; none for a Pod without an address of its own."""
     applied: frozenset[str]
-    """Names of the groups that it is in, by what policies are for."""
+    """Names of its groups as a target."""
     peers: frozenset[str]
-    """The same by peers."""
+    """Names of its groups as a peer."""
 
 
 class _Policy(msgspec.Struct, frozen=True):
-    """One of those that are for a Pod."""
+    """Policy for a Pod."""
 
     source: cp.NetworkPolicyReference
     rules: tuple[cp.NetworkPolicyRule, ...]
     tier: float = KUBE_TIER
     priority: float | None = None
-    """None: of Kubernetes, whose policies have no order."""
+    """Priority; None for Kubernetes policies, which have no order."""
     audit: AuditMode = ENFORCED
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    """A rule by its number among those of its direction."""
+    """Rule by its number among those of its direction."""
 
     policy: _Policy
     number: int
     direction: str
     name: str = ""
     action: str | None = None
-    """None: isolation."""
+    """Action; None for isolation."""
 
     @property
     def order(self) -> tuple[float, float, int, str]:
-        """The least goes first. Policies of Kubernetes are compared by number alone."""
+        """Order of evaluation, lowest first. Policies of Kubernetes are compared only by number."""
         return (self.policy.tier, self.policy.priority or 0, self.number, self.policy.source.uid)
 
     @property
     def ends_pass(self) -> bool:
-        """Whether it decides what a rule above has passed on."""
+        """Whether it decides what a rule above has passed."""
         if self.policy.priority is None:
             return True
         return self.policy.tier >= PRIORITIES[BASELINE] and self.action != PASSES
 
 
-def evaluated(facts: Facts, asked: report.NetworkPolicyEvaluation) -> report.NetworkPolicyEvaluation:
-    """The question with its answer; no response: no rule decides, or there is no such Pod.
+def evaluate(facts: Facts, evaluation: report.NetworkPolicyEvaluation) -> report.NetworkPolicyEvaluation:
+    """Return the request with its answer; without a response if no rule decides, or a Pod does not exist.
 
-    Raises Invalid for a question that does not name two Pods, Unavailable until everything has been listed.
+    Raises Invalid for a request that does not name two Pods, Unavailable until everything has been listed.
     """
-    request = asked.request
+    request = evaluation.request
     pods = [] if request is None else [request.source.pod, request.destination.pod]
     named = [(pod.namespace or DEFAULT_NAMESPACE, pod.name) for pod in pods if pod and pod.name]
     if len(named) < 2:
         raise Invalid("request", "invalid NetworkPolicyEvaluation request entities")
     if not {Pod, Namespace, KubePolicy} <= facts.feeds.synced:
-        raise Unavailable("Pods and policies are not known for certain now, try again")
+        raise Unavailable("the lists of Pods and policies are not complete yet, try again")
     source, destination = (facts.get(Pod, f"{namespace}/{name}") for namespace, name in named)
-    found = None if source is None or destination is None else decisive(facts, source, destination)
-    return msgspec.structs.replace(asked, response=None if found is None else _response(found))
+    rule = None if source is None or destination is None else decisive(facts, source, destination)
+    return msgspec.structs.replace(evaluation, response=None if rule is None else _response(rule))
 
 
 def decisive(facts: Facts, source: Pod, destination: Pod) -> _Rule | None:
-    """The first of the rules about one talking to the other, else what isolates one of them."""
+    """Return the first of the rules about this connection, else the isolation of one of the Pods."""
     sends, receives = _end(facts, source), _end(facts, destination)
     out = _found("Out", _policies(facts, sends), sends, receives)
     into = _found("In", _policies(facts, receives), receives, sends)
     # what is sent is checked before what is received
-    found = sorted([*out, *into], key=lambda rule: rule.order)
-    first = next(iter(found), None)
+    ordered = sorted([*out, *into], key=lambda rule: rule.order)
+    first = next(iter(ordered), None)
     if first is not None and first.action == PASSES:
-        return next((rule for rule in found[1:] if rule.ends_pass), first)
+        return next((rule for rule in ordered[1:] if rule.ends_pass), first)
     return first
 
 
 def _end(facts: Facts, pod: Pod) -> _End:
-    own = not pod.host_network and pod.ips
-    found = facts.get(Matches, pod.labels) if own else None
-    selectors = frozenset(found.selectors if found else ())
-    groups = found.groups if found else ()
+    has_address = not pod.host_network and pod.ips
+    matches = facts.get(Matches, pod.labels) if has_address else None
+    selectors = frozenset(matches.selectors if matches else ())
+    groups = matches.groups if matches else ()
     by_resource = (
         frozenset(group.name for group in groups if group.resource == plural) for plural in (APPLIED, ADDRESS)
     )
@@ -132,37 +132,37 @@ def _end(facts: Facts, pod: Pod) -> _End:
 
 
 def _policies(facts: Facts, end: _End) -> Iterator[_Policy]:
-    """Those that are for it, or that have a rule for it."""
+    """Yield the policies that are for a Pod, or that have a rule for it."""
     for policy in facts.all(KubePolicy):
         if policy.namespace != end.pod.namespace or is_audited(facts, policy):
             continue
         if applied(policy).key in end.selectors:
             yield _Policy(reference(policy), tuple(rules(policy, logging=False)))
-    for one in facts.all(InternalPolicy):
-        if not end.applied.isdisjoint(one.targets):
-            found = one.found
-            tier = PRIORITIES[DEFAULT] if found.tier_priority is None else found.tier_priority
-            yield _Policy(one.source, found.rules, tier, found.priority or 0.0, one.audit)
+    for internal in facts.all(InternalPolicy):
+        if not end.applied.isdisjoint(internal.targets):
+            sent = internal.policy
+            tier = PRIORITIES[DEFAULT] if sent.tier_priority is None else sent.tier_priority
+            yield _Policy(internal.source, sent.rules, tier, sent.priority or 0.0, internal.audit)
 
 
-def _found(direction: str, policies: Iterable[_Policy], own: _End, other: _End) -> Iterator[_Rule]:
-    """Rules of this direction for the Pod `own` with `other` as a peer; and isolation."""
+def _found(direction: str, policies: Iterable[_Policy], this: _End, other: _End) -> Iterator[_Rule]:
+    """Yield rules of this direction for the Pod `own` with `other` as a peer; and isolation."""
     for policy in policies:
         same = [rule for rule in policy.rules if rule.direction == direction]
         for number in numbers_with(same, direction, other.peers):
             rule = same[number]
             if policy.audit.has(rule.name):
                 continue
-            if rule.applied_to_groups and own.applied.isdisjoint(rule.applied_to_groups):
+            if rule.applied_to_groups and this.applied.isdisjoint(rule.applied_to_groups):
                 continue
             yield _Rule(policy, number, direction, rule.name, rule.action or "Allow")
         if same and policy.priority is None:
             yield _Rule(policy, ISOLATION, direction)
 
 
-def _response(found: _Rule) -> report.NetworkPolicyEvaluationResponse:
+def _response(rule: _Rule) -> report.NetworkPolicyEvaluationResponse:
     return report.NetworkPolicyEvaluationResponse(
-        network_policy=found.policy.source,
-        rule_index=found.number,
-        rule=report.RuleRef(direction=found.direction, name=found.name, action=found.action),
+        network_policy=rule.policy.source,
+        rule_index=rule.number,
+        rule=report.RuleRef(direction=rule.direction, name=rule.name, action=rule.action),
     )

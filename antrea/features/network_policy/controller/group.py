@@ -1,4 +1,4 @@
-"""Groups and ClusterGroups: what they select, with what their children do.
+"""Groups and ClusterGroups: what they select, together with their children.
 
 parity: pkg/controller/networkpolicy/{group,clustergroup}.go, getInternalGroupMembers, processInternalGroupForRule
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GroupObject(Fact, frozen=True):
-    """A Group as its feed found it."""
+    """Group; its feed writes it."""
 
     namespace: str
     name: str
@@ -43,11 +43,11 @@ class GroupObject(Fact, frozen=True):
 
 
 class ClusterGroupObject(GroupObject, frozen=True):
-    """A ClusterGroup, whose Namespace is empty: another feed, so another kind."""
+    """ClusterGroup, whose Namespace is empty: it has another feed, so another kind."""
 
 
 class SourceGroup(Fact, frozen=True):
-    """A Group or ClusterGroup by itself; derived."""
+    """Group or ClusterGroup without its children's content; derived."""
 
     namespace: str
     name: str
@@ -55,7 +55,7 @@ class SourceGroup(Fact, frozen=True):
     selector: GroupSelector | None = None
     blocks: tuple[IPBlock, ...] = ()
     children: tuple[str, ...] = ()
-    """Keys."""
+    """Keys of the children."""
 
     @property
     def key(self) -> str:
@@ -63,7 +63,7 @@ class SourceGroup(Fact, frozen=True):
 
 
 class WholeGroup(Fact, frozen=True):
-    """A Group or ClusterGroup with all that its children bring; derived."""
+    """Group or ClusterGroup with everything from its children; derived."""
 
     namespace: str
     name: str
@@ -71,14 +71,14 @@ class WholeGroup(Fact, frozen=True):
     selectors: tuple[GroupSelector, ...] = ()
     blocks: tuple[IPBlock, ...] = ()
     selects: bool = False
-    """It, or one of its children, is no list of blocks: as a peer it needs an AddressGroup."""
+    """Whether it, or one of its children, is more than a list of blocks: as a peer it needs an AddressGroup."""
     parent: bool = False
     nested: bool = False
-    """A child has children: it has no members."""
+    """Whether a child has children, so that it has no members."""
     computed: bool = True
-    """All children are there."""
+    """Whether all children exist."""
     indexes: ClassVar[Mapping[str, Callable[[WholeGroup], Iterable[Hashable]]]] = {
-        "selector": lambda row: (one.key for one in row.selectors)
+        "selector": lambda row: (selector.key for selector in row.selectors)
     }
 
     @property
@@ -87,16 +87,16 @@ class WholeGroup(Fact, frozen=True):
 
     @property
     def applies(self) -> bool:
-        """Policies can be for it: a list of blocks has no members that they could be for."""
+        """Whether policies can be for it: a list of blocks has no members that they could be for."""
         return self.parent or not self.blocks
 
     def applied(self) -> tuple[GroupSelector, ...]:
-        """Whom policies are for: not for Nodes that children select."""
-        return tuple(one for one in self.selectors if not (self.parent and one.kind == NODE))
+        """Return the selectors of policies' targets: Nodes that children select are not among them."""
+        return tuple(selector for selector in self.selectors if not (self.parent and selector.kind == NODE))
 
 
 class GroupUse(Fact, frozen=True):
-    """A policy names this Group or ClusterGroup, as a peer or as what it is for; derived."""
+    """Use of a Group or ClusterGroup by a policy, as a peer or as a target; derived."""
 
     resource: str
     group: str
@@ -108,51 +108,51 @@ class GroupUse(Fact, frozen=True):
 
 
 def group_key(namespace: str, name: str) -> str:
-    """Under which a Group, or a ClusterGroup if there is no Namespace, is stored and sent to agents."""
+    """Return the key under which a Group, or a ClusterGroup if there is no Namespace, is stored and sent to agents."""
     return f"{namespace}/{name}" if namespace else name
 
 
-def source_group(facts: Facts, found: GroupObject) -> Iterator[SourceGroup | GroupSelector]:
-    """The first of the ways to choose members that it has counts."""
-    spec, own = found.spec, found.namespace
+def source_group(facts: Facts, stored: GroupObject) -> Iterator[SourceGroup | GroupSelector]:
+    """Yield the group by the first of its ways to choose members."""
+    spec, namespace = stored.spec, stored.namespace
     if spec.child_groups:
-        children = tuple(group_key(own, child) for child in spec.child_groups)
-        yield SourceGroup(own, found.name, found.uid, children=children)
+        children = tuple(group_key(namespace, child) for child in spec.child_groups)
+        yield SourceGroup(namespace, stored.name, stored.uid, children=children)
         return
     if spec.ip_blocks:
-        yield SourceGroup(own, found.name, found.uid, blocks=blocks(spec.ip_blocks))
+        yield SourceGroup(namespace, stored.name, stored.uid, blocks=blocks(spec.ip_blocks))
         return
-    selector = _selector(facts, found)
+    selector = _selector(facts, stored)
     if selector is not None:
         yield selector.with_parts((UNPUBLISHED,))
-    yield SourceGroup(own, found.name, found.uid, selector)
+    yield SourceGroup(namespace, stored.name, stored.uid, selector)
 
 
-def _selector(facts: Facts, found: GroupObject) -> GroupSelector | None:
-    spec = found.spec
+def _selector(facts: Facts, stored: GroupObject) -> GroupSelector | None:
+    spec = stored.spec
     if (wanted := spec.service_reference) is not None:
-        service = facts.get(ClusterService, f"{wanted.namespace or found.namespace}/{wanted.name}")
+        service = facts.get(ClusterService, f"{wanted.namespace or stored.namespace}/{wanted.name}")
         if service is None or not service.selector:
             return None
         chosen = LabelSelector(match_labels=dict(service.selector))
         return selector_of(service.namespace, None, requirements(chosen))
     return group_selector(
-        found.namespace,
+        stored.namespace,
         spec.pod_selector,
         spec.namespace_selector,
         entities=spec.external_entity_selector,
-        nodes=None if found.namespace else spec.node_selector,
+        nodes=None if stored.namespace else spec.node_selector,
     )
 
 
-def whole_group(facts: Facts, found: SourceGroup) -> Iterator[WholeGroup]:
-    """A group of groups is the union of its children, which have none of their own."""
-    name = (found.namespace, found.name, found.uid)
-    if not found.children:
-        selectors = (found.selector,) if found.selector else ()
-        yield WholeGroup(*name, selectors, found.blocks, selects=not found.blocks)
+def whole_group(facts: Facts, source: SourceGroup) -> Iterator[WholeGroup]:
+    """Yield a group; one with children is the union of these, which have none of their own."""
+    name = (source.namespace, source.name, source.uid)
+    if not source.children:
+        selectors = (source.selector,) if source.selector else ()
+        yield WholeGroup(*name, selectors, source.blocks, selects=not source.blocks)
         return
-    known = [facts.get(SourceGroup, key) for key in dict.fromkeys(found.children)]
+    known = [facts.get(SourceGroup, key) for key in dict.fromkeys(source.children)]
     children = [child for child in known if child is not None]
     if any(child.children for child in children):
         yield WholeGroup(*name, parent=True, nested=True, computed=False)
@@ -160,7 +160,7 @@ def whole_group(facts: Facts, found: SourceGroup) -> Iterator[WholeGroup]:
     yield WholeGroup(
         *name,
         tuple(dict.fromkeys(child.selector for child in children if child.selector)),
-        tuple(one for child in children for one in child.blocks),
+        tuple(block for child in children for block in child.blocks),
         selects=any(not child.blocks for child in children),
         parent=True,
         computed=len(children) == len(known),
@@ -168,26 +168,26 @@ def whole_group(facts: Facts, found: SourceGroup) -> Iterator[WholeGroup]:
 
 
 def published_group(facts: Facts, use: GroupUse) -> Iterator[GroupSelector | GroupHead]:
-    """Named after the group, whatever it selects."""
-    found = facts.get(WholeGroup, use.group)
-    if found is None:
+    """Yield the group's selectors, published under its own name."""
+    whole = facts.get(WholeGroup, use.group)
+    if whole is None:
         return
-    home, selectors = "", found.selectors
+    home, selectors = "", whole.selectors
     if use.resource == APPLIED:
-        selectors = found.applied()
-        if any(one.namespace != found.namespace for one in selectors):
-            home = found.namespace
-    group = PublishedGroup(use.resource, use.group, found.uid, home)
-    for one in selectors:
-        yield one.with_parts((group,))
+        selectors = whole.applied()
+        if any(selector.namespace != whole.namespace for selector in selectors):
+            home = whole.namespace
+    group = PublishedGroup(use.resource, use.group, whole.uid, home)
+    for published in selectors:
+        yield published.with_parts((group,))
     if use.resource != PORTS:
         yield head(group)
 
 
 def _row(kind: type[GroupObject]) -> Callable[[Any], GroupObject]:
-    def row(found: Any) -> GroupObject:
-        meta = found.metadata
-        return kind(meta.namespace, meta.name, meta.uid, found.spec)
+    def row(stored: Any) -> GroupObject:
+        meta = stored.metadata
+        return kind(meta.namespace, meta.name, meta.uid, stored.spec)
 
     return row
 

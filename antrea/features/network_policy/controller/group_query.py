@@ -1,4 +1,4 @@
-"""Who is in a Group or ClusterGroup, and in which of these something is: answered from the rows, when it is asked.
+"""Queries on members of a Group or ClusterGroup, and on the groups of an object, computed from rows on request.
 
 parity: pkg/apiserver/registry/networkpolicy/{clustergroupmember,groupmember,groupassociation,ipgroupassociation}
 """
@@ -34,13 +34,13 @@ READS: frozenset[type[Fact]] = frozenset(
 )
 BITS = 128
 DIGITS = 18
-"""Of a number of members or of a page, and of what is shown of one that is none."""
+"""Maximum number of digits of a page or its size, and of characters shown of an invalid one."""
 
 
 def members(
     facts: Facts, namespace: str, name: str, query: Mapping[str, str]
 ) -> report.ClusterGroupMembers | report.GroupMembers | None:
-    """A page of them, of a ClusterGroup if there is no Namespace; None if there is no such group.
+    """Return a page of members, of a ClusterGroup if there is no Namespace; None if there is no such group.
 
     Raises Invalid for a bad page and for a group that cannot have members, Unavailable until everything has been listed.
     """
@@ -53,19 +53,19 @@ def members(
     if group.nested:
         why = f"no member can be computed for {key}: its childGroups must not have childGroups of their own"
         raise Invalid("spec.childGroups", why)
-    found = _members(facts, group)
-    pages, shown = 1 if found else 0, found
-    if found and limit:
-        pages = -(-len(found) // limit)
-        shown = found[(page - 1) * limit : page * limit] if page else found
+    sorted_members = _members(facts, group)
+    pages, shown = 1 if sorted_members else 0, sorted_members
+    if sorted_members and limit:
+        pages = -(-len(sorted_members) // limit)
+        shown = sorted_members[(page - 1) * limit : page * limit] if page else sorted_members
     kind = report.GroupMembers if namespace else report.ClusterGroupMembers
     return kind(
         metadata=ObjectMetadata(name=name, namespace=namespace),
-        effective_members=tuple(shown) if found else None,
-        effective_ip_blocks=tuple(one.cidr for one in group.blocks) or None,
-        total_members=len(found),
+        effective_members=tuple(shown) if sorted_members else None,
+        effective_ip_blocks=tuple(block.cidr for block in group.blocks) or None,
+        total_members=len(sorted_members),
         total_pages=pages,
-        current_page=page if found and limit else pages,
+        current_page=page if sorted_members and limit else pages,
     )
 
 
@@ -79,36 +79,44 @@ def _number(query: Mapping[str, str], key: str) -> int:
 
 def _known(facts: Facts) -> None:
     if not facts.feeds.synced >= READS:
-        raise Unavailable("groups are not known for certain now, try again")
+        raise Unavailable("the lists of groups and their members are not complete yet, try again")
 
 
 def _members(facts: Facts, group: WholeGroup) -> list[GroupMember]:
-    """Sorted by name."""
-    wanted = {one.key for one in group.selectors}
+    """List the members sorted by name."""
+    wanted = {selector.key for selector in group.selectors}
     if not wanted:
         return []
-    labels = {one.labels for one in facts.all(Matches) if not wanted.isdisjoint(one.selectors)}
-    found: list[tuple[Pod | Entity | ClusterNode, GroupMember | None]] = [
+    labels = {matches.labels for matches in facts.all(Matches) if not wanted.isdisjoint(matches.selectors)}
+    pairs: list[tuple[Pod | Entity | ClusterNode, GroupMember | None]] = [
         *((pod, address_member(pod)) for pod in facts.all(Pod) if pod.labels in labels),
-        *((one, entity_member(one, addresses=True)) for one in facts.all(Entity) if one.labels in labels),
-        *((one, node_member(one, addresses=True)) for one in facts.all(ClusterNode) if one.labels in labels),
+        *(
+            (entity, entity_member(entity, addresses=True))
+            for entity in facts.all(Entity)
+            if entity.labels in labels
+        ),
+        *(
+            (node, node_member(node, addresses=True))
+            for node in facts.all(ClusterNode)
+            if node.labels in labels
+        ),
     ]
-    found.sort(key=lambda pair: (pair[0].name, pair[0].key))
-    return [member for _, member in found if member is not None]
+    pairs.sort(key=lambda pair: (pair[0].name, pair[0].key))
+    return [member for _, member in pairs if member is not None]
 
 
 def associations(facts: Facts, namespace: str, name: str) -> report.GroupAssociation:
-    """Groups that a Pod is in, or, if there are none, an ExternalEntity of that name. Raises Unavailable."""
+    """Return the groups of a Pod or, if there are none, of an ExternalEntity of that name. Raises Unavailable."""
     _known(facts)
     key = f"{namespace}/{name}"
-    found = _of_pod(facts, facts.get(Pod, key)) or _of(facts, facts.get(Entity, key))
-    return report.GroupAssociation(metadata=ObjectMetadata(), associated_groups=_references(found))
+    groups = _of_pod(facts, facts.get(Pod, key)) or _of(facts, facts.get(Entity, key))
+    return report.GroupAssociation(metadata=ObjectMetadata(), associated_groups=_references(groups))
 
 
 def ip_associations(facts: Facts, ip: str) -> report.IPGroupAssociation:
-    """Groups that the Pod, the ExternalEntities or the Node with this address are in, and those whose blocks have it.
+    """Return the groups of the Pod, the ExternalEntities or the Node with this address, and those whose blocks have it.
 
-    Raises Invalid for a text that is no address, Unavailable until everything has been listed.
+    Raises Invalid for a text that is not an address, Unavailable until everything has been listed.
     """
     try:
         address = ip_address(ip)
@@ -116,23 +124,25 @@ def ip_associations(facts: Facts, ip: str) -> report.IPGroupAssociation:
         raise Invalid("name", f"IP {ip} is not a valid IP address") from error
     _known(facts)
     text = str(address)
-    pod = next((one for one in facts.all(Pod) if text in one.ips), None)
-    found = _of_pod(facts, pod)
+    pod = next((candidate for candidate in facts.all(Pod) if text in candidate.ips), None)
+    groups = _of_pod(facts, pod)
     if pod is None:
-        found += [group for one in facts.all(Entity) if text in one.ips for group in _of(facts, one)]
-    found += [group for one in facts.all(ClusterNode) if text in one.ips for group in _of(facts, one)]
-    found += _with(facts, packed(text), ipv4=isinstance(address, IPv4Address))
-    return report.IPGroupAssociation(metadata=ObjectMetadata(), associated_groups=_references(found))
+        groups += [
+            group for entity in facts.all(Entity) if text in entity.ips for group in _of(facts, entity)
+        ]
+    groups += [group for node in facts.all(ClusterNode) if text in node.ips for group in _of(facts, node)]
+    groups += _with(facts, packed(text), ipv4=isinstance(address, IPv4Address))
+    return report.IPGroupAssociation(metadata=ObjectMetadata(), associated_groups=_references(groups))
 
 
 def _of_pod(facts: Facts, pod: Pod | None) -> list[WholeGroup]:
     return _of(facts, pod) if pod and address_member(pod) else []
 
 
-def _of(facts: Facts, found: Pod | Entity | ClusterNode | None) -> list[WholeGroup]:
-    matches = facts.get(Matches, found.labels) if found else None
+def _of(facts: Facts, row: Pod | Entity | ClusterNode | None) -> list[WholeGroup]:
+    matches = facts.get(Matches, row.labels) if row else None
     selectors = matches.selectors if matches else ()
-    return [group for one in selectors for group in facts.by(WholeGroup, "selector", one)]
+    return [group for selector in selectors for group in facts.by(WholeGroup, "selector", selector)]
 
 
 def _with(facts: Facts, address: bytes, *, ipv4: bool) -> Iterator[WholeGroup]:
@@ -152,8 +162,8 @@ def _within(address: bytes, network: IPNet, *, ipv4: bool) -> bool:
 
 
 def _references(groups: Iterable[WholeGroup]) -> tuple[report.GroupReference, ...]:
-    once: dict[str, Any] = {one.key: one for one in groups}
+    once: dict[str, Any] = {group.key: group for group in groups}
     return tuple(
-        report.GroupReference(namespace=one.namespace, name=one.name, uid=one.uid)
-        for one in sorted(once.values(), key=lambda one: (one.namespace, one.name))
+        report.GroupReference(namespace=whole.namespace, name=whole.name, uid=whole.uid)
+        for whole in sorted(once.values(), key=lambda group: (group.namespace, group.name))
     )

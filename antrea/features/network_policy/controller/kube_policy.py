@@ -1,4 +1,4 @@
-"""NetworkPolicies of Kubernetes in the controller: the rules that agents need, and the groups these name.
+"""NetworkPolicies of Kubernetes in the controller: the rules that agents need, and the groups that these name.
 
 parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
 """
@@ -55,7 +55,7 @@ from antrea.features.network_policy.internal_policy import (
     completed,
     flush_on_deny,
     in_portions,
-    told_annotations,
+    published_annotations,
 )
 
 if TYPE_CHECKING:
@@ -66,27 +66,27 @@ if TYPE_CHECKING:
 ADDRESS, APPLIED = "addressgroups", "appliedtogroups"
 KIND = "K8sNetworkPolicy"
 PRIORITY = -1
-"""Rules of one policy have no order."""
+"""Priority of all rules, since rules of one policy have no order."""
 NOBODY = cp.NetworkPolicyPeer()
 SMALL = 16 << 10
-"""Bytes of a spec that is worth keeping what was made of it; large ones are few, and what is made of them larger."""
+"""Maximum size in bytes of a spec whose decoded form is cached; large ones are few, and decode to even more."""
 FIELDS = {"In": "from", "Out": "to"}
 
 
 class KubePolicy(Fact, frozen=True):
-    """A NetworkPolicy of networking.k8s.io; its feed writes it."""
+    """NetworkPolicy of networking.k8s.io; its feed writes it."""
 
     namespace: str
     name: str
     uid: str
     generation: int
     encoded: bytes
-    """Its spec; the same object in all policies with the same text."""
+    """Encoded spec; the same object in all policies with the same text."""
     flush_on_deny: bool = False
-    """What it comes to forbid is cut."""
+    """Whether established connections are cut when it forbids them."""
     audit: AuditMode = ENFORCED
     doubt: str = ""
-    """Why its annotation on that means nothing."""
+    """Why its annotation on auditing has no effect."""
 
     @property
     def key(self) -> str:
@@ -94,18 +94,18 @@ class KubePolicy(Fact, frozen=True):
 
     @property
     def spec(self) -> networking.NetworkPolicySpec:
-        """As it was written."""
+        """Spec as it was written."""
         return (_kept_spec if len(self.encoded) <= SMALL else _decoded)(self.encoded)
 
 
 @lru_cache(maxsize=256)
-def _one(encoded: bytes) -> bytes:
-    """The first of equal ones."""
+def _interned(encoded: bytes) -> bytes:
+    """Return the first of equal texts."""
     return encoded
 
 
 class RuleSpec(msgspec.Struct, frozen=True):
-    """One rule of either direction."""
+    """Rule of either direction."""
 
     direction: str
     peers: tuple[networking.NetworkPolicyPeer, ...]
@@ -113,24 +113,24 @@ class RuleSpec(msgspec.Struct, frozen=True):
 
     @property
     def needs_pods(self) -> bool:
-        """Named ports of whatever Pod it may be: each Pod's own numbers are needed."""
+        """Whether named ports need each Pod's own numbers, for any Pod."""
         return not self.peers and self.direction == "Out" and has_named_port(self.ports)
 
 
 class DraftKubeRule:
-    """One rule, and the groups of its peers."""
+    """Rule, and the groups of its peers."""
 
     def __init__(self, side: RuleSpec, selectors: list[GroupSelector]) -> None:
         self.side = side
         self.selectors = selectors
-        self.groups = [group(ADDRESS, one) for one in selectors]
+        self.groups = [group(ADDRESS, selector) for selector in selectors]
 
 
 Conditions = tuple[Requirement, ...] | None
 
 
 class PolicyForm(msgspec.Struct, frozen=True):
-    """The text of a policy, whatever its name and Namespace: policies with the same text share it."""
+    """Content of a policy without its name and Namespace, which policies with the same text share."""
 
     applied: Conditions
     rules: tuple[FormRule, ...]
@@ -141,18 +141,18 @@ class PolicyForm(msgspec.Struct, frozen=True):
 
 
 class FormRule(msgspec.Struct, frozen=True):
-    """One rule of either direction."""
+    """Rule of either direction."""
 
     direction: str
     peers: tuple[tuple[Conditions, Conditions], ...]
-    """Of Namespaces (None: the policy's own), of Pods."""
-    told: cp.NetworkPolicyPeer
-    """Without groups."""
+    """Conditions on Namespaces (None for the policy's own) and on Pods."""
+    peer: cp.NetworkPolicyPeer
+    """Peer without groups."""
     services: tuple[cp.Service, ...]
 
 
 def form_steps(spec: networking.NetworkPolicySpec) -> Generator[None, None, PolicyForm]:
-    """Of a spec, with pauses."""
+    """Make the form of a spec, with pauses."""
     rules, ignored = [], list[str]()
     numbers = {"In": 0, "Out": 0}
     for side in sides(spec):
@@ -166,11 +166,11 @@ def form_steps(spec: networking.NetworkPolicySpec) -> Generator[None, None, Poli
 def _form_rule(side: RuleSpec, path: str, ignored: list[str]) -> Generator[None, None, FormRule]:
     peers: list[tuple[Conditions, Conditions]] = [((), None)] if side.needs_pods else []
     read = []
-    for index, one in enumerate(side.peers):
-        if not one.is_known:
+    for index, entry in enumerate(side.peers):
+        if not entry.is_known:
             ignored.append(f"{path}[{index}] has no field that is known here")
-        elif one.ip_block is None:
-            spaces, pods = one.namespace_selector, one.pod_selector
+        elif entry.ip_block is None:
+            spaces, pods = entry.namespace_selector, entry.pod_selector
             peers.append(
                 (
                     None if spaces is None else requirements(spaces),
@@ -179,18 +179,18 @@ def _form_rule(side: RuleSpec, path: str, ignored: list[str]) -> Generator[None,
             )
         else:
             try:
-                read.append((yield from read_block(one.ip_block)))
+                read.append((yield from read_block(entry.ip_block)))
             except ValueError:
-                ignored.append(f"{path}[{index}].ipBlock.{unreadable(one.ip_block)}")
+                ignored.append(f"{path}[{index}].ipBlock.{unreadable(entry.ip_block)}")
         if (index + 1) % PORTION == 0:
             yield
-    told = cp.NetworkPolicyPeer(ip_blocks=tuple(read)) if side.peers else ALL
-    return FormRule(side.direction, tuple(peers), told, services(side.ports))
+    blocks = cp.NetworkPolicyPeer(ip_blocks=tuple(read)) if side.peers else ALL
+    return FormRule(side.direction, tuple(peers), blocks, services(side.ports))
 
 
 @lru_cache(maxsize=256)
 def _form_of(encoded: bytes) -> PolicyForm:
-    """Of a small spec; policies in a row often have the same."""
+    """Make the form of a small spec; consecutive policies often have the same."""
     return completed(form_steps(_decoded(encoded)))
 
 
@@ -199,11 +199,11 @@ def _decoded(encoded: bytes) -> networking.NetworkPolicySpec:
 
 
 _kept_spec = lru_cache(maxsize=256)(_decoded)
-"""That of a small one."""
+"""Decoder of small specs with a cache."""
 
 
 class InternalKubePolicy(InternalPolicyFields, frozen=True):
-    """A NetworkPolicy as agents need it, and what decides to which Nodes it goes; derived."""
+    """NetworkPolicy as agents need it, and what decides to which Nodes it goes; derived."""
 
     target: str
     """Name of the `PublishedGroup` that it is for."""
@@ -211,15 +211,15 @@ class InternalKubePolicy(InternalPolicyFields, frozen=True):
     """Names of the groups of its peers."""
 
 
-def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
-    """All of it counts."""
-    meta = found.metadata
+def policy_row(policy: networking.NetworkPolicy) -> KubePolicy:
+    """Make the row of a policy."""
+    meta = policy.metadata
     return KubePolicy(
         sys.intern(meta.namespace),
         meta.name,
         meta.uid,
         meta.generation,
-        _one(msgspec.msgpack.encode(found.spec)),
+        _interned(msgspec.msgpack.encode(policy.spec)),
         flush_on_deny=flush_on_deny(meta.annotations),
         audit=audit_mode(meta.annotations),
         doubt=enforcement_doubt(meta.annotations),
@@ -245,30 +245,30 @@ def sides(spec: networking.NetworkPolicySpec) -> list[RuleSpec]:
 
 
 def selectors(policy: KubePolicy, side: RuleSpec) -> list[GroupSelector]:
-    """Of the peers of one rule, in their order."""
+    """Return the selectors of the peers of one rule, in their order."""
     if side.needs_pods:
         everybody = group_selector(namespaces=LabelSelector())
         return [everybody] if everybody else []
-    found = (
-        group_selector(policy.namespace, one.pod_selector, one.namespace_selector)
-        for one in side.peers
-        if one.is_known and one.ip_block is None
+    selectors_of_peers = (
+        group_selector(policy.namespace, peer.pod_selector, peer.namespace_selector)
+        for peer in side.peers
+        if peer.is_known and peer.ip_block is None
     )
-    return [one for one in found if one is not None]
+    return [selector for selector in selectors_of_peers if selector is not None]
 
 
 def applied(policy: KubePolicy) -> GroupSelector:
-    """The Pods that the policy is for."""
-    found = group_selector(policy.namespace, policy.spec.pod_selector)
-    if found is None:
+    """Return the selector of the Pods that the policy is for."""
+    selector = group_selector(policy.namespace, policy.spec.pod_selector)
+    if selector is None:
         raise ValueError("a NetworkPolicy has a Namespace")
-    return found
+    return selector
 
 
 def internal_kube_policy(
     facts: Facts, policy: KubePolicy
 ) -> Iterator[InternalKubePolicy | GroupSelector | RecordEvent]:
-    """The policy, and the groups that it names, which it shares with all policies that select the same."""
+    """Yield the policy, and the groups that it names, which are shared by all policies that select the same."""
     return in_portions(_internal_policy(facts, policy))
 
 
@@ -282,36 +282,36 @@ def _internal_policy(
         form = _form_of(policy.encoded)
     else:
         spec = _decoded(policy.encoded)
-        found, target = _target(space, requirements(spec.pod_selector))
-        yield found.with_parts((PublishedGroup(APPLIED, target, target),))
+        selector, target = _target(space, requirements(spec.pod_selector))
+        yield selector.with_parts((PublishedGroup(APPLIED, target, target),))
         form = yield from form_steps(spec)
-    found, target = _target(space, form.applied)
-    used: dict[str, list[Any]] = {target: [found, PublishedGroup(APPLIED, target, target)]}
+    selector, target = _target(space, form.applied)
+    used: dict[str, list[Any]] = {target: [selector, PublishedGroup(APPLIED, target, target)]}
     peers: dict[str, None] = {}
-    told = []
+    sent = []
     for rule in form.rules:
         names: dict[str, None] = {}
         for spaces, pods in rule.peers:
-            found = selector_of(space if spaces is None else "", spaces, pods)
-            name = uuid_of(found.name)
+            selector = selector_of(space if spaces is None else "", spaces, pods)
+            name = uuid_of(selector.name)
             names[name] = None
             if name not in peers:
                 peers[name] = None
                 if len(peers) % PORTION == 0:
                     yield None
-                used.setdefault(name, [found]).append(PublishedGroup(ADDRESS, name, name))
-        peer = rule.told
+                used.setdefault(name, [selector]).append(PublishedGroup(ADDRESS, name, name))
+        peer = rule.peer
         if names:
             peer = cp.NetworkPolicyPeer(address_groups=tuple(names), ip_blocks=peer.ip_blocks)
-        told.append(_rule(rule.direction, peer, rule.services, "Allow", logging))
+        sent.append(_rule(rule.direction, peer, rule.services, "Allow", logging))
         for name in (target,) if rule.direction == "In" else names:
             used[name] += port_parts(rule.services, name)
-    told += [_rule(direction, NOBODY, (), "", logging) for direction in form.isolated]
-    for found, *groups in used.values():
-        yield found.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(set(groups))))
+    sent += [_rule(direction, NOBODY, (), "", logging) for direction in form.isolated]
+    for selector, *groups in used.values():
+        yield selector.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(set(groups))))
     internal = cp.NetworkPolicy(
         metadata=_metadata(policy, whole=_audits(policy, home)),
-        rules=tuple(told),
+        rules=tuple(sent),
         applied_to_groups=(target,),
         source_ref=reference(policy),
     )
@@ -321,7 +321,7 @@ def _internal_policy(
 
 
 def is_audited(facts: Facts, policy: KubePolicy) -> bool:
-    """Whether it drops nothing, by its own word or by that of its Namespace."""
+    """Whether it drops nothing, by its own annotation or by that of its Namespace."""
     return _audits(policy, facts.get(Namespace, policy.namespace))
 
 
@@ -330,7 +330,9 @@ def _audits(policy: KubePolicy, home: Namespace | None) -> bool:
 
 
 def _metadata(policy: KubePolicy, *, whole: bool) -> ObjectMetadata:
-    annotations = told_annotations(flush_on_deny=policy.flush_on_deny, audit=AUDITED if whole else ENFORCED)
+    annotations = published_annotations(
+        flush_on_deny=policy.flush_on_deny, audit=AUDITED if whole else ENFORCED
+    )
     uid = policy.uid
     return ObjectMetadata(
         name=uid, uid=uid, generation=policy.generation, labels=NOTHING, annotations=annotations
@@ -338,23 +340,23 @@ def _metadata(policy: KubePolicy, *, whole: bool) -> ObjectMetadata:
 
 
 def _target(space: str, applied: Conditions) -> tuple[GroupSelector, str]:
-    """Whom a policy is for, and the name of the group of these."""
-    found = selector_of(space, None, applied)
-    return found, uuid_of(found.name)
+    """Return the selector of the target, and the name of its group."""
+    selector = selector_of(space, None, applied)
+    return selector, uuid_of(selector.name)
 
 
 def _events(policy: KubePolicy, ignored: tuple[str, ...]) -> Iterator[RecordEvent]:
-    """On what is not as its author may think: a NetworkPolicy of Kubernetes has no status."""
+    """Yield Events on what differs from the author's intent: a NetworkPolicy of Kubernetes has no status."""
     if ignored:
         yield ignored_peers(policy, ignored)
     if policy.doubt:
         yield unknown_enforcement(policy)
 
 
-def ignored_peers(policy: KubePolicy, found: tuple[str, ...]) -> RecordEvent:
-    """An Event on blocks that cannot be read: a NetworkPolicy of Kubernetes has no status."""
-    more = f" (and {len(found) - 1} more)" if found[1:] else ""
-    message = f"{found[0]}{more}: it allows nobody; the other peers and rules are enforced"
+def ignored_peers(policy: KubePolicy, paths: tuple[str, ...]) -> RecordEvent:
+    """Make an Event on blocks that cannot be read: a NetworkPolicy of Kubernetes has no status."""
+    more = f" (and {len(paths) - 1} more)" if paths[1:] else ""
+    message = f"{paths[0]}{more}: it allows nobody; the other peers and rules are enforced"
     return RecordEvent(
         policy.uid, message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
         "PeerIgnored", message, warning=True, namespace=policy.namespace,
@@ -362,7 +364,7 @@ def ignored_peers(policy: KubePolicy, found: tuple[str, ...]) -> RecordEvent:
 
 
 def unknown_enforcement(policy: KubePolicy) -> RecordEvent:
-    """An Event on an annotation that is neither audit nor enforce."""
+    """Make an Event on an annotation that is neither audit nor enforce."""
     message = unknown_text(policy.doubt)
     return RecordEvent(
         f"{policy.uid} enforcement", message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
@@ -387,7 +389,7 @@ def _rule(
 
 
 def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:
-    """What is allowed; a direction that is isolated and allows nothing is one rule without a peer."""
+    """Yield what is allowed; a direction that is isolated and allows nothing is one rule without a peer."""
     drafts = [DraftKubeRule(side, selectors(policy, side)) for side in sides(policy.spec)]
     return _rules(policy, drafts, logging=logging)
 
@@ -396,47 +398,47 @@ def _rules(
     policy: KubePolicy, drafts: list[DraftKubeRule], *, logging: bool
 ) -> Iterator[cp.NetworkPolicyRule]:
     for draft in drafts:
-        side, told = draft.side, ALL
+        side, sent = draft.side, ALL
         if side.peers:
-            blocks = [one.ip_block for one in side.peers if one.ip_block is not None]
-            told = peer(draft.groups, blocks)
+            blocks = [peer.ip_block for peer in side.peers if peer.ip_block is not None]
+            sent = peer(draft.groups, blocks)
         elif side.needs_pods:
-            told = msgspec.structs.replace(ALL, address_groups=tuple(one.name for one in draft.groups))
+            sent = msgspec.structs.replace(ALL, address_groups=tuple(group.name for group in draft.groups))
         yield cp.NetworkPolicyRule(
             direction=side.direction,
-            from_=told if side.direction == "In" else NOBODY,
-            to=told if side.direction == "Out" else NOBODY,
+            from_=sent if side.direction == "In" else NOBODY,
+            to=sent if side.direction == "Out" else NOBODY,
             services=services(side.ports),
             priority=PRIORITY,
             action="Allow",
             enable_logging=logging,
         )
     for direction in directions(policy.spec):
-        if not any(one.side.direction == direction for one in drafts):
+        if not any(draft.side.direction == direction for draft in drafts):
             yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
 
 
 def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
-    """How the policy is named wherever it is sent or shown."""
+    """Return the reference by which the policy is sent and shown."""
     return cp.NetworkPolicyReference(type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid)
 
 
 def kube_policy_publication(
     facts: Facts, policy: InternalKubePolicy
 ) -> Iterator[PublishedPolicy | GroupSpan]:
-    """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
+    """Yield the policy for all Nodes with a Pod that it is for, and those Nodes for the groups of its peers."""
     span = facts.get(GroupNodes, policy.target)
     nodes = span.parts if span else ()
-    yield PublishedPolicy(policy.found, nodes)
+    yield PublishedPolicy(policy.policy, nodes)
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)
 
 
 def kube_port_events(facts: Facts, policy: InternalKubePolicy) -> Iterator[RecordEvent]:
     """Yield the Event on port names that no concerned Pod declares: the kind has no status."""
-    source = policy.found.source_ref
+    source = policy.policy.source_ref
     if source is not None:
-        yield from unknown_port_event(facts, source, unknown_ports(facts, policy.found))
+        yield from unknown_port_event(facts, source, unknown_ports(facts, policy.policy))
 
 
 FEATURE = ControllerFeature(

@@ -1,4 +1,4 @@
-"""Port names in policies that none of the concerned Pods declares: sentences for the status and the Event.
+"""Port names in policies that no concerned Pod declares: sentences for the status and the Event.
 
 The author of the policy may have misspelled the name: an Allow by it lets nothing in, a Drop by it leaves the port open. The
 declared names are collected only for the groups of rules that have port names.
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 REASON = "PortNameUnknown"
 MAX_NAMES = 3
-"""Names that one Event or condition lists."""
+"""Maximum number of names that one Event or condition lists."""
 MAX_LENGTH = 63
-"""Characters of a name that are shown."""
+"""Maximum number of characters of a name that are shown."""
 API_VERSIONS = {
     "K8sNetworkPolicy": "networking.k8s.io/v1",
     "AntreaNetworkPolicy": "crd.antrea.io/v1beta1",
@@ -45,23 +45,23 @@ class NamedPorts(NamedTuple):
 
 
 def port_parts(services: Iterable[cp.Service], name: str) -> tuple[PublishedGroup, ...]:
-    """The group of this name as one whose named ports are collected, if one of the ports has a name."""
+    """Return the group of this name as one whose named ports are collected, if one of the ports has a name."""
     return (PublishedGroup(PORTS, name),) if names_ports(services) else ()
 
 
 def port_rows(chosen: Iterable[ChosenGroup]) -> Iterator[GroupSelector | GroupUse]:
-    """Rows by which the named ports of these groups are collected."""
-    for one in chosen:
-        for row in one.rows:
+    """Yield rows by which the named ports of these groups are collected."""
+    for group in chosen:
+        for row in group.rows:
             if isinstance(row, GroupSelector):
-                yield row.with_parts((PublishedGroup(PORTS, one.name),))
+                yield row.with_parts((PublishedGroup(PORTS, group.name),))
             elif isinstance(row, GroupUse):
                 yield GroupUse(PORTS, row.group)
 
 
 def names_ports(services: Iterable[cp.Service]) -> bool:
     """Whether one of them has a name in place of its number."""
-    return any(isinstance(one.port, str) for one in services)
+    return any(isinstance(service.port, str) for service in services)
 
 
 def unknown_ports(facts: Facts, policy: cp.NetworkPolicy) -> tuple[str, ...]:
@@ -69,33 +69,35 @@ def unknown_ports(facts: Facts, policy: cp.NetworkPolicy) -> tuple[str, ...]:
 
     A rule whose selectors select no Pod (yet) is left out. Peers that are blocks or domain names never have port names.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for (direction, number), named in _named(policy).items():
         rows = (facts.get(GroupPorts, name) for name in named.groups)
         known = {part for row in rows if row is not None for part in row.parts}
         if not known and (direction == "In" or named.groups):
             continue
         for service in named.services:
-            if len(found) <= MAX_NAMES and not _has(known, service):
-                found.append(_sentence(direction, number, service))
-    return tuple(found)
+            if len(sentences) <= MAX_NAMES and not _has(known, service):
+                sentences.append(_sentence(direction, number, service))
+    return tuple(sentences)
 
 
 def _named(policy: cp.NetworkPolicy) -> dict[tuple[str, int], NamedPorts]:
-    """By direction and number of the rule as its author wrote it: one rule may have become several."""
-    found: dict[tuple[str, int], NamedPorts] = {}
+    """Collect named ports by direction and number of the rule as written: one rule may have become several."""
+    by_rule: dict[tuple[str, int], NamedPorts] = {}
     counts = {"In": 0, "Out": 0}
     for rule in policy.rules:
         number = counts[rule.direction] if rule.priority is None or rule.priority < 0 else rule.priority
         counts[rule.direction] += 1
         if not names_ports(rule.services):
             continue
-        own = rule.applied_to_groups or policy.applied_to_groups
-        groups = own if rule.direction == "In" else rule.to.address_groups
-        named = found.setdefault((rule.direction, number), NamedPorts({}, {}))
-        named.services.update(dict.fromkeys(one for one in rule.services if isinstance(one.port, str)))
+        own_groups = rule.applied_to_groups or policy.applied_to_groups
+        groups = own_groups if rule.direction == "In" else rule.to.address_groups
+        named = by_rule.setdefault((rule.direction, number), NamedPorts({}, {}))
+        named.services.update(
+            dict.fromkeys(service for service in rule.services if isinstance(service.port, str))
+        )
         named.groups.update(dict.fromkeys(groups))
-    return found
+    return by_rule
 
 
 def _has(known: set[tuple[str, str]], service: cp.Service) -> bool:
@@ -113,8 +115,8 @@ def _sentence(direction: str, number: int, service: cp.Service) -> str:
     return f"spec.{field}[{number}]: no Pod {whose} has a port named '{name}'{protocol}: the rule matches nothing by it"
 
 
-def told_ports(sentences: tuple[str, ...]) -> str:
-    """All of them in one text, up to a bound."""
+def joined_ports(sentences: tuple[str, ...]) -> str:
+    """Join all sentences into one text, up to a bound."""
     more = ("and more",) if len(sentences) > MAX_NAMES else ()
     return "; ".join((*sentences[:MAX_NAMES], *more))
 
@@ -129,7 +131,7 @@ def unknown_port_event(
         version, kind = f"{GROUP}/{place.version}", place.kind
     else:
         version, kind = API_VERSIONS[source.type], KINDS.get(source.type, "NetworkPolicy")
-    text = told_ports(sentences)
+    text = joined_ports(sentences)
     yield RecordEvent(
         f"{source.uid} ports", text, version, kind, source.name, source.uid,
         REASON, text, warning=True, namespace=source.namespace,

@@ -1,7 +1,7 @@
-"""Peers in relation to the Namespace of whom a policy is for: one rule for each Namespace, or for all with the same labels.
+"""Peers in relation to the Namespace of a policy's target: one rule for each Namespace, or for all with the same labels.
 
-Upstream forgets Namespaces of all but the last element of `appliedTo`, and in a ClusterGroup all but its
-`namespaceSelector`; here all of them count.
+Upstream considers only Namespaces of the last element of `appliedTo`, and in a ClusterGroup only its `namespaceSelector`; here
+all of them count.
 parity: pkg/controller/networkpolicy/antreaclusternetworkpolicy.go processAntreaClusterNetworkPolicy
 """
 
@@ -26,18 +26,20 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.controller.antrea_peer import ChosenGroup
 
     Pair = tuple[tuple[ChosenGroup, ...], tuple[ChosenGroup, ...]]
-    """Whom a rule is for, and its peers."""
+    """Targets of a rule, and its peers."""
 
 
 def related(facts: Facts, applied: Iterable[AppliedTo], peers: Sequence[Peer]) -> Iterator[Pair]:
-    """Those of `namespaces.match: Self`, then those of `namespaces.sameLabels`, sorted."""
+    """Yield pairs of `namespaces.match: Self`, then those of `namespaces.sameLabels`, sorted."""
     spaces = _affected(facts, applied)
-    own = [one for one in peers if one.namespaces and one.namespaces.match == "Self"]
-    for space in sorted(spaces) if own else ():
-        yield tuple(spaces[space]), tuple(_near(space, one) for one in own)
-    for one in peers:
-        if one not in own and one.namespaces and one.namespaces.same_labels:
-            yield from _alike(facts, spaces, one, one.namespaces.same_labels)
+    self_peers = [
+        candidate for candidate in peers if candidate.namespaces and candidate.namespaces.match == "Self"
+    ]
+    for space in sorted(spaces) if self_peers else ():
+        yield tuple(spaces[space]), tuple(_near(space, peer) for peer in self_peers)
+    for relative in peers:
+        if relative not in self_peers and relative.namespaces and relative.namespaces.same_labels:
+            yield from _alike(facts, spaces, relative, relative.namespaces.same_labels)
 
 
 def _near(space: str, peer: Peer) -> ChosenGroup:
@@ -48,7 +50,7 @@ def _near(space: str, peer: Peer) -> ChosenGroup:
 def _alike(
     facts: Facts, spaces: dict[str, list[ChosenGroup]], peer: Peer, keys: tuple[str, ...]
 ) -> Iterator[Pair]:
-    """Namespaces that lack one of the labels are like no other."""
+    """Yield pairs of Namespaces with equal labels; those that lack one of the labels are in none."""
     by_values: dict[tuple[str, ...], list[str]] = {}
     for space in sorted(spaces):
         home = facts.get(Namespace, space)
@@ -58,17 +60,17 @@ def _alike(
     for values in sorted(by_values):
         same = LabelSelector(match_labels=dict(zip(keys, values, strict=True)))
         selector = group_selector("", peer.pod_selector, same, entities=peer.external_entity_selector)
-        chosen = tuple(one for space in by_values[values] for one in spaces[space])
+        chosen = tuple(group for space in by_values[values] for group in spaces[space])
         yield chosen, (by_selector(ADDRESS, selector),)
 
 
 def _affected(facts: Facts, applied: Iterable[AppliedTo]) -> dict[str, list[ChosenGroup]]:
-    """By Namespace, the groups that split `appliedTo`."""
-    found: dict[str, list[ChosenGroup]] = {}
-    for one in applied:
-        for space, selector in _split(facts, one):
-            found.setdefault(space, []).append(by_selector(APPLIED, selector))
-    return found
+    """Return the groups that split `appliedTo`, by Namespace."""
+    by_namespace: dict[str, list[ChosenGroup]] = {}
+    for target in applied:
+        for space, selector in _split(facts, target):
+            by_namespace.setdefault(space, []).append(by_selector(APPLIED, selector))
+    return by_namespace
 
 
 def _split(facts: Facts, applied: AppliedTo) -> Iterator[tuple[str, GroupSelector]]:
@@ -86,11 +88,11 @@ def _split(facts: Facts, applied: AppliedTo) -> Iterator[tuple[str, GroupSelecto
             entities=applied.external_entity_selector,
         )
         whole = (selector,) if selector else ()
-    for one in whole:
-        if one.kind != NODE:
-            spaces = [one.namespace] if one.namespace else _named(facts, one.namespaces or ())
+    for chosen in whole:
+        if chosen.kind != NODE:
+            spaces = [chosen.namespace] if chosen.namespace else _named(facts, chosen.namespaces or ())
             for space in spaces:
-                yield space, selector_of(space, None, one.labels, one.kind)
+                yield space, selector_of(space, None, chosen.labels, chosen.kind)
 
 
 def _named(facts: Facts, wanted: tuple[Requirement, ...]) -> list[str]:

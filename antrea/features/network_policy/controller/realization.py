@@ -1,4 +1,4 @@
-"""The status of Antrea's own policies and groups: how far Nodes are, by what their agents report.
+"""Status of Antrea's own policies and groups, by what the Nodes' agents report.
 
 parity: pkg/controller/networkpolicy/status_controller.go syncHandler, {group,clustergroup}.go syncInternalGroup
 """
@@ -21,7 +21,7 @@ from antrea.features.network_policy.controller.admin_status import PLACES, admin
 from antrea.features.network_policy.controller.group import WholeGroup
 from antrea.features.network_policy.controller.named_port import (
     REASON,
-    told_ports,
+    joined_ports,
     unknown_port_event,
 )
 from antrea.features.network_policy.tier import CRD
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 MANAGER = "antrea-controller"
 MAX_LENGTH = 256
-"""Characters of a message about failures."""
+"""Maximum number of characters of a message about failures."""
 MAX_PARTS = 3
-"""Parts of a policy that are not enforced, which its condition names."""
+"""Maximum number of parts that are not enforced in a condition."""
 PREVENTED = "LockoutPrevented"
-"""Type of the condition of a policy that would cut Nodes from what they cannot do without."""
+"""Type of the condition of a policy that would cut Nodes off from essential connections."""
 TRANSLATED = "NotAtServiceAddresses"
 """Type of the condition of a policy on Nodes where another program than AntreaProxy translates packets to Services first."""
 AUDITED = "Audited"
-"""Type of the condition of a policy that drops nothing, or of which some rules do not."""
+"""Type of the condition of a policy that drops nothing, or some rules of which do not."""
 UNKNOWN_PORTS = REASON
 """Type of the condition about port names that no concerned Pod declares."""
 UNAWARE = "its agent has no support for policies on Nodes, or another version"
@@ -51,10 +51,10 @@ NESTED = "ChildGroupsNestingExceeded"
 
 
 class NodeReport(Fact, frozen=True):
-    """The last report of the agent of a Node on a policy; kept while the policy is for that Node."""
+    """Last report of a Node's agent on a policy; kept while the policy is for that Node."""
 
     policy: str
-    """UID."""
+    """UID of the policy."""
     node: str
     generation: int
     failure: bool = False
@@ -69,12 +69,12 @@ class NodeReport(Fact, frozen=True):
 
     @property
     def kept(self) -> str:
-        """What the policy would have cut, and the Node keeps."""
+        """Connections that the policy would have cut, and the Node keeps."""
         return "" if self.failure else self.message.partition(AT_SERVICES)[0]
 
     @property
     def translated(self) -> str:
-        """Rules on the Node that do not hold at addresses of Services there."""
+        """Rules on the Node that are not enforced at addresses of Services there."""
         return "" if self.failure else self.message.partition(AT_SERVICES)[2]
 
 
@@ -87,11 +87,11 @@ class PolicySpan(Fact, frozen=True):
     stranger: str = ""
     """Name of a group that no policy can be for."""
     unheld: tuple[str, ...] = ()
-    """What the policy contains and no switch enforces; no Node has it meanwhile."""
+    """Parts of the policy that no switch enforces; no Node has it meanwhile."""
     audited: str = ""
-    """What of it is audited; empty: all is enforced."""
+    """Description of the audited parts; empty if all is enforced."""
     on_nodes: tuple[str, ...] = ()
-    """Nodes that it is for themselves, beside their Pods."""
+    """Nodes that are themselves targets, beside their Pods."""
     unknown_ports: tuple[str, ...] = ()
     """A sentence for each port name that no concerned Pod declares."""
 
@@ -101,33 +101,42 @@ class PolicySpan(Fact, frozen=True):
 
 
 def report_key(policy: str, node: str) -> str:
-    """Under which a report is kept."""
+    """Return the key of a report."""
     return f"{policy} {node}"
 
 
-def noted(facts: Facts, found: report.NetworkPolicyStatus) -> None:
-    """An agent has reported; a report on a policy that is not for its Node is not kept."""
-    span = facts.get(PolicySpan, found.metadata.name)
-    for one in found.nodes:
-        if span is not None and one.node_name in span.nodes:
+def record_report(facts: Facts, status: report.NetworkPolicyStatus) -> None:
+    """Record the report of an agent; one on a policy that is not for its Node is dropped."""
+    span = facts.get(PolicySpan, status.metadata.name)
+    for node_status in status.nodes:
+        if span is not None and node_status.node_name in span.nodes:
             facts.put(
-                NodeReport(span.key, one.node_name, one.generation, one.realization_failure, one.message)
+                NodeReport(
+                    span.key,
+                    node_status.node_name,
+                    node_status.generation,
+                    node_status.realization_failure,
+                    node_status.message,
+                )
             )
 
 
 def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
-    """Phase, numbers of Nodes and conditions; reports on other generations do not count.
+    """Yield phase, numbers of Nodes and conditions; reports on other generations do not count.
 
-    `realizedGeneration` (ours) is written when a generation is realized, and stays while a later one is under way.
+    `realizedGeneration` (an addition to upstream) is written when a generation is realized, and stays while a later one is in
+    progress.
     """
     source, nodes = span.source, frozenset(span.nodes)
-    told = [
-        _known(span, one)
-        for one in facts.by(NodeReport, "policy", span.key)
-        if one.node in nodes and one.generation == span.generation
+    reports = [
+        _known(span, node_report)
+        for node_report in facts.by(NodeReport, "policy", span.key)
+        if node_report.node in nodes and node_report.generation == span.generation
     ]
-    failed = sorted(f'"{one.node}":"{one.message}"' for one in told if one.failure)
-    current = 0 if span.unheld else len(told) - len(failed)
+    failed = sorted(
+        f'"{node_report.node}":"{node_report.message}"' for node_report in reports if node_report.failure
+    )
+    current = 0 if span.unheld else len(reports) - len(failed)
     if (place := PLACES.get(source.type)) is not None:
         conditions = (
             *(_realizable(span), realized(current, len(span.nodes))),
@@ -154,21 +163,21 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
         conditions=(
             _realizable(span),
             _failure(failed),
-            _prevented(told),
+            _prevented(reports),
             _audited(span),
             _unknown_ports(span),
-            _translated(told),
+            _translated(reports),
         ),
     )
 
 
-def _known(span: PolicySpan, found: NodeReport) -> NodeReport:
-    """The report, or a failure where a policy for the Node itself is reported without ON_NODE and without what is kept."""
-    if found.failure or found.node not in span.on_nodes:
-        return found
-    if not found.message:
-        return msgspec.structs.replace(found, failure=True, message=UNAWARE)
-    return msgspec.structs.replace(found, message=found.message.removeprefix(ON_NODE))
+def _known(span: PolicySpan, node_report: NodeReport) -> NodeReport:
+    """Return the report, or a failure where a policy for the Node itself is reported without ON_NODE and without what is kept."""
+    if node_report.failure or node_report.node not in span.on_nodes:
+        return node_report
+    if not node_report.message:
+        return msgspec.structs.replace(node_report, failure=True, message=UNAWARE)
+    return msgspec.structs.replace(node_report, message=node_report.message.removeprefix(ON_NODE))
 
 
 def _phase(span: PolicySpan, current: int, failed: int) -> str:
@@ -194,26 +203,32 @@ def _realizable(span: PolicySpan) -> Condition:
 
 
 def _failure(failed: list[str]) -> Condition:
-    """Without a status if there is none."""
+    """Make the condition on failures; without a status if there is none."""
     return _of_nodes(
         "RealizationFailure", "NetworkPolicyRealizationFailedOnNode", failed, "Failed Nodes count"
     )
 
 
-def _prevented(told: list[NodeReport]) -> Condition:
-    """Without a status if the policy would cut no Node."""
-    kept = sorted(f'"{one.node}":"{one.kept}"' for one in told if one.kept)
+def _prevented(reports: list[NodeReport]) -> Condition:
+    """Make the condition on prevented lockouts; without a status if there is none."""
+    kept = sorted(f'"{node_report.node}":"{node_report.kept}"' for node_report in reports if node_report.kept)
     return _of_nodes(PREVENTED, "NodePolicyWouldCutNode", kept)
 
 
-def _translated(told: list[NodeReport]) -> Condition:
-    """Without a status if the policy holds at all addresses of Services, or is for no Node."""
-    rows = sorted(f'"{one.node}":"{one.translated}"' for one in told if one.translated)
+def _translated(reports: list[NodeReport]) -> Condition:
+    """Make the condition on addresses of Services; without a status if the policy is enforced at all of them, or is for no
+    Node.
+    """
+    rows = sorted(
+        f'"{node_report.node}":"{node_report.translated}"'
+        for node_report in reports
+        if node_report.translated
+    )
     return _of_nodes(TRANSLATED, "ServicesTranslatedBefore", rows)
 
 
 def _of_nodes(kind: str, reason: str, rows: list[str], count: str = "Nodes count") -> Condition:
-    """A condition with a row for each Node, cut to MAX_LENGTH; without a status if there is none."""
+    """Make a condition with a row for each Node, cut to MAX_LENGTH; without a status if there is none."""
     if not rows:
         return Condition(kind)
     text = f"{count} {len(rows)}: {', '.join(rows)}"
@@ -222,17 +237,19 @@ def _of_nodes(kind: str, reason: str, rows: list[str], count: str = "Nodes count
 
 
 def _audited(span: PolicySpan) -> Condition:
-    """Without a status if all is enforced."""
+    """Make the condition on auditing; without a status if all is enforced."""
     if not span.audited:
         return Condition(AUDITED)
     return Condition(AUDITED, "True", reason="NetworkPolicyAudited", message=span.audited)
 
 
 def _unknown_ports(span: PolicySpan) -> Condition:
-    """Without a status if there is no such port name."""
+    """Make the condition on unknown port names; without a status if there is none."""
     if not span.unknown_ports:
         return Condition(UNKNOWN_PORTS)
-    return Condition(UNKNOWN_PORTS, "True", reason="NoPodHasPortName", message=told_ports(span.unknown_ports))
+    return Condition(
+        UNKNOWN_PORTS, "True", reason="NoPodHasPortName", message=joined_ports(span.unknown_ports)
+    )
 
 
 def port_events(facts: Facts, span: PolicySpan) -> Iterator[RecordEvent]:
@@ -241,7 +258,7 @@ def port_events(facts: Facts, span: PolicySpan) -> Iterator[RecordEvent]:
 
 
 def group_status(_: Facts, group: WholeGroup) -> Iterator[Status]:
-    """Whether members are computed: not if a child is missing (which upstream does not report) or has children."""
+    """Yield whether members are computed: not if a child is missing (which upstream does not report) or has children."""
     kind = "Group" if group.namespace else "ClusterGroup"
     collection = f"namespaces/{group.namespace}/groups" if group.namespace else "clustergroups"
     reason = message = ""

@@ -1,7 +1,8 @@
-"""What a policy of Antrea's own contains and no switch enforces: its author is warned, and its status does not call it realized.
+"""Parts of Antrea's own policies that no switch enforces: the author is warned, and the status does not report them as
+realized.
 
-`tests/unit/features/network_policy/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
-or it is here.
+`tests/unit/features/network_policy/test_features_policy_unbuilt.py` compares every field of the schema with this module: it is
+enforced, or it is here.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ NOBODY = "it is nobody"
 ALL_DROPPED = "all that the rule names is dropped"
 NOT_AUDITED = "the rule is neither enforced nor audited"
 NO_MACHINE = "has no ExternalNode whose agent could enforce policies (feature gate ExternalNode): the policy does not hold there"
-"""After the name of an ExternalEntity that policies are for."""
+"""Text after the name of an ExternalEntity that policies are for."""
 
 
 def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
-    """One sentence for each, after the path of the field; None is a place for a pause."""
+    """Yield one sentence for each part, after the path of the field; None where it may pause."""
     for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
         for index, rule in enumerate(rules):
             path = f"spec.{direction}[{index}]"
             yield from _rule(path, rule)
-            own = (*spec.applied_to, *rule.applied_to)
-            if any(one.node_selector is not None for one in own):
+            ends = (*spec.applied_to, *rule.applied_to)
+            if any(end.node_selector is not None for end in ends):
                 yield from _node_rule(path, direction, rule)
-            if any(one.external_entity_selector is not None for one in own):
+            if any(end.external_entity_selector is not None for end in ends):
                 yield from _machine_rule(path, rule)
-            if rule.l7_protocols and any(one.service is not None for one in own):
+            if rule.l7_protocols and any(end.service is not None for end in ends):
                 yield f"{path}.l7Protocols is not built for Services yet: {ALL_DROPPED}"
-            if any(one.service is not None for one in own):
+            if any(end.service is not None for end in ends):
                 yield from _service_rule(path, rule)
             yield from _peers(f"{path}.from", rule.from_)
             yield from _peers(f"{path}.to", rule.to)
 
 
 def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | None]:
-    """The same, and what cannot be meant, which admission refuses, and groups of whom policies are not for."""
+    """Yield the unbuilt parts, contradictions that admission refuses, and groups that policies cannot be for."""
     yield from unbuilt_parts(spec)
     yield from _groups(facts, namespace, "spec.appliedTo", spec.applied_to)
     yield from _impossible("spec.appliedTo", spec.applied_to)
@@ -73,7 +74,7 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
             kinds = _group_kinds(facts, namespace, (*spec.applied_to, *rule.applied_to))
             if namespace:
                 yield from _foreign_services(f"{path}.appliedTo", rule.applied_to)
-            elif any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
+            elif any(end.service is not None for end in (*spec.applied_to, *rule.applied_to)):
                 yield from _on_services(path, direction, rule)
             if NODE in kinds:
                 yield from _node_rule(path, direction, rule)
@@ -85,7 +86,7 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
 
 
 def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
-    """Why no copy is judged by an audited rule, after the path of the field."""
+    """Yield why no copy is judged by an audited rule, after the path of the field."""
     for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
         for index, rule in enumerate(rules):
             if not mode.has(rule.name):
@@ -93,7 +94,7 @@ def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
             path = f"spec.{direction}[{index}]"
             if rule.to_services:
                 yield f"{path}.toServices is audited by AntreaProxy alone: where kube-proxy serves Services, {NOT_AUDITED}"
-            if any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
+            if any(end.service is not None for end in (*spec.applied_to, *rule.applied_to)):
                 yield f"{path} is for a Service: {NOT_AUDITED}"
 
 
@@ -111,7 +112,9 @@ def _rule(path: str, rule: Rule) -> Iterator[str]:
 
 
 def _node_rule(path: str, direction: str, rule: Rule) -> Iterator[str]:
-    """What a rule on Pods can have and one on Nodes can not: what a Node sends goes to Pods, whose ports have names."""
+    """Yield parts that a rule on Pods supports and one on Nodes does not: what a Node sends goes to Pods, whose ports have
+    names.
+    """
     if rule.l7_protocols:
         yield f"{path}.l7Protocols is not built for Nodes yet: {ALL_DROPPED}"
     for number, port in enumerate(rule.ports if direction == "ingress" else ()):
@@ -120,7 +123,7 @@ def _node_rule(path: str, direction: str, rule: Rule) -> Iterator[str]:
 
 
 def _machine_rule(path: str, rule: Rule) -> Iterator[str]:
-    """The same of one on machines outside the cluster."""
+    """Yield parts that a rule on machines outside the cluster does not support."""
     if rule.l7_protocols:
         yield f"{path}.l7Protocols is not built for ExternalNodes yet: {ALL_DROPPED}"
     if rule.to_services:
@@ -131,34 +134,34 @@ def _machine_rule(path: str, rule: Rule) -> Iterator[str]:
 
 
 def _service_rule(path: str, rule: Rule) -> Iterator[str]:
-    """The same of one on Services."""
+    """Yield parts that a rule on Services does not support."""
     for number, port in enumerate(rule.ports):
         if isinstance(port.port, str):
             yield f"{path}.ports[{number}].port is a name, and Services give ports of rules none: {NOTHING}"
 
 
 def _foreign_services(path: str, applied: Sequence[AppliedTo]) -> Iterator[str]:
-    """Of a policy of a Namespace, whose schema has no such field: Services are everybody's way in."""
-    for number, one in enumerate(applied):
-        if one.service is not None:
+    """Yield Services as targets of a namespaced policy, whose schema has no such field: Services are entry points for all."""
+    for number, target in enumerate(applied):
+        if target.service is not None:
             yield f"{path}[{number}].service is for policies of the cluster alone: {NOT_THERE}"
 
 
 def _on_services(path: str, direction: str, rule: Rule) -> Iterator[str | None]:
-    """What admission refuses in a rule on Services: what they send, and peers that are not known by address."""
+    """Yield what admission refuses in a rule on Services: egress, and peers that are not addresses."""
     if direction == "egress":
         yield f"{path} is on what Services send, which is nothing: {NOT_THERE}"
     for number, peer in enumerate(rule.from_):
         if peer.ip_block is None:
-            yield f"{path}.from[{number}] is no ipBlock, which alone a rule on Services judges: {NOT_THERE}"
+            yield f"{path}.from[{number}] is not an ipBlock, which a rule on Services requires: {NOT_THERE}"
         if number % PORTION == 0:
             yield None
 
 
 def _group_kinds(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> set[str]:
-    """What groups that the policy is for select."""
-    found = [facts.get(WholeGroup, group_key(namespace, one.group)) for one in applied if one.group]
-    return {selector.kind for group in found if group for selector in group.applied()}
+    """Return the kinds that groups among the targets select."""
+    groups = [facts.get(WholeGroup, group_key(namespace, target.group)) for target in applied if target.group]
+    return {selector.kind for group in groups if group for selector in group.applied()}
 
 
 def _peers(path: str, peers: Sequence[Peer]) -> Iterator[str | None]:
@@ -170,8 +173,8 @@ def _peers(path: str, peers: Sequence[Peer]) -> Iterator[str | None]:
 
 
 def _groups(facts: Facts, namespace: str, path: str, applied: Iterable[AppliedTo]) -> Iterator[str]:
-    for number, one in enumerate(applied):
-        group = facts.get(WholeGroup, group_key(namespace, one.group)) if one.group else None
+    for number, target in enumerate(applied):
+        group = facts.get(WholeGroup, group_key(namespace, target.group)) if target.group else None
         if group and group.parent and any(selector.kind == NODE for selector in group.selectors):
             yield f"{path}[{number}].group has children that select Nodes: {NOT_THERE}"
 
@@ -195,7 +198,7 @@ def _selectors(end: AppliedTo | Peer) -> tuple[tuple[str, LabelSelector | None],
 
 
 def _unreadable(block: IPBlock) -> Generator[None, None, str]:
-    """Why it cannot be read, with pauses; empty if it can be."""
+    """Return why a block is invalid, with pauses; empty if it is valid."""
     try:
         yield from read_block(block)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Creates the default Tiers and puts their priorities right.
+"""Creation of the default Tiers, and correction of their priorities.
 
 parity: pkg/controller/networkpolicy/tier.go InitializeTiers
 """
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
-"""Seconds between tries: our own webhook must answer first."""
+"""Seconds between tries: the controller's own webhook must answer first."""
 TIMEOUT = 60.0
-"""Seconds that it may take without a warning: the API server has to learn our certificate and our address."""
+"""Seconds without a warning: the API server has to learn the webhook's certificate and address."""
 
 
 async def create_default_tiers(
     kube: Kube, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> None:
-    """Returns when all are there; tries until then."""
+    """Create all Tiers; retries until they exist."""
     waited = 0.0
     for tier in DEFAULT_TIERS:
         pause = FIRST_PAUSE
@@ -46,7 +46,7 @@ async def create_default_tiers(
 
 
 def _log_failure(name: str, why: Refused | Unavailable, waited: float) -> None:
-    """Log a failure; that the webhook cannot be called yet is normal at every first start."""
+    """Log a failure; a webhook that cannot be called yet is normal at every first start."""
     if isinstance(why, Refused) or waited >= TIMEOUT:
         log.warning("Failed to create a default Tier", tier=name, err=str(why))
         return
@@ -57,11 +57,11 @@ def _log_failure(name: str, why: Refused | Unavailable, waited: float) -> None:
 
 async def _ensure(kube: Kube, tier: Tier) -> None:
     name = tier.metadata.name
-    found = await kube.get(tier_path(name), Tier)
-    if found is None:
+    stored = await kube.get(tier_path(name), Tier)
+    if stored is None:
         head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Tier", "metadata": {"name": name}}
         await kube.create_named(tier_path(name), {**head, "spec": msgspec.to_builtins(tier.spec)})
         log.info("Created default Tier", tier=name, priority=tier.spec.priority)
-    elif found.spec.priority != tier.spec.priority:
+    elif stored.spec.priority != tier.spec.priority:
         await kube.patch(tier_path(name), {"spec": {"priority": tier.spec.priority}})
         log.info("Corrected the priority of a default Tier", tier=name, priority=tier.spec.priority)

@@ -17,7 +17,7 @@ GATE = "AntreaPolicy"
 
 
 class PolicyPart(ControllerPart):
-    """Of Kubernetes' and Antrea's policies."""
+    """Part of Kubernetes' and Antrea's policies."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._controller = controller
@@ -27,7 +27,7 @@ class PolicyPart(ControllerPart):
             await create_default_tiers(self._controller.kube)
 
     def left_span(self, policy: str, nodes: Iterable[str]) -> None:
-        """What these Nodes have reported of the policy is no longer true."""
+        """Drop the reports of these Nodes on the policy, which are no longer true."""
         for node in nodes:
             self._controller.facts.drop(NodeReport, report_key(policy, node))
 

@@ -1,4 +1,4 @@
-"""Files that the engine starts with: its configuration, and one for each tenant.
+"""Files of the engine at its start: its configuration, and one for each tenant.
 
 A tenant is a rule; packets of its connections have its number as VLAN. Every tenant is in the file that the engine starts with:
 one that is added by a command costs a quarter of a second.
@@ -17,27 +17,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TAPS = ("antrea-l7-tap0", "antrea-l7-tap1")
-"""Internal ports of the switch: packets go to the first and, where they pass, come back by the second; those that the server
-sends go the same way. Resets that the engine sends come by the first."""
+"""Internal ports of the switch: packets go to the first and, if they pass, return by the second; those of the server
+
+go the same way. Resets of the engine come by the first.
+"""
 LAST_TENANT = 4094
 """The largest number of a VLAN (IEEE 802.1Q, table 9-2)."""
 DEFAULT_RULES = "default.rules"
 SOCKET = "command.sock"
 MATCH_LIMIT = 1_000_000
-"""An expression that exceeds it decides nothing; for the longest head of a request that is let through, it is not exceeded."""
+"""Match limit of an expression, beyond which it decides nothing; the longest allowed head of a request does not reach it."""
 HEADER = "%YAML 1.1\n---\n"
 BODY = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
 
 
 def engine_file(directory: str, tenants: Iterable[int], *, events: str) -> str:
-    """The configuration of an engine that has its files in `directory` and writes verdicts to the Unix socket `events`.
+    """Make the configuration of an engine with its files in `directory` that writes verdicts to the Unix socket `events`.
 
     Raises Invalid for a number that no VLAN has.
     """
     numbers = sorted(set(tenants))
     for number in numbers:
         if not 1 <= number <= LAST_TENANT:
-            raise Invalid("tenant", f"{number} is no VLAN: it must be 1 to {LAST_TENANT}")
+            raise Invalid("tenant", f"{number} is not a VLAN: it must be 1 to {LAST_TENANT}")
     return _text(
         {
             "default-log-dir": directory,
@@ -68,7 +70,7 @@ def engine_file(directory: str, tenants: Iterable[int], *, events: str) -> str:
 
 
 def tenant_file(directory: str, tenant: int) -> str:
-    """The configuration of one tenant, which names its rule file."""
+    """Make the configuration of one tenant, which names its rule file."""
     return _text({"default-rule-path": directory, "rule-files": [rule_path(directory, tenant)]})
 
 
@@ -83,7 +85,7 @@ def rule_path(directory: str, tenant: int) -> str:
 
 
 def _text(values: dict[str, Any]) -> str:
-    """JSON is YAML; the line at the top is what the engine asks for."""
+    """Encode as JSON, which is YAML; the engine requires the line at the top."""
     return HEADER + msgspec.json.format(msgspec.json.encode(values)).decode() + "\n"
 
 
@@ -93,7 +95,7 @@ def _logging(directory: str) -> dict[str, Any]:
 
 
 def _outputs(events: str) -> list[dict[str, Any]]:
-    """Verdicts, requests and handshakes; the agent bounds what of them it writes.
+    """Configure outputs: verdicts, requests and handshakes; the agent bounds what it writes of them.
 
     Without a reader they are lost, and no packet is delayed. parity: reconciler.go suricataAntreaConfigData
     """
@@ -104,7 +106,9 @@ def _outputs(events: str) -> list[dict[str, Any]]:
 
 
 def _capture(number: int) -> dict[str, Any]:
-    """Inline between the taps. Checksums are not looked at: those of local senders may be left to their device."""
+    """Configure inline capture between the taps. Checksums are not verified: those of local senders may be left to their
+    device.
+    """
     return {
         "interface": TAPS[number], "copy-iface": TAPS[1 - number], "copy-mode": "ips", "threads": 1,
         "cluster-id": 80 + number, "cluster-type": "cluster_flow", "defrag": "no", "use-mmap": "yes",
@@ -130,7 +134,9 @@ def _protocols() -> dict[str, Any]:
 
 
 def _stream() -> dict[str, Any]:
-    """Without a depth, or a request behind it would not be judged; inline, so that no byte passes before it is judged."""
+    """Configure streams without a depth, or a request behind it would not be judged; inline, so that no byte passes before it
+    is judged.
+    """
     return {
         "memcap": "32mb", "memcap-policy": "drop-flow", "midstream": "true", "midstream-policy": "ignore",
         "prealloc-sessions": 256, "checksum-validation": "no", "async-oneside": "false", "inline": "yes",

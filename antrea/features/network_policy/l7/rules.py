@@ -1,8 +1,8 @@
-"""The engine's rule file for one rule with l7Protocols: signatures that reject all that the rule does not allow.
+"""Rule file of the engine for one rule with l7Protocols: signatures that reject all that the rule does not allow.
 
-Upstream writes `pass` signatures, and a connection whose first request passes is not looked at again. Here each request is
-rejected unless it is one of those allowed, so that the tenth on a connection is judged as the first. A connection that turns out
-to be no protocol of the rule gets no answer from its server.
+Upstream writes `pass` signatures, and a connection whose first request passes is not inspected again. Here each request is
+rejected unless it is allowed, so that the tenth on a connection is judged as the first. A connection of another protocol than
+the rule's gets no answer from its server.
 Source: docs.suricata.io/en/suricata-7.0.10/rules
 """
 
@@ -19,30 +19,37 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import HTTPProtocol, L7Protocol, TLSProtocol
 
 MAX_LENGTH = 8000
-"""Characters of a signature: Suricata reads lines of less than 8192."""
+"""Maximum number of characters of a signature: Suricata reads lines of less than 8192."""
 MAX_HEAD = 16384
-"""Bytes of the request line and headers of one request."""
+"""Maximum number of bytes of the request line and headers of one request."""
 UNKNOWN_BYTES = 4096
-"""What a client may send until the protocol is known."""
+"""Maximum number of bytes that a client may send until the protocol is known."""
 DEFAULT = 'drop ip any any -> any any (msg:"No rule"; sid:1;)\n'
-"""For packets with a VLAN that no tenant has."""
+"""Rule file for packets with a VLAN that no tenant has."""
 GONE = (
     'rejectboth tcp-pkt any any -> any any (msg:"Rule is gone"; dsize:>0; sid:1;)\n'
     'drop udp any any -> any any (msg:"Rule is gone"; sid:2;)\n'
     'drop icmp any any -> any any (msg:"Rule is gone"; sid:3;)\n'
 )
-"""For connections of a rule that is gone. Without an option for packets a signature is for the first one of a connection alone."""
+"""Rule file for connections of a deleted rule. Without an option for packets a signature only judges the first one of a
+connection.
+"""
 SEEN = "flowbits:isnotset,antrea.l7"
 CLIENT, SERVER = "flow:to_server,established", "flow:to_client,established"
 NOT_BEGUN = ("stream_size:server,<,2", f"stream_size:client,<,{UNKNOWN_BYTES}")
-"""The server has sent nothing, and the client little."""
+"""Options of a connection on which the server has sent nothing, and the client little."""
 FIRST_HTTP, FIRST_TLS = r"!#$%&'*+.^_\x60|~0-9A-Za-z\r\n\x2d", r"\x16"
-"""What a connection may begin with, as members of a class of characters: a method (RFC 9112, 3) or an empty line before it (2.2), or a
-record with a handshake (RFC 8446, 5.1)."""
+"""First bytes of allowed connections, as members of a class of characters: a method (RFC 9112, 3) or an empty line before it
+(2.2), or a
+
+record with a handshake (RFC 8446, 5.1).
+"""
 
 
 def signatures(protocols: Iterable[L7Protocol], *, logs: bool) -> str:
-    """The rule file of one tenant; with `logs` there are alerts for what is allowed, too. Raises Invalid if it does not fit."""
+    """Make the rule file of one tenant; with `logs` there are also alerts for what is allowed. Raises Invalid if it does not
+    fit.
+    """
     rows = tuple(protocols)
     begins = (FIRST_HTTP if any(row.http for row in rows) else "") + (
         FIRST_TLS if any(row.tls for row in rows) else ""
@@ -50,18 +57,18 @@ def signatures(protocols: Iterable[L7Protocol], *, logs: bool) -> str:
     bodies = [*_http([row.http for row in rows if row.http], logs=logs)]
     bodies += _tls([row.tls for row in rows if row.tls], logs=logs)
     bodies += _neither(begins)
-    found = [f"{body} sid:{number};)" for number, body in enumerate(bodies, start=1)]
-    if any(len(line) > MAX_LENGTH for line in found):
+    lines = [f"{body} sid:{number};)" for number, body in enumerate(bodies, start=1)]
+    if any(len(line) > MAX_LENGTH for line in lines):
         raise Invalid(
             "l7Protocols",
             f"they need a signature of more than {MAX_LENGTH} characters: state fewer in one rule",
         )
-    return "\n".join(found) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _signature(action: str, protocol: str, message: str, *options: str) -> str:
     return f'{action} {protocol} any any -> any any (msg:"{message}"; ' + " ".join(
-        f"{one};" for one in options
+        f"{option};" for option in options
     )
 
 
@@ -94,13 +101,15 @@ def _http(allowed: list[HTTPProtocol], *, logs: bool) -> Iterator[str]:
 
 
 def _tls(allowed: list[TLSProtocol], *, logs: bool) -> Iterator[str]:
-    """The answer to a handshake without a server name that is allowed is rejected, below."""
+    """Yield signatures that reject the answer to a handshake without an allowed server name."""
     if not allowed:
         return
-    if any(one.sni in ANY for one in allowed):
+    if any(handshake.sni in ANY for handshake in allowed):
         yield _signature("alert", "tls", "TLS", CLIENT, "flowbits:set,antrea.l7", "noalert")
         return
-    expression = "^(?:" + "|".join(dict.fromkeys(server_name(one.sni) for one in allowed)) + r")\z"
+    expression = (
+        "^(?:" + "|".join(dict.fromkeys(server_name(handshake.sni) for handshake in allowed)) + r")\z"
+    )
     yield _signature(
         "reject", "tls", "Reject server name", CLIENT, "tls.sni", _matching(expression, negated=True)
     )
@@ -112,10 +121,10 @@ def _tls(allowed: list[TLSProtocol], *, logs: bool) -> Iterator[str]:
 
 
 def _neither(begins: str) -> Iterator[str]:
-    """Connections without a request so far: the server may send nothing, and the client little.
+    """Yield signatures for connections without a request so far: the server may send nothing, and the client little.
 
-    One whose first octet shows that it is another protocol is rejected before the server answers: for connection tracking the reset is then
-    part of the connection, and comes back from the address of a Service that the client asked.
+    A connection whose first byte shows another protocol is rejected before the server answers: connection tracking then takes
+    the reset as part of the connection, and it returns from the address of a Service that the client used.
     """
     message = "Reject other protocol"
     begun = "antrea.begun"

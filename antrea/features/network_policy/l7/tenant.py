@@ -1,6 +1,7 @@
-"""Tenants of the L7 engine: rules with application protocols, the VLANs that their connections have, and whether they are judged.
+"""Tenants of the L7 engine: rules with application protocols, the VLANs of their connections, and whether they are judged.
 
-A rule has a tenant for each of its versions: connections of before a change keep theirs, whose signatures follow a little later.
+A rule has a tenant for each of its versions: connections from before a change keep theirs, whose signatures follow a little
+later.
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ if TYPE_CHECKING:
 
 GATE: Final = "L7NetworkPolicy"
 POOL: Final = "l7-vlan"
-"""Of VLANs; a version of a rule keeps its own over restarts."""
+"""Pool of VLANs; a version of a rule keeps its own over restarts."""
 NAMESPACE_SHARE: Final = 512
-"""Of the 4,094 tenants of a Node, for the rules of one Namespace."""
+"""Share of the 4,094 tenants of a Node for the rules of one Namespace."""
 ALL_NAMESPACES_SHARE: Final = 3582
-"""Of the 4,094 tenants, for the rules of all Namespaces together: the rest is for cluster-scoped policies."""
+"""Share of the 4,094 tenants for the rules of all Namespaces together: the rest is for cluster-scoped policies."""
 MAX_OLD_VERSIONS: Final = 8
-"""Versions of a rule that have tenants for the connections of before a change."""
+"""Maximum number of versions of a rule that have tenants for connections from before a change."""
 DROPPED: Final = "all that the rule names is dropped"
 CLOSED: Final = f"its requests are not judged, so {DROPPED}"
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry: the engine judges connections with this VLAN by these signatures, before flows send them there."""
+    """Entry of the engine: it judges connections with this VLAN by these signatures, before flows send them there."""
 
     rule: str
     """Name of its PolicyRule."""
     version: str
-    """Of the rule that gave it its VLAN: see `version_of`."""
+    """Version of the rule that gave it its VLAN: see `version_of`."""
     vlan: int
     """1 to 4094."""
     signatures: str
-    """The rule file."""
+    """Content of the rule file."""
     is_old: bool = False
-    """Whether new connections have another one: this one takes the signatures later."""
+    """Whether new connections have another tenant: this one gets the signatures later."""
 
     rank: ClassVar[int] = Rank.RECEIVES
     category: ClassVar[int] = Category.NETWORK_POLICY
@@ -66,17 +67,17 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadedTenant(Fact, frozen=True):
-    """That the engine judges connections with this VLAN; written by the effects of L7NetworkPolicy."""
+    """Tenant whose connections the engine judges; written by the effects of L7NetworkPolicy."""
 
     vlan: int
     rule: str = ""
     """Name of its PolicyRule."""
     version: str = ""
-    """That its VLAN is of."""
+    """Version of the rule that its VLAN belongs to."""
     since: int = 0
-    """Of several of a rule, new connections have the one with the largest number."""
+    """Order: among several of a rule, new connections have the one with the largest number."""
     outdated: str = ""
-    """Why it judges them by signatures of before; empty: it does not."""
+    """Why the engine judges them by earlier signatures; empty if it does not."""
     indexes: ClassVar[Mapping[str, Callable[[LoadedTenant], Iterable[Hashable]]]] = {
         "rule": lambda row: (row.rule,)
     }
@@ -87,11 +88,13 @@ class LoadedTenant(Fact, frozen=True):
 
 
 class UsedVlan(Fact, frozen=True):
-    """That the engine has a VLAN, or connections may; written by the effects of L7NetworkPolicy. No other version gets its number."""
+    """VLAN that the engine, or connections, may have; written by the effects of L7NetworkPolicy. No other version gets its
+    number.
+    """
 
     vlan: int
     version: str
-    """That the VLAN is of."""
+    """Version of the rule that the VLAN belongs to."""
 
     @property
     def key(self) -> str:
@@ -99,7 +102,7 @@ class UsedVlan(Fact, frozen=True):
 
 
 class RejectedSignatures(Fact, frozen=True):
-    """Why a rule has no signatures; derived."""
+    """Reason why a rule has no signatures; derived."""
 
     rule: str
     why: str
@@ -110,12 +113,12 @@ class RejectedSignatures(Fact, frozen=True):
 
 
 class L7Claim(Fact, frozen=True):
-    """That a rule of a Namespace needs tenants; derived. Rules of cluster-scoped policies have none: administrators write those."""
+    """Need of a namespaced rule for tenants; derived. Rules of cluster-scoped policies have none: administrators write those."""
 
     rule: str
     namespace: str
     since: tuple[str, str, int]
-    """Of the rules of a Namespace, those with the least come first: when the policy was made, its UID, the number of the rule."""
+    """Order among the rules of a Namespace, least first: creation of the policy, its UID, the number of the rule."""
     indexes: ClassVar[Mapping[str, Callable[[L7Claim], Iterable[Hashable]]]] = {
         "namespace": lambda row: (row.namespace,)
     }
@@ -126,7 +129,7 @@ class L7Claim(Fact, frozen=True):
 
 
 class L7Namespace(Fact, frozen=True):
-    """A Namespace with rules that need tenants; derived."""
+    """Namespace with rules that need tenants; derived."""
 
     name: str
 
@@ -153,7 +156,7 @@ class L7Share(Fact, frozen=True):
 
 
 class L7Excess(Fact, frozen=True):
-    """A rule that gets no tenant, because earlier ones of its Namespace have as many as one Namespace can have; derived."""
+    """Rule without a tenant, because earlier ones of its Namespace have as many as one Namespace may have; derived."""
 
     rule: str
     namespace: str
@@ -166,19 +169,19 @@ class L7Excess(Fact, frozen=True):
 
 
 class L7Engine(Fact, frozen=True):
-    """The state of the engine on this Node; there is one row, once that is known."""
+    """State of the engine on this Node; there is one row, once that is known."""
 
     why_not: str = ""
-    """Why it judges nothing; empty: it runs."""
+    """Why it judges nothing; empty if it runs."""
 
 
 def version_of(rule: PolicyRule, signatures: str) -> str:
-    """The name of a rule as it is now."""
+    """Return the name of a rule with its current content."""
     return f"{rule.name} {hashlib.sha256(signatures.encode()).hexdigest()[:16]}"
 
 
 def serving(facts: Facts, rule: PolicyRule) -> LoadedTenant | None:
-    """The tenant of new connections."""
+    """Return the tenant of new connections."""
     rows = facts.by(LoadedTenant, "rule", rule.name)
     return max(rows, key=lambda row: row.since, default=None)
 
@@ -190,7 +193,7 @@ def is_inspectable(facts: Facts, rule: PolicyRule) -> bool:
 
 
 def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
-    """Why no request of the rule's connections is judged; empty if each is."""
+    """Return why no request of the rule's connections is judged; empty if each is."""
     if not is_inspectable(facts, rule):
         why = "toServices needs AntreaProxy" if rule.pre_dnat else f"feature gate {GATE} is off"
         why = "l7Protocols are not for NodePorts" if rule.on_node_ports else why
@@ -210,20 +213,20 @@ def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
 
 
 def outdated(facts: Facts, rule: PolicyRule) -> str:
-    """Why requests are judged by what the rule was before; empty if they are not."""
+    """Return why requests are judged by an earlier version of the rule; empty if they are not."""
     loaded = serving(facts, rule)
     return loaded.outdated if loaded else ""
 
 
 def inspection_marks(facts: Facts, rule: PolicyRule) -> Iterator[Mark]:
-    """What a connection of the rule remembers.
+    """Yield the marks that a connection of the rule stores.
 
-    An ingress rule comes after an egress rule, whose VLAN has a place of its own beside upstream's.
+    An ingress rule comes after an egress rule, whose VLAN has a field of its own beside upstream's.
     """
-    found = serving(facts, rule)
-    if found is None:
+    tenant = serving(facts, rule)
+    if tenant is None:
         return  # its connections are dropped
-    vlan = found.vlan
+    vlan = tenant.vlan
     yield from (L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL(vlan))
     if rule.egress:
         yield from (L7_NP_EGRESS_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL(vlan))

@@ -1,4 +1,4 @@
-"""What is known of the round trips to each address: the last probe, the last answer, and whether it is too slow."""
+"""Measurement of the round trips to each address: the last probe, the last answer, and whether it is too slow."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from antrea.features.node_latency.target import LatencyTarget
 
 IN_A_ROW: Final = 3
-"""Probes whose outcome has to agree before an Event reports it: one slow answer is no change."""
+"""Number of probes whose outcome has to agree before an Event reports it: one slow answer is not a change."""
 SECOND: Final = 10**9
 
 
 class Measurement(msgspec.Struct):
-    """Of one address; times are nanoseconds since the epoch, 0: never."""
+    """Measurement of one address; times are nanoseconds since the epoch, 0 for never."""
 
     sent: int = 0
     received: int = 0
     began: int = 0
-    """When the last probe was sent, by a clock that never jumps."""
+    """Time of the last probe, by a monotonic clock."""
     rtt: int = 0
     """Nanoseconds of the last round trip."""
     sequence: int = 0
     token: bytes = b""
-    """What the last probe carries; none while no answer is expected."""
+    """Content of the last probe; none while no answer is expected."""
     bad: int = 0
-    """Probes in a row that were above the threshold, or had no answer."""
+    """Number of consecutive probes that were above the threshold, or had no answer."""
     good: int = 0
     slow: bool = False
-    """An Event has reported it."""
+    """Whether an Event has reported it."""
 
     def judge(self, rtt: int | None, limit: int) -> str:
-        """Count the outcome of a probe, None without an answer; what is to be reported now, empty: nothing."""
+        """Count the outcome of a probe, None without an answer; return what is to be reported now, empty if nothing."""
         if not limit:
             self.bad = self.good = 0
             self.slow = False
@@ -63,26 +63,26 @@ def milliseconds(nanoseconds: int) -> str:
 def latency_stats(
     node: str, targets: Iterable[LatencyTarget], measurements: Mapping[str, Measurement]
 ) -> NodeLatencyStats:
-    """As sent to the controller; an address that was never probed is left out, as upstream.
+    """Make the report to the controller; an address that was never probed is left out, as upstream.
 
     # parity: pkg/agent/monitortool/latency_store.go ConvertList
     """
     peers: dict[str, list[TargetIPLatencyStats]] = {}
     for target in targets:
-        known, found = peers.setdefault(target.node, []), measurements.get(target.ip)
-        if found is not None and found.sent:
+        known, measurement = peers.setdefault(target.node, []), measurements.get(target.ip)
+        if measurement is not None and measurement.sent:
             known.append(
                 TargetIPLatencyStats(
                     target_ip=target.ip,
-                    last_send_time=stamp(found.sent / SECOND),
-                    last_recv_time=stamp(found.received / SECOND) if found.received else None,
-                    last_measured_rtt_nanoseconds=found.rtt,
+                    last_send_time=stamp(measurement.sent / SECOND),
+                    last_recv_time=stamp(measurement.received / SECOND) if measurement.received else None,
+                    last_measured_rtt_nanoseconds=measurement.rtt,
                 )
             )
     return NodeLatencyStats(
         metadata=ObjectMetadata(name=node),
         peer_node_latency_stats=tuple(
-            PeerNodeLatencyStats(node_name=name, target_ip_latency_stats=tuple(found))
-            for name, found in sorted(peers.items())
+            PeerNodeLatencyStats(node_name=name, target_ip_latency_stats=tuple(stats_of_node))
+            for name, stats_of_node in sorted(peers.items())
         ),
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NodeLatencyPart(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._identifier = agent, secrets.randbelow(1 << 16)

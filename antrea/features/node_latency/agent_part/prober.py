@@ -1,4 +1,4 @@
-"""Asks all other Nodes for an echo at the interval of the NodeLatencyMonitor, and reports round-trip times to the controller.
+"""Prober of all other Nodes at the interval of the NodeLatencyMonitor, which reports round-trip times to the controller.
 
 parity: pkg/agent/monitortool/monitor.go; round trips are measured to the kernel's time of receipt
 """
@@ -40,15 +40,15 @@ log = klog.logger(__name__)
 
 PATH: Final = f"/apis/{GROUP}/{VERSION}/nodelatencystats"
 REPORT_SECONDS: Final = 10.0
-"""Least time between two reports; one more second passes, so that answers to the last probes are in."""
+"""Minimum seconds between two reports; one more second passes, so that answers to the last probes are in."""
 FIRST_REPORT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 10.0
 SLICE: Final = 64
-"""Probes that are sent before others have their turn."""
+"""Number of probes that are sent before other tasks may run."""
 TOKEN: Final = 16
-"""Random octets in each probe, so that only a host that received it can answer."""
+"""Number of random bytes in each probe, so that only a host that received it can answer."""
 BOUNDS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Milliseconds."""
+"""Bounds in milliseconds."""
 LATENCY = Metric(
     "antrea_agent_node_latency_milliseconds", "histogram", "ALPHA",
     "Round-trip times to the gateways of other Nodes.",
@@ -61,7 +61,7 @@ NAMES: Final = {False: "v4", True: "v6"}
 
 
 class Echo(Protocol):
-    """`EchoSocket`, as far as it is used."""
+    """The methods of `EchoSocket` that are needed here."""
 
     def send(self, ip: str, sequence: int, data: bytes) -> int: ...
 
@@ -69,7 +69,7 @@ class Echo(Protocol):
 
 
 class LatencyProber:
-    """Of one Node. `sockets` opens one of a family, with what is called for each reply; raises OSError."""
+    """Prober of one Node. `sockets` opens one of a family, with a callback for each reply; raises OSError."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class LatencyProber:
         self._histograms = {ipv6: Histogram(BOUNDS) for ipv6 in NAMES}
         self._unanswered: Counter[bool] = Counter()
         self._reported = True
-        """The controller may have something of this Node."""
+        """Whether the controller may have a report of this Node."""
         self._trouble = ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         clock = asyncio.get_running_loop().time
         with self._facts.watch(LatencyMonitor) as changed:
             while not self._facts.feeds.has(LatencyMonitor):
@@ -128,55 +128,60 @@ class LatencyProber:
             return
 
     async def probe(self, monitor: LatencyMonitor) -> None:
-        """Ask each address once; who has not answered since the last time counts as lost."""
+        """Probe each address once; one that has not answered since the last time counts as lost."""
         targets = {row.ip: row for row in self._facts.all(LatencyTarget)}
-        self._measured = {ip: found for ip, found in self._measured.items() if ip in targets}
+        self._measured = {ip: measurement for ip, measurement in self._measured.items() if ip in targets}
         for number, target in enumerate(targets.values(), 1):
-            found = self._measured.setdefault(target.ip, Measurement())
-            if found.token:
+            current = self._measured.setdefault(target.ip, Measurement())
+            if current.token:
                 self._unanswered[is_ipv6(target.ip)] += 1
-                self._judge(monitor, target, found, None)
-            self._send(target.ip, found)
+                self._judge(monitor, target, current, None)
+            self._send(target.ip, current)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _send(self, ip: str, found: Measurement) -> None:
-        found.sequence, found.token = (found.sequence + 1) & 0xFFFF, secrets.token_bytes(TOKEN)
+    def _send(self, ip: str, measurement: Measurement) -> None:
+        measurement.sequence, measurement.token = (
+            (measurement.sequence + 1) & 0xFFFF,
+            secrets.token_bytes(TOKEN),
+        )
         ipv6 = is_ipv6(ip)
         try:
             if ipv6 not in self._sockets:
                 self._sockets[ipv6] = self._open(ipv6, self.receive)
             began = self._lasting()
-            found.sent = self._sockets[ipv6].send(ip, found.sequence, found.token)
-            found.began = began
+            measurement.sent = self._sockets[ipv6].send(ip, measurement.sequence, measurement.token)
+            measurement.began = began
         except OSError as error:
             log.v(2).info("Failed to send an echo request", ip=ip, err=str(error))
 
     def receive(self, reply: EchoReply) -> None:
-        """A reply to a probe; one that comes twice, late, or from elsewhere counts for nothing."""
-        found, target = self._measured.get(reply.ip), self._facts.get(LatencyTarget, reply.ip)
+        """Process a reply; one that comes twice, late, or from elsewhere is ignored."""
+        measurement, target = self._measured.get(reply.ip), self._facts.get(LatencyTarget, reply.ip)
         monitor = self._facts.get(LatencyMonitor)
-        if found is None or target is None or monitor is None or not found.token:
+        if measurement is None or target is None or monitor is None or not measurement.token:
             return
-        if reply.sequence != found.sequence or not secrets.compare_digest(reply.data, found.token):
+        if reply.sequence != measurement.sequence or not secrets.compare_digest(
+            reply.data, measurement.token
+        ):
             return
-        found.token = b""
-        rtt, lasted = reply.at - found.sent, self._lasting() - found.began
+        measurement.token = b""
+        rtt, lasted = reply.at - measurement.sent, self._lasting() - measurement.began
         if not 0 < rtt <= lasted:
             log.v(2).info("The clock was set during a round trip", ip=reply.ip)
             rtt = max(lasted, 1)  # with the time until this process saw the reply
-        found.received, found.rtt = reply.at, rtt
+        measurement.received, measurement.rtt = reply.at, rtt
         self._histograms[is_ipv6(reply.ip)].note(rtt / 10**6)
-        self._judge(monitor, target, found, rtt)
+        self._judge(monitor, target, measurement, rtt)
 
     def _judge(
-        self, monitor: LatencyMonitor, target: LatencyTarget, found: Measurement, rtt: int | None
+        self, monitor: LatencyMonitor, target: LatencyTarget, measurement: Measurement, rtt: int | None
     ) -> None:
         limit = int(monitor.threshold * SECOND)
-        if not (outcome := found.judge(rtt, limit)):
+        if not (outcome := measurement.judge(rtt, limit)):
             return
         whom, times = f"Node {target.node} by {target.ip}", f"{IN_A_ROW} probes in a row"
-        if found.slow:
+        if measurement.slow:
             message = f"{times} of {whom} were above the threshold of {milliseconds(limit)}, the last one: {outcome}"
             log.warning(
                 "Latency of a Node is above the threshold", peer=target.node, ip=target.ip, rtt=outcome
@@ -189,7 +194,7 @@ class LatencyProber:
 
     @property
     def stats(self) -> NodeLatencyStats:
-        """What is known now."""
+        """Make the current report."""
         targets = sorted(self._facts.all(LatencyTarget), key=lambda row: (row.node, is_ipv6(row.ip)))
         return latency_stats(self._node, targets, self._measured)
 
@@ -210,7 +215,7 @@ class LatencyProber:
             self._trouble = ""
 
     async def _stop(self) -> None:
-        """Nothing is measured any more; the controller forgets what it has of this Node."""
+        """End the measurement; the controller drops its report of this Node."""
         self.close()
         self._measured.clear()
         controller = self._controller()
@@ -226,13 +231,15 @@ class LatencyProber:
     def metrics(self) -> str:
         """In Prometheus' format."""
         samples = [
-            one for ipv6, name in NAMES.items() for one in self._histograms[ipv6].samples({"ip_family": name})
+            sample
+            for ipv6, name in NAMES.items()
+            for sample in self._histograms[ipv6].samples({"ip_family": name})
         ]
         lost = [Sample(self._unanswered[ipv6], {"ip_family": name}) for ipv6, name in NAMES.items()]
         return LATENCY.text(samples) + UNANSWERED.text(lost)
 
     def close(self) -> None:
         """Close the sockets."""
-        for one in self._sockets.values():
-            one.close()
+        for socket in self._sockets.values():
+            socket.close()
         self._sockets.clear()

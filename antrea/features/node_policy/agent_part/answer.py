@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 NO_ADDRESSES = bytes(12)
-"""In place of those of a frame."""
+"""Value in place of the MAC addresses of a frame."""
 RETRY_SECONDS = 5.0
-"""Until the queue is asked for again that another process has, such as an agent that is ending."""
+"""Seconds until a queue that another process has, such as an agent that is ending, is requested again."""
 
 
 def node_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
-    """Names in policies on the Node; the agent asks the servers that the Node asks."""
+    """Make the scope of names in policies on the Node; the agent queries the servers that the Node uses."""
 
     def servers() -> list[tuple[str, int]]:
         if config.dns_server_override:
@@ -53,26 +53,26 @@ def node_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
         keep,
         servers,
         TrustedServers(facts, config, node_resolvers).trusts,
-        lambda pattern, found: UntrustedNodeAnswer(pattern, found.server),
+        lambda pattern, answer: UntrustedNodeAnswer(pattern, answer.server),
         "node",
     )
 
 
-def framed(octets: bytes) -> bytes:
-    """An IP packet as a frame."""
+def as_frame(octets: bytes) -> bytes:
+    """Return an IP packet as a frame."""
     kind = IPV6 if octets[:1] and octets[0] >> 4 == 6 else IPV4
     return NO_ADDRESSES + kind.to_bytes(2) + octets
 
 
 class NodeAnswers:
-    """The queue of answers; row `AnswerQueue` has whether there is one."""
+    """Queue of answers; row `AnswerQueue` has whether there is one."""
 
     def __init__(self, facts: Facts, names: FqdnController, retry: float = RETRY_SECONDS) -> None:
         self._facts, self._names, self._retry = facts, names, retry
         self._queue = PacketQueue(QUEUE, MAX_HELD, self._handle)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         lacks = await asyncio.to_thread(lambda: unsupported(connect()))
         while True:
             try:
@@ -83,9 +83,9 @@ class NodeAnswers:
             await asyncio.sleep(self._retry)
 
     def _handle(self, octets: bytes, verdict: Callable[[bool], None]) -> None:
-        """Answers that only audited rules wait for are not held: nothing is late, or lost, by these."""
+        """Handle one answer; if only audited rules need it, it is not held, so that auditing delays and loses nothing."""
         if any(not rule.audit for rule in self._facts.by(NodeRule, "dns", "dns")):
-            self._names.handle(framed(octets), verdict)
+            self._names.handle(as_frame(octets), verdict)
         else:
-            self._names.note(framed(octets))
+            self._names.note(as_frame(octets))
             verdict(True)

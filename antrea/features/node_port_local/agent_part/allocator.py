@@ -1,7 +1,7 @@
-"""Gives each request a port of the Node and holds it with a socket as long as the request stands.
+"""Allocation of a port of the Node to each request, held by a socket as long as the request exists.
 
-What was given outlives the agent in two places: our nftables, which lead on to the Pods meanwhile, and the annotations of the
-Pods. nftables come first: who may edit a Pod cannot take a port from another one.
+Allocations outlive the agent in two places: its nftables, which lead to the Pods meanwhile, and the annotations of the Pods.
+nftables take precedence: a user who may edit a Pod cannot take a port from another one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ SYNCED = (PortLocalPod, PortLocalService)
 
 
 class Closer(Protocol):
-    """What holds a port: a socket."""
+    """Holder of a port: a socket."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Release the port."""
 
 
 class Place(NamedTuple):
@@ -62,7 +62,7 @@ class Held(NamedTuple):
     by: Closer | None
 
     def close(self) -> None:
-        """Let others have the port."""
+        """Release the port."""
         if self.by is not None:
             self.by.close()
 
@@ -73,11 +73,11 @@ class PortAllocator:
     def __init__(self, facts: Facts, ports: range, hold: Hold) -> None:
         self._facts, self._ports, self._hold = facts, ports, hold
         self._held: dict[str, Held] = {}
-        """By key of the request."""
+        """Allocations by key of the request."""
         self._users: dict[Place, str] = {}
-        """Keys of the requests by what they have."""
+        """Keys of the requests by allocated port."""
         self._next = {False: ports.start, True: ports.start}
-        """Where the search goes on, by family."""
+        """Start of the next search, by family."""
         self._remembered: Mapping[Target, Place] = {}
 
     @property
@@ -91,11 +91,11 @@ class PortAllocator:
         return Counter((place.protocol, FAMILIES[place.ipv6]) for place in self._users)
 
     def know(self, remembered: Mapping[Target, Place]) -> None:
-        """What nftables lead to, of an earlier start; before `run`."""
+        """Set the targets in nftables of an earlier start; to be called before `run`."""
         self._remembered = remembered
 
     async def run(self, engine: Engine) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._know_all(engine)
         with self._facts.watch(PortRequest) as changed:
             while True:
@@ -108,7 +108,7 @@ class PortAllocator:
                     continue
 
     async def _know_all(self, engine: Engine) -> None:
-        """Return once all Services and Pods are listed and their requests derived: what they had is theirs again."""
+        """Wait until all Services and Pods are listed and their requests derived, so that they get their previous ports."""
         with self._facts.watch(*SYNCED) as changed:
             while not all(self._facts.feeds.has(kind) for kind in SYNCED):
                 changed.clear()
@@ -116,7 +116,7 @@ class PortAllocator:
         await engine.stand(NftElement)
 
     def settle(self) -> None:
-        """Give up ports without a request, then answer requests without a port: first with what they had."""
+        """Release ports without a request, then answer requests without a port: first with their previous ones."""
         wanted = {row.key: row for row in self._facts.all(PortRequest)}
         for key in [key for key in self._held if key not in wanted]:
             held = self._held.pop(key)
@@ -149,15 +149,15 @@ class PortAllocator:
                 self._tell(row, 0, exhausted[kind])
 
     def _annotated(self) -> Iterator[tuple[str, Place]]:
-        """By key of a request, the port that the annotation of its Pod names."""
+        """Yield, by key of a request, the port that the annotation of its Pod names."""
         for pod in self._facts.all(PortLocalPod):
-            for one in pod.mappings:
-                ipv6 = one.ip_family == FAMILIES[True]
-                key = f"{pod.key}:{one.pod_port}/{one.protocol}/{FAMILIES[ipv6]}"
-                yield key, Place(one.node_port, one.protocol, ipv6)
+            for mapping in pod.mappings:
+                ipv6 = mapping.ip_family == FAMILIES[True]
+                key = f"{pod.key}:{mapping.pod_port}/{mapping.protocol}/{FAMILIES[ipv6]}"
+                yield key, Place(mapping.node_port, mapping.protocol, ipv6)
 
     def _try(self, row: PortRequest, place: Place, message: str = "") -> str:
-        """Take this port for the request; why not, if it cannot be."""
+        """Take this port for the request; return why not, if it cannot be."""
         if place.port not in self._ports:
             return f"is outside of portRange {self._ports[0]}-{self._ports[-1]}"
         if user := self._users.get(place):
@@ -171,7 +171,7 @@ class PortAllocator:
         return ""
 
     def _search(self, row: PortRequest, spoken_for: set[Place], lost: str) -> str:
-        """Take the next free port; why there is none, if there is none. `lost` is why it is not the one from before."""
+        """Take the next free port; return why there is none, if there is none. `lost` is why it is not the previous one."""
         count, start = len(self._ports), self._ports.index(self._next[row.ipv6])
         why = "all of them are given to Pods"
         # last of all those that some annotation names, since its Pod may ask for it again
@@ -194,11 +194,11 @@ class PortAllocator:
         if message:
             what = "Gave a Pod another Node port than before" if port else "Found no free Node port"
             log.warning(what, pod=row.pod, port=row.port, protocol=row.protocol, why=message)
-        found = f"{_name(row)} is not reached at this Node: {message}" if message and not port else message
-        self._facts.put(HeldPort(row.key, port, found))
+        text = f"{_name(row)} is not reached at this Node: {message}" if message and not port else message
+        self._facts.put(HeldPort(row.key, port, text))
 
     def close(self) -> None:
-        """Give all of them up."""
+        """Release all ports."""
         for held in self._held.values():
             held.close()
         self._held.clear()
@@ -214,10 +214,10 @@ def _target(row: PortRequest) -> Target:
 
 
 def remembered(elements: Iterable[tuple[str, str]]) -> dict[Target, Place]:
-    """What each target had, from elements of our maps such as ("tcp . 61000", "10.10.1.5 . 80")."""
-    found: dict[Target, Place] = {}
+    """Return the port of each target, from elements of the maps such as ("tcp . 61000", "10.10.1.5 . 80")."""
+    places: dict[Target, Place] = {}
     for value, data in elements:
         protocol, _, node_port = value.partition(" . ")
         ip, _, port = data.rpartition(" . ")
-        found[protocol, ip, int(port)] = Place(int(node_port), protocol, ":" in ip)
-    return found
+        places[protocol, ip, int(port)] = Place(int(node_port), protocol, ":" in ip)
+    return places

@@ -31,11 +31,11 @@ PORT_COUNT = Metric(
     "Number of ports of this Node that NodePortLocal has given to Pods.",
 )  # fmt: skip
 MAX_NAMED = 5
-"""Pods without a port that a condition names."""
+"""Maximum number of Pods without a port that a condition names."""
 
 
 class NothingFeed:
-    """While nodePortLocal.enable is false: what an earlier start left in nftables has to go."""
+    """Feed while nodePortLocal.enable is false: entries of an earlier start in nftables must be removed."""
 
     async def run(self, facts: Facts) -> None:
         facts.synced(PortsDecided)
@@ -43,7 +43,7 @@ class NothingFeed:
 
 
 class NodePortLocalPart(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._config = agent, agent.config.node_port_local
@@ -68,8 +68,8 @@ class NodePortLocalPart(Part):
         if not self._config.enable:
             return
         elements = NftElements()
-        found = [one for name in PORTS for one in await elements.of_map(name)]
-        self._ports.know(remembered((one.value, one.data) for one in found))
+        elements_of_maps = [element for name in PORTS for element in await elements.of_map(name)]
+        self._ports.know(remembered((element.value, element.data) for element in elements_of_maps))
         await self._ports.run(self._agent.engine())
 
     def metrics(self) -> str:

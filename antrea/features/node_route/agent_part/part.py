@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NodeRoutePart(Part):
-    """Asks the gateways of other Nodes, and a Service."""
+    """Prober of the gateways of other Nodes, and of a Service."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

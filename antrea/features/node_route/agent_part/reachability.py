@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-"""Between two rounds."""
+"""Seconds between two rounds."""
 MAX_BATCH: Final = 8
-"""Nodes in one round; all have their turn, and those that were silent are asked in each."""
+"""Maximum number of Nodes in one round; all have their turn, and silent ones are probed in each."""
 SILENT: Final = 2
-"""Rounds in a row in which a gateway must not have answered."""
+"""Consecutive rounds without an answer after which a gateway counts as silent."""
 SERVED_ROUNDS: Final = 120
-"""Rounds between two questions to a Service that answered: each is a line in the API server's log."""
+"""Number of rounds between two probes of a Service that answered: each is a line in the API server's log."""
 MAX_NAMED: Final = 5
 
 
 class Condition(NamedTuple):
-    """A condition of AntreaAgentInfo that is there while something is wrong, and the Events of the Node at its begin and end."""
+    """Condition of AntreaAgentInfo that is present while something is wrong, and the Events of the Node at its begin and end."""
 
     type: str
     begin: str
@@ -52,7 +52,7 @@ class Condition(NamedTuple):
 
 
 class Miss(NamedTuple):
-    """In how many rounds in a row a Node's gateway did not answer, and why."""
+    """Number of consecutive rounds without an answer of a Node's gateway, and why."""
 
     rounds: int
     why: str
@@ -65,7 +65,7 @@ SERVICES = Condition("ServicesUnserved", "ServicesUnserved", "ServicesServed", "
 
 
 class Reachability:
-    """`conditions` are what is wrong, by type of condition; empty texts: nothing."""
+    """Prober; `conditions` are the faults by type of condition; empty texts if none."""
 
     def __init__(
         self,
@@ -83,35 +83,37 @@ class Reachability:
         self._service = environ.get("KUBERNETES_SERVICE_HOST", "")
         self._service_port = int(environ.get("KUBERNETES_SERVICE_PORT", "443"))
         self._last = ""
-        """Of the Nodes that were asked in turn, by name."""
+        """Name of the last Node that was probed in turn."""
         self._misses: dict[str, Miss] = {}
-        """By name of the Node."""
+        """Misses by name of the Node."""
         self._rest = 0
-        """Rounds until the Service is asked again."""
+        """Number of rounds until the Service is probed again."""
         self._why: dict[Condition, str] = {TUNNELS: "", SERVICES: ""}
 
     @property
     def conditions(self) -> Mapping[str, Check]:
-        return {one.type: lambda one=one: self._why[one] for one in self._why}  # type: ignore[misc]
+        return {kind.type: lambda kind=kind: self._why[kind] for kind in self._why}  # type: ignore[misc]
 
     async def run(self, ready: asyncio.Event) -> None:
-        """For ever, once Pods can be connected."""
+        """Probe until cancelled, once Pods can be connected."""
         await ready.wait()
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """One round."""
+        """Probe one round."""
         node = self._facts.get(ThisNode)
         if node is None:
             return
-        found = await asyncio.gather(*(self._silence(node, peer) for peer in self._turn()))
+        results = await asyncio.gather(*(self._silence(node, peer) for peer in self._turn()))
         known = {row.name for row in self._facts.all(PeerNode)}
-        missed = self._misses | {name: Miss(self._rounds(name) + 1, why) for name, why in found if why}
-        well = {name for name, why in found if not why}
-        self._misses = {name: one for name, one in missed.items() if name in known - well}
-        self._set(TUNNELS, _sentence({n: one.why for n, one in self._misses.items() if one.rounds >= SILENT}))
+        missed = self._misses | {name: Miss(self._rounds(name) + 1, why) for name, why in results if why}
+        well = {name for name, why in results if not why}
+        self._misses = {name: miss for name, miss in missed.items() if name in known - well}
+        self._set(
+            TUNNELS, _sentence({n: miss.why for n, miss in self._misses.items() if miss.rounds >= SILENT})
+        )
         await self._ask_service()
 
     def _rounds(self, name: str) -> int:
@@ -119,7 +121,7 @@ class Reachability:
         return before.rounds if before else 0
 
     def _turn(self) -> list[PeerNode]:
-        """Those that were silent, and the next ones by name."""
+        """Return the silent Nodes, and the next ones by name."""
         rows = sorted(self._facts.all(PeerNode), key=lambda row: row.name)
         suspects = [row for row in rows if row.name in self._misses][:MAX_BATCH]
         others = [row for row in rows if row not in suspects]
@@ -129,17 +131,17 @@ class Reachability:
         return [*suspects, *turn]
 
     async def _silence(self, node: ThisNode, peer: PeerNode) -> tuple[str, str]:
-        """Which of its gateways does not answer, though the Node does; empty: none."""
+        """Return which of its gateways does not answer, though the Node does; empty if none."""
         end = tunnel_end(node, peer)
         for gateway in gateways(node, peer) if end else ():
             if why := await self._ask(gateway, self._port):
                 alive = [not await self._ask(ip, self._port) for ip in peer.node_ips]
-                told = f"gateway {gateway} of Node {peer.name} does not answer"
-                return peer.name, f"{told}{await self._because(why, gateway, peer)}" if any(alive) else ""
+                silent = f"gateway {gateway} of Node {peer.name} does not answer"
+                return peer.name, f"{silent}{await self._because(why, gateway, peer)}" if any(alive) else ""
         return peer.name, ""
 
     async def _because(self, why: str, gateway: str, peer: PeerNode) -> str:
-        """Which way does not carry packets to a gateway, and what it takes to do so."""
+        """Return which path does not carry packets to a gateway, and the repair."""
         config, link = self._facts.get(AgentConfig), self._facts.get(Transport)
         if config is None or link is None or config.has_tunnel:
             end = tunnel_end(self._facts.need(ThisNode), peer) or ""
@@ -152,23 +154,25 @@ class Reachability:
         )
 
     async def _way(self, end: str) -> str:
-        """What is wrong with the route to the end of a tunnel, or without one to the next hop; empty: the kernel has a route."""
+        """Return what is wrong with the route to the end of a tunnel, or without one to the next hop; empty if the kernel has a
+        route.
+        """
         link = self._facts.get(Transport)
         try:
-            found = await asyncio.to_thread(self._device, end)
+            device = await asyncio.to_thread(self._device, end)
         except (OSError, Invalid, SubprocessError) as error:
             log.v(2).info("Failed to look up a route", address=end, err=str(error))
             return ""
-        if link is None or found == link.device:
+        if link is None or device == link.device:
             return ""
-        way = f"leave by {found}" if found else "have no route"
+        way = f"leave by {device}" if device else "have no route"
         return (
             f"; packets to {end} {way}, and not by {link.device} with the transport interface {link.interface}:"
             " transportInterface in antrea-agent.conf has to name the one that reaches other Nodes"
         )
 
     async def _ask_service(self) -> None:
-        """The one of the API server, which is in every cluster."""
+        """Probe the Service of the API server, which is in every cluster."""
         self._rest -= 1
         if not self._service or self._rest > 0:
             return
@@ -194,13 +198,13 @@ class Reachability:
 
 
 def gateways(node: ThisNode, peer: PeerNode) -> list[str]:
-    """Those of the peer that this Node has a way to; none of a Pod CIDR without room for one."""
+    """Return the gateways of the peer that this Node has a path to; none of a Pod CIDR without room for one."""
     cidrs = (cidr for cidr in shared_cidrs(node, peer) if ip_network(cidr).num_addresses > 1)
     return [gateway_ip(cidr) for cidr in cidrs]
 
 
 def _sentence(silent: Mapping[str, str]) -> str:
-    """Which Nodes' Pods are not reached, and why not those of the first; empty: all are."""
+    """Return which Nodes' Pods are not reached, and why not those of the first; empty if all are."""
     if not silent:
         return ""
     names = sorted(silent)

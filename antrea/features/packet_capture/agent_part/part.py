@@ -1,4 +1,4 @@
-"""Effects of PacketCapture: what captures run on this Node, their files, and what goes to a file server.
+"""Effects of PacketCapture: captures of this Node, their files, and uploads.
 
 parity: pkg/agent/packetcapture/packetcapture_controller.go
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from antrea.openflow.packet_in import PacketIn
 
 MAX_CAPTURES = 16
-"""Captures that run at a time; others wait."""
+"""Maximum number of captures that run at a time; others wait."""
 FOLDER = Path("antrea/packetcapture/packets")
-"""Below the folder of temporary files."""
+"""Folder below that of temporary files."""
 RUNNING = Metric(
     "antrea_agent_packet_capture_running", "gauge", "ALPHA", "Number of PacketCaptures that capture now."
 )
@@ -50,7 +50,7 @@ class CapturePart(Part):
         self.folder = Path(tempfile.gettempdir()) / FOLDER
         self.room = asyncio.Semaphore(MAX_CAPTURES)
         self._runs: dict[str, tuple[CaptureRun, asyncio.Task[None]]] = {}
-        """By name."""
+        """Runs by name."""
         self.running = 0
 
     def sinks(self) -> Mapping[type, Sink]:
@@ -59,10 +59,10 @@ class CapturePart(Part):
     def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
         return {Category.PACKET_CAPTURE: self._dropped}
 
-    def _dropped(self, found: PacketIn) -> None:
-        """Pass it on to all captures: each takes what fits its filter."""
-        reason = drop_reason(self._agent.facts, found)
-        packet = DroppedPacket(found.frame, reason)
+    def _dropped(self, packet_in: PacketIn) -> None:
+        """Pass a packet on to all captures: each takes what fits its filter."""
+        reason = drop_reason(self._agent.facts, packet_in)
+        packet = DroppedPacket(packet_in.frame, reason)
         for run, _ in self._runs.values():
             run.take_drop(packet)
 
@@ -73,7 +73,7 @@ class CapturePart(Part):
         return {"packetcaptures": self._agent.facts.all(CaptureProgress)}
 
     async def run(self) -> None:
-        """Remove files that an agent before this one left, of captures that are gone."""
+        """Remove files of deleted captures that an earlier agent left."""
         facts = self._agent.facts
         with facts.watch(CaptureRequest) as changed:
             while not facts.feeds.has(CaptureRequest):
@@ -85,7 +85,7 @@ class CapturePart(Part):
                 path.unlink(missing_ok=True)
 
     async def apply(self, put: Sequence[CaptureFile], drop: Sequence[CaptureFile]) -> None:
-        """Begin and end captures; both go on by themselves."""
+        """Begin and end captures, which run in tasks of their own."""
         for entry in put:
             uid = self._runs[entry.name][0].uid if entry.name in self._runs else ""
             if uid == entry.uid:
@@ -100,14 +100,14 @@ class CapturePart(Part):
             await self._end(entry.name)
 
     async def resync(self, entries: Sequence[CaptureFile]) -> None:
-        """As `apply`."""
+        """Begin and end captures, as `apply`."""
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """Nothing to sweep: see `run`."""
+        """Do nothing: see `run`."""
 
     async def close(self) -> None:
-        """End what captures; files stay."""
+        """End running captures; files stay."""
         for _, task in self._runs.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self._runs.values()), return_exceptions=True)
@@ -121,16 +121,16 @@ class CapturePart(Part):
         self._agent.facts.drop(CaptureProgress, name)
 
     def file(self, name: str) -> Path:
-        """Of the capture of this name."""
+        """Return the file of the capture of this name."""
         return self.folder / file_name(name)
 
     @property
     def pod(self) -> str:
-        """Name of the Pod that this agent is."""
+        """Name of the agent's own Pod."""
         return os.environ.get("POD_NAME", "")
 
     def note(self, progress: CaptureProgress) -> None:
-        """How far one of the captures is."""
+        """Record the progress of a capture."""
         self._agent.facts.put(progress)
 
     def warn(self, entry: CaptureFile, reason: str, message: str) -> None:

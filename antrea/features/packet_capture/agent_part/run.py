@@ -1,4 +1,4 @@
-"""One capture of this Node: addresses, the process that captures, the upload, and what is reported of them."""
+"""Run of one capture of this Node: addresses, the capture process, the upload, and the reports."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ FULL = "PacketCapture running count reach limit"
 EXPIRED = "context deadline exceeded"
 # parity: pkg/agent/packetcapture/packetcapture_controller.go syncPacketCapture; Go's context.DeadlineExceeded
 MAX_WAITING = 1 << 20
-"""Bytes of dropped packets that wait for the process."""
+"""Maximum number of bytes of dropped packets that wait for the process."""
 GRACE_SECONDS = 30.0
-"""On top of a capture's own time, until its process is killed."""
+"""Seconds beyond a capture's own time, until its process is killed."""
 
 
 class CaptureRun:
-    """From the beginning of a capture until its file is where it should be."""
+    """Run of a capture from its beginning until its file is in place."""
 
     def __init__(self, part: CapturePart, agent: AgentContext, entry: CaptureFile) -> None:
         self._part, self._agent, self._entry = part, agent, entry
         self._now = CaptureProgress(entry.name, entry.uid)
         self._process: asyncio.subprocess.Process | None = None
         self._untold = 0
-        """Packets that the switch has dropped, and that came faster than the process takes them."""
+        """Number of packets dropped by the switch that came faster than the process takes them."""
 
     @property
     def uid(self) -> str:
         return self._entry.uid
 
     def take_drop(self, packet: DroppedPacket) -> None:
-        """A packet that the switch has dropped, for the file if it is of this capture."""
+        """Take a packet that the switch has dropped, for the file if it belongs to this capture."""
         pipe = self._process.stdin if self._process else None
         if pipe is None or pipe.is_closing():
             return
@@ -71,7 +71,7 @@ class CaptureRun:
         self._part.note(self._now)
 
     async def run(self) -> None:
-        """Until it is complete, or cancelled."""
+        """Run until it is complete, or cancelled."""
         try:
             check(self._entry.spec)
         except Invalid as error:
@@ -85,7 +85,7 @@ class CaptureRun:
                 await self._capture()
             except Exception as error:  # noqa: BLE001 (the capture ends with a status)
                 log.error("Unexpected error while capturing packets", name=self._entry.name, error=error)
-                self._note(phase="Complete", failure="an internal error, which the log of the agent has")
+                self._note(phase="Complete", failure="internal error; see the agent log")
             finally:
                 self._part.running -= 1
 
@@ -120,7 +120,7 @@ class CaptureRun:
         self._note(**done)
 
     async def _order(self, deadline: float) -> CaptureOrder:
-        """Raises AntreaError, OSError."""
+        """Make the order for the process. Raises AntreaError, OSError."""
         spec = self._entry.spec
         device = self._device()
         source, destination = [await self._address(end) for end in (spec.source, spec.destination)]
@@ -138,7 +138,7 @@ class CaptureRun:
         )
 
     def _device(self) -> str:
-        """Raises Unavailable: the Pod has gone while the capture waited."""
+        """Return the device. Raises Unavailable if the Pod has gone while the capture waited."""
         point = capture_point(self._entry.spec)
         rows = self._agent.facts.by(PodInterface, "pod", f"{point.namespace}/{point.name}") if point else ()
         for row in rows:
@@ -147,7 +147,7 @@ class CaptureRun:
         raise Unavailable(f"Pod {which} is not on Node {self._agent.node} any more")
 
     async def _address(self, end: End) -> str:
-        """Empty for any. Raises Unavailable in upstream's words, Refused."""
+        """Return the address of an end; empty for any. Raises Unavailable in upstream's words, Refused."""
         if end.pod is None:
             return end.ip
         pod, family = end.pod, self._entry.spec.packet.ip_family
@@ -155,37 +155,37 @@ class CaptureRun:
         ips = next((row.ips for row in rows), None)
         if ips is None:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            found = await self._agent.kube.get(path, Pod)
-            if found is None:
-                words = f'failed to get Pod {pod.namespace}/{pod.name}: pods "{pod.name}" not found'
-                raise Unavailable(words)
-            ips = tuple(one.ip for one in found.status.pod_ips)
+            stored = await self._agent.kube.get(path, Pod)
+            if stored is None:
+                message = f'failed to get Pod {pod.namespace}/{pod.name}: pods "{pod.name}" not found'
+                raise Unavailable(message)
+            ips = tuple(pod_ip.ip for pod_ip in stored.status.pod_ips)
         for ip in ips:
             if is_ipv6(ip) == (family == "IPv6"):
                 return ip
         raise Unavailable(f"cannot find IP with {family} address family for Pod {pod.namespace}/{pod.name}")
 
     async def _captured(self, order: CaptureOrder) -> CaptureReport:
-        """The last report of the process. Raises OSError, Unavailable."""
+        """Return the last report of the process. Raises OSError, Unavailable."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
         if process.stdin is None or process.stdout is None:
-            raise Unavailable("pipes of the process that captures")
+            raise Unavailable("the capture process has no pipes")
         try:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
             self._process = process
             async with asyncio.timeout(order.seconds + GRACE_SECONDS):
                 async for line in process.stdout:
-                    report = decode_json(line, CaptureReport, "report of the process that captures")
+                    report = decode_json(line, CaptureReport, "report of the capture process")
                     if report.done:
                         return report
                     self._note(captured=report.captured)
-            raise Unavailable("the process that captures has ended unexpectedly")
+            raise Unavailable("the capture process has ended unexpectedly")
         except TimeoutError as error:
-            raise Unavailable("the process that captures does not answer") from error
+            raise Unavailable("the capture process does not answer") from error
         except Invalid as error:
             raise Unavailable(str(error)) from error
         finally:
@@ -196,7 +196,7 @@ class CaptureRun:
             await process.wait()
 
     async def _upload(self) -> dict[str, Any]:
-        """What there is to report of it; nothing if there is no file server."""
+        """Upload the file; return what is to be reported, nothing without a file server."""
         server = self._entry.spec.file_server
         if server is None:
             return {}

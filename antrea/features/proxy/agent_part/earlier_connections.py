@@ -1,4 +1,5 @@
-"""Connections of Nodes and hosts outside that began before antreaProxy.proxyAll was turned on or off, and go on as they began.
+"""Connections of Nodes and external hosts that began before antreaProxy.proxyAll was turned on or off, and continue as they
+began.
 
 With proxyAll these are connections that kube-proxy's rules translate in the host; without it, those that the switch translates.
 """
@@ -31,7 +32,7 @@ LOOK_SECONDS: Final = 30.0
 PAUSE: Final = 1.0
 """Seconds between tries, while connections cannot be listed."""
 MAX_CONNECTIONS: Final = 10_000
-"""Connections that are kept; others end."""
+"""Maximum number of connections that are kept; others end."""
 
 
 class EarlierConnectionFeed:
@@ -44,12 +45,12 @@ class EarlierConnectionFeed:
         self._look_seconds = look_seconds
 
     async def run(self, facts: Facts) -> None:
-        """Until all of them have ended."""
+        """Maintain the rows until all of these connections have ended."""
         rows = {row.key: row for row in islice(await self._listed(), MAX_CONNECTIONS)}
         facts.replace(EarlierConnection, rows.values())
         facts.synced(EarlierConnection)
         if rows:
-            log.info("Connections go on with the proxy they began with", count=len(rows))
+            log.info("Connections continue with the proxy they began with", count=len(rows))
         while rows:
             await asyncio.sleep(self._look_seconds)
             there = {row.key for row in await self._listed()}
@@ -66,8 +67,8 @@ class EarlierConnectionFeed:
                 await asyncio.sleep(PAUSE)
 
     async def _of_host(self) -> Iterator[EarlierConnection]:
-        found = await asyncio.to_thread(lambda: list(translated_connections()))
-        return (EarlierConnection(*one, by_switch=False) for one in found)
+        connections = await asyncio.to_thread(lambda: list(translated_connections()))
+        return (EarlierConnection(*connection, by_switch=False) for connection in connections)
 
     async def _of_switch(self) -> Iterator[EarlierConnection]:
         zones = (Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE for ipv6 in sorted(self._node.families))
@@ -78,11 +79,13 @@ class EarlierConnectionFeed:
 def switch_connections(dump: str, node: ThisNode) -> Iterator[EarlierConnection]:
     """Open connections that the switch translates for anybody but Pods of this Node."""
     gateways = {gateway_ip(cidr) for cidr in node.pod_cidrs}
-    for one in tracked_connections(dump):
-        number, source, source_port, server, server_port, _ = one.key
+    for tracked in tracked_connections(dump):
+        number, source, source_port, server, server_port, _ = tracked.key
         name = PROTOCOLS.get(number)
-        is_open = one.state in OPEN_STATES or not one.state
-        is_translated = (server, server_port) != (one.destination, one.port)
+        is_open = tracked.state in OPEN_STATES or not tracked.state
+        is_translated = (server, server_port) != (tracked.destination, tracked.port)
         is_pod = source not in gateways and held(source, node.pod_cidrs)
         if name and is_open and is_translated and not is_pod:
-            yield EarlierConnection(name, source, source_port, one.destination, one.port, by_switch=True)
+            yield EarlierConnection(
+                name, source, source_port, tracked.destination, tracked.port, by_switch=True
+            )

@@ -35,14 +35,16 @@ log = klog.logger(__name__)
 LATE_SECONDS: Final = 120.0
 """A change of Services that takes longer than this to apply makes the proxy unhealthy."""
 RETRY_SECONDS: Final = 5.0
-"""Between tries to listen at a port that another program has."""
+"""Seconds between tries to listen at a port that another program has."""
 HEADERS: Final = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
 NOT_FOUND: Final = HEADERS | {"Content-Type": "text/plain; charset=utf-8"}
 FAMILIES: Final = {False: "IPv4", True: "IPv6"}
 
 
 class ProxyHealth:
-    """Whether changes of Services take effect in time, and whether new connections should come to this Node at all."""
+    """Health of the proxy: whether changes of Services take effect in time, and whether new connections should come to this
+    Node at all.
+    """
 
     def __init__(self, facts: Facts, node: str, now: Callable[[], float] = time.monotonic) -> None:
         self._facts, self._node, self._now = facts, node, now
@@ -65,7 +67,7 @@ class ProxyHealth:
         return self._waits_since is None or self._now() - self._waits_since < LATE_SECONDS
 
     def answer(self, path: str) -> Answer:
-        """To /healthz, which also asks for the Node, and to /livez."""
+        """Answer /healthz, which also depends on the Node, and /livez."""
         if path not in ("/healthz", "/livez"):
             return Answer(404, "404 page not found\n", NOT_FOUND)
         node = self._facts.get(ThisNode)
@@ -87,16 +89,16 @@ class ProxyHealth:
 
 
 class HealthServers:
-    """Listens at the ports that Services ask for, as they come and go, and at that of the proxy."""
+    """Servers at the ports that Services request, as they come and go, and at that of the proxy."""
 
     def __init__(self, facts: Facts, config: AgentConfig, health: ProxyHealth, report: Report) -> None:
-        """`report` gets why a port cannot be listened at, and its Service; without one: the proxy's own."""
+        """`report` gets why a port cannot be listened at, and its Service; without one for the proxy's own port."""
         self._facts, self._config, self._health, self._report = facts, config, health, report
         self._open: dict[tuple[str, HealthCheck], asyncio.Task[None]] = {}
         self._told: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._proxy())
             with self._facts.watch(HealthCheck, LocalAddress) as changed:
@@ -149,7 +151,7 @@ class HealthServers:
             self._report(message, check)
 
     def answer(self, check: HealthCheck, _: str = "/") -> Answer:
-        """Whether this Node should get packets for a Service; the same for each path."""
+        """Answer whether this Node should get packets for a Service; the same for each path."""
         count, healthy = local_endpoints(self._facts, check.key), self._health.healthy
         state = {
             "service": {"namespace": check.namespace, "name": check.name},

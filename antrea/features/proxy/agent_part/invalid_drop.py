@@ -1,4 +1,4 @@
-"""Reports kube-proxy's rule that drops invalid packets, while Services are served with direct server return."""
+"""Report of kube-proxy's rule that drops invalid packets, while Services are served with direct server return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_SECONDS: Final = 30.0
 
 
 class InvalidDropReport:
-    """kube-proxy may come, or make its rules again, at any time: looks now and then."""
+    """Report that is updated periodically, since kube-proxy may start, or make its rules again, at any time."""
 
     def __init__(
         self, facts: Facts, record: Callable[[str, str], None], *, look_seconds: float = LOOK_SECONDS
@@ -28,10 +28,10 @@ class InvalidDropReport:
         """`record` writes a Warning Event of this Node, of a reason and a message."""
         self._facts, self._record, self._look_seconds = facts, record, look_seconds
         self.message = ""
-        """Empty: there is no such rule, or nothing that it could meet."""
+        """Message; empty if there is no such rule, or nothing that it could match."""
 
     async def run(self) -> None:
-        """An Event each time that it begins; for ever."""
+        """Record an Event each time that the fault begins; until cancelled."""
         while True:
             before, self.message = self.message, await self.look()
             if self.message and not before:
@@ -39,7 +39,7 @@ class InvalidDropReport:
             await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> str:
-        """Once: the message of now."""
+        """Return the current message."""
         if not is_in_use(self._facts):
             return ""
         # the library would translate rules of iptables, for all of the process, while the sink may use it
@@ -52,7 +52,7 @@ def is_in_use(facts: Facts) -> bool:
 
 
 def drop_rules(nft: Nft) -> Iterator[DropRule]:
-    """Those of this network namespace; rules of iptables-legacy are not seen."""
+    """Yield the rules of this network namespace; rules of iptables-legacy are not seen."""
     for family in TOOLS:
         for table, chain in PLACES:
             try:

@@ -1,6 +1,6 @@
-"""Session affinity over a restart of ovs-vswitchd, which forgets what clients have learned: the agent keeps it, on disk, too.
+"""Session affinity over a restart of ovs-vswitchd, which loses what clients have learned: the agent keeps it, also on disk.
 
-What clients learned since the last look is lost. Upstream keeps nothing.
+Choices since the last look are lost. Upstream keeps nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 15.0
 MAX_CHOICES: Final = 20_000
-"""Choices that are kept; of more, those that are dumped first."""
+"""Maximum number of choices that are kept; those dumped first."""
 KIND: Final = b"antrea affinity 3\n"
 OBJECT_MASK: Final = 0xFFFFFFFF
 
 
 class KeptChoice(msgspec.Struct, frozen=True):
-    """A learned flow as it was dumped, and until when it counts, in seconds since the Node started."""
+    """Learned flow as it was dumped, and until when it counts, in seconds since the Node started."""
 
     owner: int
     """Object id of the flow."""
@@ -54,19 +54,21 @@ class KeptChoice(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct):
-    """What is kept of one run of ovs-vswitchd, by its control socket."""
+    """State of one run of ovs-vswitchd, identified by its control socket."""
 
     switch: str = ""
     choices: list[KeptChoice] = []
 
 
 def since_boot() -> float:
-    """Seconds, which no change of the clock moves; the file does not outlive the Node either."""
+    """Return seconds since boot, which changes of the clock do not affect; the file does not outlive the Node either."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def choice_of(line: str, timeouts: Mapping[int, int], now: float) -> KeptChoice | None:
-    """None for what is no choice of these owners, or is over. A Service may ask for longer than a flow can live."""
+    """Parse a choice; None if it is not one of these owners, or has expired. A Service may request more time than a flow can
+    live.
+    """
     age, number, hard = AGE.search(line), COOKIE.search(line), HARD_TIMEOUT.search(line)
     if age is None or number is None or hard is None:
         return None
@@ -77,7 +79,7 @@ def choice_of(line: str, timeouts: Mapping[int, int], now: float) -> KeptChoice 
 
 
 class KeptAffinity:
-    """A task of the agent; `settled` returns once a new switch has what is wanted."""
+    """Task of the agent; `settled` returns once a new switch has all wanted entries."""
 
     def __init__(self, facts: Facts, switch: Switch, run_directory: Path, file: Path) -> None:
         self._facts, self._switch, self._directory, self._file = facts, switch, run_directory, file
@@ -85,11 +87,11 @@ class KeptAffinity:
 
     @property
     def clients(self) -> int:
-        """How many are kept."""
+        """Number of choices that are kept."""
         return len(self._kept.choices)
 
     async def run(self, settled: Callable[[], Awaitable[None]]) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self.look(settled)
@@ -98,7 +100,9 @@ class KeptAffinity:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self, settled: Callable[[], Awaitable[None]]) -> int:
-        """Give a new switch what the one before had, and keep what this one has; how many it was given. Raises Unavailable."""
+        """Restore the choices to a new switch, and keep those of this one; return the number of restored ones. Raises
+        Unavailable.
+        """
         if not self._facts.feeds.has(Service):
             return 0  # which Services ask for affinity is not known yet
         run = self._run()
@@ -107,23 +111,25 @@ class KeptAffinity:
             await settled()
             given = await self._give()
         timeouts, now = affinity_timeouts(self._facts), since_boot()
-        found: list[KeptChoice] = []
+        choices: list[KeptChoice] = []
         if timeouts:
             async for line in learned_lines(self._facts, self._switch):
-                if len(found) < MAX_CHOICES and (one := choice_of(line, timeouts, now)):
-                    found.append(one)
-        if self._run() == run and (found or self._kept.choices):
-            self._kept = Kept(run, found)
+                if len(choices) < MAX_CHOICES and (choice := choice_of(line, timeouts, now)):
+                    choices.append(choice)
+        if self._run() == run and (choices or self._kept.choices):
+            self._kept = Kept(run, choices)
             await asyncio.to_thread(self._write, self._kept)
         return given
 
     async def _give(self) -> int:
-        """Of Services that still ask for affinity. An Endpoint that is gone is chosen anew at its client's next packet."""
+        """Restore choices of Services that still have affinity. A client whose Endpoint is gone gets a new one with its next
+        packet.
+        """
         now, timeouts = since_boot(), affinity_timeouts(self._facts)
         changes = [
-            with_timeout(one.line, min(int(one.until - now), MAX_TIMEOUT_SECONDS))
-            for one in self._kept.choices
-            if one.owner in timeouts and one.until - now >= 1
+            with_timeout(choice.line, min(int(choice.until - now), MAX_TIMEOUT_SECONDS))
+            for choice in self._kept.choices
+            if choice.owner in timeouts and choice.until - now >= 1
         ]
         if changes and (why := await self._switch.bundle(changes)):
             raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")
@@ -131,11 +137,11 @@ class KeptAffinity:
         return len(changes)
 
     def _run(self) -> str:
-        """Which run of ovs-vswitchd there is. Raises Unavailable."""
+        """Identify the run of ovs-vswitchd. Raises Unavailable."""
         try:
             for path in sockets(self._directory):
-                found = path.stat()
-                return f"{path.name} {found.st_ino} {found.st_mtime_ns}"
+                status = path.stat()
+                return f"{path.name} {status.st_ino} {status.st_mtime_ns}"
         except OSError as error:
             raise Unavailable(f"the control socket of ovs-vswitchd cannot be used: {error}") from error
         raise Unavailable(

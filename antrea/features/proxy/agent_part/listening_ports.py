@@ -1,4 +1,6 @@
-"""Feed of the ports at which programs of the Node listen: a Service whose external address is the Node's own does not get them."""
+"""Feed of the ports at which programs of the Node listen, which a Service whose external address is the Node's own does not
+get.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 ASKED_SECONDS: Final = 0.5
-"""Between two looks whether any Service has an address of the Node."""
+"""Seconds between two checks whether any Service has an address of the Node."""
 HELD_SECONDS: Final = 60.0
-"""A program that restarts keeps its port for so long."""
+"""Seconds for which a program that restarts keeps its port."""
 
 
 class ListeningPortFeed:
@@ -42,9 +44,9 @@ class ListeningPortFeed:
         self._seen: dict[tuple[str, str, int], float] = {}
 
     async def run(self, facts: Facts) -> None:
-        """Until cancelled, where the agent serves NodePorts at all.
+        """Read until cancelled, where the agent serves NodePorts at all.
 
-        It is synced once the ports are known or known not to matter: until then the flows of an earlier agent stay.
+        Synced once the ports are known or known not to matter: until then the flows of an earlier agent stay.
         """
         if not self._proxy_all:
             facts.synced(ListeningPorts)
@@ -68,8 +70,8 @@ class ListeningPortFeed:
         return any(facts.by(Service, "external_ip", address.ip) for address in facts.all(LocalAddress))
 
     async def _ports(self) -> Iterable[tuple[str, str, int]]:
-        """Those of now, and those of a moment ago."""
-        found, now = await asyncio.to_thread(lambda: set(self._read())), time.monotonic()
-        self._seen |= dict.fromkeys(found, now)
+        """Return the current ports, and those of a moment ago."""
+        listening, now = await asyncio.to_thread(lambda: set(self._read())), time.monotonic()
+        self._seen |= dict.fromkeys(listening, now)
         self._seen = {port: seen for port, seen in self._seen.items() if now - seen < self._held_seconds}
         return self._seen

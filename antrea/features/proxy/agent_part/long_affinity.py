@@ -1,8 +1,8 @@
-"""Session affinity beyond what a flow can live in OpenFlow: the API allows 86,400 s, a flow 65,535 s.
+"""Session affinity beyond the lifetime of a flow in OpenFlow: the API allows 86,400 s, a flow 65,535 s.
 
-The flow of a client's first connection is put again once, with the rest of its time, as soon as that is less than a flow can live.
-Its age and the Service's timeout suffice for it: no flow is lost while the agent is away for less than 44,000 s. Upstream's affinity
-ends after 65,535 s.
+The flow of a client's first connection is put again once, with the rest of its time, as soon as that is less than a flow can
+live. Its age and the Service's timeout suffice for it: no flow is lost while the agent is away for less than 44,000 s.
+Upstream's affinity ends after 65,535 s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 600.0
-"""Between two looks; each flow can be met for twelve hours."""
+"""Seconds between two looks; each flow can be renewed during twelve hours."""
 AGE = re.compile(r"\bduration=(\d+)")
 HARD_TIMEOUT = re.compile(r"\bhard_timeout=(\d+)")
 COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
@@ -39,30 +39,30 @@ _COUNTERS = re.compile(r"\b(?:duration|n_packets|n_bytes|idle_age|hard_age)=[^ ,
 
 
 class Switch(Protocol):
-    """What outside.vswitch.ofctl.Ofctl does for us."""
+    """The methods of outside.vswitch.ofctl.Ofctl that are needed here."""
 
     def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
-        """A dump. Raises Unavailable."""
+        """Yield the lines of a dump. Raises Unavailable."""
 
     async def bundle(self, lines: Sequence[str]) -> Refusal | None:
-        """Changes, all or none. Raises Unavailable."""
+        """Apply changes, all or none. Raises Unavailable."""
 
 
 def affinity_timeouts(facts: Facts, longer_than: int = 0) -> dict[int, int]:
-    """Seconds of affinity, by object id of learned flows, of Services that have more than this."""
+    """Return the seconds of affinity, by object id of learned flows, of Services that have more than `longer_than`."""
     node = facts.get(ThisNode)
     if node is None:
         return {}
     return {
-        own: port.affinity_seconds
+        object_id: port.affinity_seconds
         for port in facts.all(ServicePort)
         if port.affinity_seconds > longer_than and port.protocol in PROTOCOLS
-        for own in affinity_ids(facts, port, node)
+        for object_id in affinity_ids(facts, port, node)
     }
 
 
 def renewed(line: str, timeouts: Mapping[int, int]) -> str | None:
-    """The change that puts a learned flow with the rest of its time; None: it is too early, or was done."""
+    """Return the change that puts a learned flow with the rest of its time; None if it is too early, or was done."""
     age, number = AGE.search(line), COOKIE.search(line)
     if age is None or number is None or _WHOLE not in line:
         return None
@@ -73,31 +73,31 @@ def renewed(line: str, timeouts: Mapping[int, int]) -> str | None:
 
 
 def with_timeout(line: str, seconds: int) -> str:
-    """The change that puts a flow, as it was dumped, with so long to live."""
+    """Return the change that puts a dumped flow with this timeout."""
     match, _, actions = line.partition(" actions=")
     kept = HARD_TIMEOUT.sub(f"hard_timeout={seconds}", _COUNTERS.sub("", match)).replace(", ", ",")
     return f"flow add {kept},actions={actions}"
 
 
 async def learned_lines(facts: Facts, switch: Switch) -> AsyncIterator[str]:
-    """What clients have learned, as dumped. Raises Unavailable."""
+    """Yield the dumped learned flows. Raises Unavailable."""
     pipeline = facts.get(RealizedPipeline)
     if pipeline is None:
         return
     learned, mask = cookie(LEARNED_ROUND, Category.SERVICE), ROUND_MASK | CATEGORY_MASK
-    asked = f"table={pipeline.pipeline.id(SESSION_AFFINITY.name)},cookie={learned:#x}/{mask:#x}"
-    async for line in switch.lines("dump-flows", asked, "--no-names"):
+    selection = f"table={pipeline.pipeline.id(SESSION_AFFINITY.name)},cookie={learned:#x}/{mask:#x}"
+    async for line in switch.lines("dump-flows", selection, "--no-names"):
         yield line
 
 
 class LongAffinity:
-    """A task of the agent."""
+    """Renewal of learned flows, as a task of the agent."""
 
     def __init__(self, facts: Facts, switch: Switch, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._facts, self._switch, self._look_seconds = facts, switch, look_seconds
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(self._look_seconds)
             try:
@@ -106,12 +106,12 @@ class LongAffinity:
                 log.info("Learned flows cannot be renewed now", err=str(error))
 
     async def look(self) -> int:
-        """Renew what is due; gives how many were. Raises Unavailable."""
+        """Renew due flows; return their number. Raises Unavailable."""
         timeouts = affinity_timeouts(self._facts, MAX_TIMEOUT_SECONDS)
         if not timeouts:
             return 0
-        found = [renewed(line, timeouts) async for line in learned_lines(self._facts, self._switch)]
-        changes = [line for line in found if line is not None]
+        renewals = [renewed(line, timeouts) async for line in learned_lines(self._facts, self._switch)]
+        changes = [line for line in renewals if line is not None]
         if changes and (why := await self._switch.bundle(changes)):
             raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")
         return len(changes)

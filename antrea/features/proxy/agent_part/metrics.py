@@ -1,4 +1,4 @@
-"""What AntreaProxy counts, under upstream's names; and, beyond upstream, how much of each of its limits is taken.
+"""Metrics of AntreaProxy, under upstream's names; and, in addition, how much of each of its limits is used.
 
 parity: pkg/agent/proxy/metrics/metrics.go
 """
@@ -80,25 +80,25 @@ EARLIER_COUNT = Metric(
     "antrea_proxy_earlier_connection_count",
     "gauge",
     "ALPHA",
-    "The number of connections that go on with the proxy they began with",
+    "The number of connections that continue with the proxy they began with",
 )
 EARLIER_LIMIT = Metric(
     "antrea_proxy_earlier_connection_limit",
     "gauge",
     "ALPHA",
-    "The number of connections that could go on with the proxy they began with",
+    "The number of connections that could continue with the proxy they began with",
 )
 FAMILIES = {False: "v4", True: "v6"}
 
 
 class ProxyMetrics:
-    """Counts updates from now on."""
+    """Counter of updates from now on."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._updates: Counter[tuple[type[Fact], bool]] = Counter()
         self._known: dict[str, frozenset[bool]] = {}
-        """Families of Services, by their keys: one that is gone is an update of those."""
+        """Families of Services, by their keys: the end of one is an update of its families."""
         facts.observe(Service, self._service)
         facts.observe(ServiceEndpoint, self._endpoint)
 
@@ -118,14 +118,18 @@ class ProxyMetrics:
             self._updates[kind, is_ipv6(key.rpartition("/")[2])] += 1
 
     def text(self, workload: Workload, clients: int = 0) -> str:
-        """In Prometheus' format; `workload` is that of the jobs that work out Services and Endpoints, `clients` those with affinity."""
+        """Render the metrics in Prometheus' format; `workload` is that of the units of Services and Endpoints, `clients` those
+        with affinity.
+        """
         ports = self._facts.all(ServicePort)
         services = Counter(ipv6 for port in ports for ipv6 in {is_ipv6(ip) for ip in port.cluster_ips})
         behind = {port.behind for port in ports}
-        found = {
-            (one.behind, one.ip, one.port) for one in self._facts.all(ServiceEndpoint) if one.behind in behind
+        ends = {
+            (endpoint.behind, endpoint.ip, endpoint.port)
+            for endpoint in self._facts.all(ServiceEndpoint)
+            if endpoint.behind in behind
         }
-        endpoints = Counter(is_ipv6(ip) for _, ip, _ in found)
+        endpoints = Counter(is_ipv6(ip) for _, ip, _ in ends)
         groups = sum(pool == GROUPS for pool, _ in self._facts.ids.standing())
         return "".join(
             (
@@ -148,8 +152,8 @@ class ProxyMetrics:
         node = self._facts.get(ThisNode)
         families = node.families if node else frozenset()
         for ipv6, name in FAMILIES.items():
-            for one in workload_samples(workload if ipv6 in families else Workload(), unit=0.001):
-                yield Sample(one.value, {"ip_family": name, **one.labels}, one.suffix)
+            for sample in workload_samples(workload if ipv6 in families else Workload(), unit=0.001):
+                yield Sample(sample.value, {"ip_family": name, **sample.labels}, sample.suffix)
 
     def _of(self, kind: type[Fact]) -> Counter[bool]:
         return Counter({ipv6: self._updates[kind, ipv6] for ipv6 in FAMILIES})

@@ -29,12 +29,12 @@ class ServicePackets:
         self._facts = facts
         self._send = send
 
-    def handle(self, found: PacketIn) -> None:
+    def handle(self, packet_in: PacketIn) -> None:
         """Answer one packet; one that cannot be read has no answer."""
         try:
-            read = packet(found.frame)
+            read = packet(packet_in.frame)
         except Invalid as error:
             log.v(2).info("Could not read a packet that no Endpoint takes", err=str(error))
             return
-        if answer := rejection(self._facts, found, read):
+        if answer := rejection(self._facts, packet_in, read):
             self._send(answer)

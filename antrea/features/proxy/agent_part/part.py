@@ -49,7 +49,7 @@ NO_MODE: Final = "LoadBalancerModeUnavailable"
 
 
 class ProxyPart(Part):
-    """On, too, while kube-proxy serves Services."""
+    """Part that also runs while kube-proxy serves Services."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -101,19 +101,19 @@ class ProxyPart(Part):
             tasks.create_task(remains.run())
 
     def _report_node_port_addresses(self) -> None:
-        """Networks of the configuration in which no NodePort can be served."""
+        """Report networks of the configuration in which no NodePort can be served."""
         for message in refused_node_port_addresses(self._agent.config):
             self._agent.record("NodePortAddressesRefused", message, warning=True)
 
     def _by_switch(self) -> set[str]:
-        """Addresses to which connections go on by the switch."""
+        """Return addresses to which connections continue by the switch."""
         return {row.ip for row in self._agent.facts.all(EarlierConnection) if row.by_switch}
 
     async def _settled(self) -> None:
         await self._agent.engine().quiet(reports=False)
 
     async def _answer_health_checks(self) -> None:
-        """Where AntreaProxy does all of kube-proxy's work."""
+        """Answer health checks where AntreaProxy does all of kube-proxy's work."""
         proxy = self._agent.config.antrea_proxy
         if GATE not in self._agent.gates or not proxy.proxy_all or proxy.disable_service_health_check_server:
             return
@@ -151,13 +151,13 @@ class ProxyPart(Part):
         self._agent.record("FailedToStartServiceHealthcheck", message, warning=True, about=about)
 
     def _service(self, namespace: str, name: str) -> ServiceFlows:
-        """The flows that choose and translate for a Service, and its groups. Raises Invalid, NotFound."""
+        """Return the flows that choose and translate for a Service, and its groups. Raises Invalid, NotFound."""
         if GATE not in self._agent.gates:
             raise Invalid("service", "AntreaProxy is off: kube-proxy serves Services, without flows")
-        found = service_flows(self._agent.facts, f"{namespace}/{name}")
-        if not found.groups:
+        flows = service_flows(self._agent.facts, f"{namespace}/{name}")
+        if not flows.groups:
             raise NotFound(f"Service {namespace}/{name} is not served by this Node")
-        return found
+        return flows
 
 
 PART = ProxyPart

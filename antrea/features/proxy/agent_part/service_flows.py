@@ -28,7 +28,7 @@ class ServiceFlows(NamedTuple):
     groups: frozenset[int]
     actions: frozenset[str]
     looked_up: frozenset[str]
-    """Matches of the flows by which clients stay with an Endpoint."""
+    """Matches of the flows by which clients keep their Endpoint."""
 
     def matches(self, flow: str) -> bool:
         """Whether a line of `ovs-ofctl dump-flows` is one of the Service."""
@@ -39,7 +39,7 @@ class ServiceFlows(NamedTuple):
 
 
 def service_flows(facts: Facts, service: str) -> ServiceFlows:
-    """Of Service `service` (namespace/name); no groups: AntreaProxy does not serve it."""
+    """Return the flows of Service `service` (namespace/name); without groups if AntreaProxy does not serve it."""
     node = facts.get(ThisNode)
     families = node.families if node else set()
     groups, actions = set(), set()

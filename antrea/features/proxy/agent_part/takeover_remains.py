@@ -1,4 +1,4 @@
-"""Lets go of what `antctl kube-proxy takeover` holds and keeps for connections from before, once these have ended."""
+"""Release of what `antctl kube-proxy takeover` holds for earlier connections, once these have ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOK_SECONDS: Final = 30.0
 
 
 class TakeoverRemains:
-    """Something is let go when two looks have found no connection of it: between, one may be handed over."""
+    """Release after two looks without a connection of it: between, one may be handed over."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TakeoverRemains:
                 log.v(2).info("Connections from before cannot be looked at now", err=str(error))
 
     def look(self, earlier: frozenset[str] = frozenset()) -> None:
-        """Once. Raises OSError, SubprocessError, Unavailable."""
+        """Check once. Raises OSError, SubprocessError, Unavailable."""
         self._look_addresses()
         if not self._proxy_all and kept_route.may_stand(self._gateway):
             self._look_routes(earlier)
@@ -63,7 +63,7 @@ class TakeoverRemains:
             self._unused, self._over = set(), False
             return
         held = {*held_addresses()}
-        unused = held.difference(one.source for one in translated_connections())
+        unused = held.difference(connection.source for connection in translated_connections())
         over = unused == held and not goes_on(translated_connections())
         ended = unused & self._unused
         if over and self._over and ended == held:

@@ -1,4 +1,4 @@
-"""Which Nodes answered for external IPs, over a restart of the agent: connections that began at these are relayed as before.
+"""File of the Nodes that answered for external IPs, over a restart of the agent: connections that began at these are relayed.
 
 The file does not outlive the Node, nor do connections that it translates.
 """
@@ -29,18 +29,18 @@ log = klog.logger(__name__)
 NAME: Final = "answered-external-ips"
 KIND: Final = b"antrea answered external IPs 1\n"
 GAP_SECONDS: Final = 0.2
-"""Between two writes: many addresses may move together."""
+"""Seconds between two writes: many addresses may move together."""
 
 
 class AnsweredFile:
-    """In a directory of files that outlive the agent."""
+    """File in a directory of files that outlive the agent."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
         self._kept: list[AnsweredAddress] = []
 
     def read(self) -> list[AnsweredAddress]:
-        """What an earlier agent wrote; nothing of a damaged file, which is kept aside."""
+        """Read what an earlier agent wrote; nothing of a damaged file, which is set aside."""
         try:
             data = unsealed(KIND, read_octets(self._path))
             self._kept = decode_json(data, list[AnsweredAddress], str(self._path))
@@ -52,7 +52,7 @@ class AnsweredFile:
         return self._kept
 
     async def run(self, facts: Facts) -> None:
-        """Write what changes; for ever."""
+        """Write changes until cancelled."""
         with facts.watch(AnsweredAddress, Service) as news:
             while True:
                 news.clear()
@@ -65,7 +65,7 @@ class AnsweredFile:
                 await news.wait()
 
     def _forget(self, facts: Facts) -> None:
-        """Of Services that were deleted while no agent ran."""
+        """Remove rows of Services that were deleted while no agent ran."""
         if facts.feeds.has(Service):
             for row in facts.all(AnsweredAddress):
                 if facts.get(Service, row.service) is None:

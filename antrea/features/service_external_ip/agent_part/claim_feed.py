@@ -1,4 +1,4 @@
-"""Which external IPs this Node keeps from better ones: remembered here, since the API shows what it wrote later."""
+"""External IPs that this Node keeps from better ones: remembered here, since the API shows what it wrote later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClaimFeed:
-    """Feed of OwnClaims. It begins with the annotation of this Node, which an earlier agent wrote."""
+    """Feed of OwnClaims, starting with the annotation of this Node, which an earlier agent wrote."""
 
     def __init__(self, node: str) -> None:
         """`node` is the name of this one."""
@@ -24,7 +24,7 @@ class ClaimFeed:
         self._claims: dict[str, KeptAddress] | None = None
 
     async def run(self, facts: Facts) -> None:
-        """For ever."""
+        """Run until cancelled."""
         with facts.watch(ExternalIPOwner, AgentNode, UnusedAddress, Service) as news:
             while True:
                 news.clear()
@@ -32,12 +32,12 @@ class ClaimFeed:
                 await news.wait()
 
     def step(self, facts: Facts) -> None:
-        """Bring the claims in line with what is known."""
+        """Update the claims to the facts."""
         if self._claims is None:
-            own = facts.get(AgentNode, self._node)
-            if own is None:
+            agent_node = facts.get(AgentNode, self._node)
+            if agent_node is None:
                 return
-            self._claims = {one.ip: one for one in own.kept}
+            self._claims = {claim.ip: claim for claim in agent_node.kept}
         self._claims = next_claims(facts, self._node, self._claims)
         row = OwnClaims(tuple(sorted(self._claims.values())))
         if facts.get(OwnClaims) != row:

@@ -1,4 +1,4 @@
-"""Asks neighbours in the Node's own networks, where it has external IPs of Services or may come to have them."""
+"""Prober of neighbors in the Node's own networks, where it has external IPs of Services or may get them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 3.0
-"""Between two rounds."""
+"""Seconds between two rounds."""
 ROUTES_SECONDS: Final = 30.0
-"""Between two looks at the routes."""
+"""Seconds between two reads of the routes."""
 MAX_GATEWAYS: Final = 2
 MAX_IPS: Final = 16
-"""External IPs of one network in one round: the others have their turn after."""
+"""Maximum number of external IPs of one network in one round: the others have their turn after."""
 
 
 class NetworkFeed:
@@ -39,13 +39,13 @@ class NetworkFeed:
         """`node` is the name of this one."""
         self._node = node
         self._verdicts: dict[tuple[str, str], NetworkVerdict] = {}
-        """By device and network."""
+        """Verdicts by device and network."""
         self._cards: tuple[Card, ...] = ()
         self._cards_until = 0.0
         self._turn = 0
 
     async def run(self, facts: Facts) -> None:
-        """For ever."""
+        """Run until cancelled."""
         with facts.watch(*READS) as news:
             while True:
                 news.clear()
@@ -56,7 +56,7 @@ class NetworkFeed:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def round(self, facts: Facts, wanted: Sequence[AskedNetwork]) -> None:
-        """Ask in all of them at once."""
+        """Probe in all networks at once."""
         now = asyncio.get_running_loop().time()
         if wanted and now >= self._cards_until:
             try:
@@ -65,58 +65,60 @@ class NetworkFeed:
                 # the routes of the last time are as good
                 note_failed_probe(error)
         self._turn += MAX_IPS
-        rows = await asyncio.gather(*(self._asked(facts, one) for one in wanted))
-        keys = {one.key for one in wanted}
+        rows = await asyncio.gather(*(self._asked(facts, network) for network in wanted))
+        keys = {network.key for network in wanted}
         self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if key in keys}
         facts.replace(AnsweringNetwork, [row for row in rows if row])
 
-    async def _asked(self, facts: Facts, one: AskedNetwork) -> AnsweringNetwork | None:
-        """None: the result is open."""
-        verdict = self._verdicts.setdefault(one.key, NetworkVerdict(silent=one.silent))
-        if one.lost:
-            return self._lost(one, verdict)
-        targets = (*gateways(self._cards, one.dev, one.network), *one.nodes)
+    async def _asked(self, facts: Facts, network: AskedNetwork) -> AnsweringNetwork | None:
+        """Probe one network; None while the result is open."""
+        verdict = self._verdicts.setdefault(network.key, NetworkVerdict(silent=network.silent))
+        if network.lost:
+            return self._lost(network, verdict)
+        targets = (*gateways(self._cards, network.dev, network.network), *network.nodes)
         if not targets:
             return None
-        answers = await asyncio.gather(*(_mac(one.dev, ip) for ip in targets))
+        answers = await asyncio.gather(*(_mac(network.dev, ip) for ip in targets))
         there = [(ip, mac) for ip, mac in zip(targets, answers, strict=True) if mac]
         before = verdict.answers
         if there or None not in answers:
-            verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(one.ips))
+            verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(network.ips))
         if verdict.answers is False and before is not False:
-            log.warning("No neighbour answers", dev=one.dev, network=one.network, asked=",".join(targets))
-        verdict.keep_only(one.ips, asyncio.get_running_loop().time())
+            log.warning(
+                "No neighbour answers", dev=network.dev, network=network.network, asked=",".join(targets)
+            )
+        verdict.keep_only(network.ips, asyncio.get_running_loop().time())
         if there:
-            await self._ask_as(facts, one, verdict, there)
+            await self._ask_as(facts, network, verdict, there)
         if verdict.answers is None:
             return None
-        return AnsweringNetwork(one.dev, one.network, verdict.answers, targets, verdict.unheard)
+        return AnsweringNetwork(network.dev, network.network, verdict.answers, targets, verdict.unheard)
 
     @property
     def _answered(self) -> list[tuple[str, str]]:
         """Keys of networks in which neighbours have answered."""
         return [key for key, verdict in self._verdicts.items() if verdict.met]
 
-    def _lost(self, one: AskedNetwork, verdict: NetworkVerdict) -> AnsweringNetwork | None:
-        verdict.saw(verdict.met, (), as_owner=bool(one.ips))
+    def _lost(self, network: AskedNetwork, verdict: NetworkVerdict) -> AnsweringNetwork | None:
+        verdict.saw(verdict.met, (), as_owner=bool(network.ips))
         if verdict.answers is None:
             return None
-        return AnsweringNetwork(one.dev, one.network, verdict.answers)
+        return AnsweringNetwork(network.dev, network.network, verdict.answers)
 
     async def _ask_as(
-        self, facts: Facts, one: AskedNetwork, verdict: NetworkVerdict, there: Sequence[tuple[str, str]]
+        self, facts: Facts, network: AskedNetwork, verdict: NetworkVerdict, there: Sequence[tuple[str, str]]
     ) -> None:
-        """As the external IPs of this Node, those who have just answered it."""
-        first = self._turn % len(one.ips) if one.ips else 0
-        ips = islice((*one.ips[first:], *one.ips[:first]), MAX_IPS)
+        """Probe, as the external IPs of this Node, the neighbors that have just answered it."""
+        first = self._turn % len(network.ips) if network.ips else 0
+        ips = islice((*network.ips[first:], *network.ips[:first]), MAX_IPS)
 
         async def ask(ip: str) -> None:
             if not self._is_ours(facts, ip):  # it may have moved since the round began
                 return
-            found = await asyncio.gather(*(_answers_as(one.dev, *target, ip) for target in there))
-            if self._is_ours(facts, ip) and (any(found) or None not in found):
+            answers = await asyncio.gather(*(_answers_as(network.dev, *target, ip) for target in there))
+            if self._is_ours(facts, ip) and (any(answers) or None not in answers):
                 names = [name for name, _ in there]
-                answered = [name for name, is_one in zip(names, found, strict=True) if is_one]
+                answered = [name for name, is_one in zip(names, answers, strict=True) if is_one]
                 verdict.saw_as(ip, names, answered, asyncio.get_running_loop().time())
 
         await asyncio.gather(*(ask(ip) for ip in ips))
@@ -125,10 +127,10 @@ class NetworkFeed:
         return any(row.node == self._node for row in facts.by(ExternalIPOwner, "ip", ip))
 
 
-def gateways(found: Iterable[Card], dev: str, network: str) -> tuple[str, ...]:
+def gateways(cards: Iterable[Card], dev: str, network: str) -> tuple[str, ...]:
     """Next hops of the Node's routes that are neighbours in the network, those of default routes first."""
     there = ip_network(network)
-    hops = sorted({(bool(dst), via) for card in found if card.name == dev for dst, via in card.routes})
+    hops = sorted({(bool(dst), via) for card in cards if card.name == dev for dst, via in card.routes})
     near = (
         via
         for _, via in hops

@@ -1,7 +1,7 @@
-"""Whether neighbours in a network answer this Node, by the rounds of questions so far.
+"""Verdict on whether neighbors in a network answer this Node, by the rounds of probes so far.
 
-Others wait for shorter than the Node that answers for the addresses there, and come back later: if it is the gateway that is down, all
-of them count as silent before that one does, and still do when it no longer does, so that no address moves.
+Others wait for a shorter time than the Node that answers for the addresses there, and come back later: if the gateway is down,
+all of them count as silent before that one does, and still do when it no longer does, so that no address moves.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ UNHEARD: Final = 3
 MAX_KNOWN: Final = 4096
 """Answers as external IPs that are kept also of addresses that are elsewhere."""
 HOLD_SECONDS, LONGEST_HOLD_SECONDS = 600.0, 3600.0
-"""How long a Node leaves the addresses to others then: while it has none of them it cannot find out. Twice as long each time."""
+"""Seconds for which a Node leaves the addresses to others: while it has none of them it cannot find out. Twice as long each
+time.
+"""
 
 
 class NetworkVerdict:
-    """Of one network."""
+    """Verdict on one network."""
 
     def __init__(self, *, silent: bool) -> None:
         """`silent`: as reported before, perhaps by an earlier agent."""
         self.answers: bool | None = False if silent else None
-        """None: no neighbour has answered so far, or the result is open."""
+        """None if no neighbor has answered so far, or the result is open."""
         self.unheard = ""
         """The external IP as which neighbours no longer answer."""
         self.met: set[str] = set()
@@ -41,9 +43,9 @@ class NetworkVerdict:
         self._hold = HOLD_SECONDS
         self._until = 0.0
 
-    def saw(self, asked: Iterable[str], answered: Collection[str], *, as_owner: bool) -> None:
-        """Take in a round: which neighbours were asked, and which answered."""
-        if not answered and self.met.isdisjoint(asked):
+    def saw(self, probed: Iterable[str], answered: Collection[str], *, as_owner: bool) -> None:
+        """Record a round: which neighbors were probed, and which answered."""
+        if not answered and self.met.isdisjoint(probed):
             return
         self.met.update(answered)
         self._missed = 0 if answered else self._missed + 1
@@ -55,15 +57,15 @@ class NetworkVerdict:
         ):
             self.answers = True
 
-    def saw_as(self, ip: str, asked: Iterable[str], answered: Collection[str], now: float) -> None:
-        """Take in a question as an external IP: which neighbours, of those that answer the Node, were asked, and which answered."""
+    def saw_as(self, ip: str, probed: Iterable[str], answered: Collection[str], now: float) -> None:
+        """Record a probe as an external IP: which neighbors, of those that answer the Node, were probed, and which answered."""
         if answered:
             self._known |= {(ip, neighbour) for neighbour in answered}
             self._missed_as.pop(ip, None)
             if self.unheard in ("", ip) and now >= self._until:
                 self.unheard, self._hold = "", HOLD_SECONDS
             return
-        if not any((ip, neighbour) in self._known for neighbour in asked):
+        if not any((ip, neighbour) in self._known for neighbour in probed):
             return
         missed = self._missed_as[ip] = self._missed_as.get(ip, 0) + 1
         if missed >= UNHEARD and not self.unheard:
@@ -72,9 +74,9 @@ class NetworkVerdict:
             self._missed_as.clear()
 
     def keep_only(self, ips: tuple[str, ...], now: float) -> None:
-        """Of external IPs that this Node no longer answers for nothing is missed; the hold ends by itself."""
+        """Drop misses of external IPs that this Node no longer answers for; the hold ends by itself."""
         self._missed_as = {ip: missed for ip, missed in self._missed_as.items() if ip in ips}
         if len(self._known) > MAX_KNOWN:
-            self._known = {one for one in self._known if one[0] in ips}
+            self._known = {known for known in self._known if known[0] in ips}
         if self.unheard and now >= self._until:
             self.unheard = ""

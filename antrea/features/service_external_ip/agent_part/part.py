@@ -60,13 +60,13 @@ TIMED_KINDS = (GossipMember, AgentNode, PoolSelector, PoolAddressNodes, Service,
 UNHEARD = "ExternalIPsUnheard"
 """Reason of Events of a Node, and its condition."""
 UNANSWERED_SECONDS = 5.0
-"""For which no Node answers for an address before there is an Event of it."""
+"""Seconds during which no Node answers for an address before there is an Event of it."""
 GIVE_UP_SECONDS = 1.0
-"""Until the next Node has announced an address four times (antrea.outside.neighbour.announcement.PAUSES)."""
+"""Seconds until the next Node has announced an address four times (antrea.outside.neighbour.announcement.PAUSES)."""
 
 
 class ServiceExternalIPPart(Part):
-    """Answers for the external IPs of this Node."""
+    """Part that answers for the external IPs of this Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts, self._node = agent, agent.facts, agent.node
@@ -75,13 +75,13 @@ class ServiceExternalIPPart(Part):
         self._changes = ChangeTimes(agent.facts, TIMED_KINDS, clock=time.monotonic)
         self._answered_file = AnsweredFile(agent.run_dir)
         self._before: dict[str, tuple[str, str]] = {}
-        """Key of ExternalIPOwner -> the address and the other Node that answered for it last, as far as this agent saw."""
+        """Address and the other Node that answered for it last, as far as this agent saw, by the key of ExternalIPOwner."""
         self._given_up = -GIVE_UP_SECONDS
-        """When another Node took over what this one answered for, by the clock of `time.monotonic`."""
+        """Time at which another Node took over from this one, by the clock of `time.monotonic`."""
         self._ours: set[str] = set()
-        """Keys of those that this Node is to answer for."""
+        """Keys of the external IPs that this Node is to answer for."""
         self._announced: dict[str, str] = {}
-        """The addresses of those that it has announced since, by their key."""
+        """Announced addresses by their key."""
         for row in self._answered_file.read() if GATE in agent.gates else ():
             agent.facts.put(row)
         agent.facts.observe(ExternalIPOwner, self._note)
@@ -130,7 +130,7 @@ class ServiceExternalIPPart(Part):
             works.create_task(self._answered_file.run(self._facts), name="answered external IPs")
 
     async def close(self) -> None:
-        """End what is being announced, and answer no more."""
+        """End announcements, and stop answering."""
         await self._announcer.close()
         self._responder.close()
 
@@ -143,18 +143,18 @@ class ServiceExternalIPPart(Part):
             raise Unavailable(f"{GATE} is not enabled")
         name, namespace = query.get("name", ""), query.get("namespace", "")
         owners = {(row.service, row.ip): row.node for row in self._facts.all(ExternalIPOwner)}
-        found = [
+        rows = [
             _row(service, ip, self._pool(service, ip), owners.get((service.key, ip), ""))
             for service in sorted(self._facts.all(Service), key=lambda service: service.key)
             for ip in service.pooled_ips or ("",)
             if service.pools and name in ("", service.name) and namespace in ("", service.namespace)
         ]
-        if name and not found:
+        if name and not rows:
             raise NotFound(f"no Service {name} with an external IP of a pool")
-        return found
+        return rows
 
     def _pool(self, service: Service, ip: str) -> str:
-        """Of one address; of a Service without any all that it names."""
+        """Return the pool of one address; for a Service without any all that it names."""
         return pool_of(self._facts, service, ip) if ip else ",".join(service.pools)
 
     def _note(self, _: type[Fact], key: str) -> None:
@@ -174,7 +174,9 @@ class ServiceExternalIPPart(Part):
             self._before[key] = (row.ip, row.node)
 
     def _record_handover(self, row: ExternalIPOwner) -> None:
-        """An agent that has just started does not know from which Node it takes an address over: this one does."""
+        """Record the handover: an agent that has just started does not know from which Node it takes an address over, but this
+        one does.
+        """
         service = self._facts.get(Service, row.service)
         message = f"Node {self._node} handed {row.ip} over to {row.node}"
         about = _reference(row.service, service.uid if service else "")
@@ -206,7 +208,7 @@ class ServiceExternalIPPart(Part):
         self._agent.begin(self._still_unanswered(act), f"Event of {act.service}")
 
     async def _still_unanswered(self, act: RecordUnanswered) -> None:
-        """An agent that starts finds other Nodes and Endpoints one after the other."""
+        """Record it unless answered by then: an agent that starts finds other Nodes and Endpoints one after the other."""
         await asyncio.sleep(UNANSWERED_SECONDS)
         row = self._facts.get(ExternalIPOwner, act.holder)
         if row and row.ip == act.ip and not row.node:
@@ -237,18 +239,18 @@ class ServiceExternalIPPart(Part):
     def _cause(self, act: AnnounceExternalIP, before: str) -> Cause:
         service = self._facts.get(Service, act.service)
         preferred = service.preferred if service else ()
-        found = cause(self._facts, act.pool, preferred, self._node, before)
-        if found.kind is None and service and service.external_local:
+        reason = cause(self._facts, act.pool, preferred, self._node, before)
+        if reason.kind is None and service and service.external_local:
             key = nodes_key(act.service, ipv6=is_ipv6(act.ip))
             row = self._facts.get(PoolAddressNodes, key)
             if row is None or before not in row.parts:
                 return Cause(
                     "endpoints: it has none, which externalTrafficPolicy Local needs", PoolAddressNodes, key
                 )
-        return found
+        return reason
 
     def _within(self, act: AnnounceExternalIP, why: Cause) -> str:
-        """How long after this agent knew of it."""
+        """Return how long after this agent learned the cause."""
         times = self._changes.times
         rows: Mapping[type[Fact], tuple[str, ...]] = {PoolSelector: (act.pool,), Service: (act.service,)}
         news = (

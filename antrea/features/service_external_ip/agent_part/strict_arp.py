@@ -25,9 +25,9 @@ MAX_NAMED: Final = 5
 
 
 def strict_arp_missing(facts: Facts) -> str:
-    """Which external IPs this Node's kernel answers for, whichever Node is to, and the repair; empty: none.
+    """Return which external IPs this Node's kernel answers for, whichever Node is to, and the repair; empty if none.
 
-    For IPv6 the kernel answers for addresses of the receiving device alone.
+    For IPv6 the kernel only answers for addresses of the receiving device.
     """
     link = facts.get(Transport)
     if link is None:
@@ -45,7 +45,7 @@ def strict_arp_missing(facts: Facts) -> str:
 
 
 async def report_strict_arp(agent: AgentContext) -> None:
-    """An Event of this Node each time that it begins; for ever."""
+    """Record an Event of this Node each time that it begins, until cancelled."""
     before = False
     while True:
         message = strict_arp_missing(agent.facts)

@@ -1,4 +1,4 @@
-"""Who the destination of a Traceflow is, asked of the API where the facts of this Node do not show it."""
+"""Destination of a Traceflow, read from the API where the facts of this Node do not show it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def destination_of(facts: Facts, kube: Kube, trace: RunningTrace) -> Target:
-    """None: it is an address, or not needed. Raises Invalid, Unavailable, Refused."""
+    """Resolve the destination; None if it is an address, or not needed. Raises Invalid, Unavailable, Refused."""
     to = trace.spec.destination
     namespace = to.namespace or "default"
     if trace.receiver_only:
@@ -48,7 +48,7 @@ async def destination_of(facts: Facts, kube: Kube, trace: RunningTrace) -> Targe
 
 
 def _check_address(facts: Facts, address: str) -> None:
-    """Without AntreaProxy a ClusterIP is translated outside of the pipeline. Raises Invalid."""
+    """Check an address; without AntreaProxy a ClusterIP is translated outside of the pipeline. Raises Invalid."""
     config = facts.get(AgentConfig)
     if config is None or _has_proxy(facts):
         return

@@ -42,11 +42,11 @@ log = klog.logger(__name__)
 DELAY, LOCAL_DELAY = 2.0, 0.1
 """Seconds until a packet is injected: for flows of other Nodes, and of this one (parity: injectPacketDelay)."""
 MAX_RESULTS: Final = 8
-"""Of one Node about one injected packet."""
+"""Maximum number of results of one Node about one injected packet."""
 
 
 class TraceflowPart(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts = agent, agent.facts
@@ -62,7 +62,7 @@ class TraceflowPart(Part):
         return {Category.TRACEFLOW: self._handle}
 
     def _changed(self, _: type[Fact], name: str) -> None:
-        """What was kept of a trace goes with it."""
+        """Drop what was kept of a removed trace."""
         trace = self._facts.get(RunningTrace, name)
         for row in (self._facts.get(PreparedTrace, name), self._facts.get(SeenTrace, name)):
             if row is not None and (trace is None or trace.uid != row.uid):
@@ -80,7 +80,7 @@ class TraceflowPart(Part):
             self._agent.begin(self._prepared(trace), f"Traceflow {trace.name}")
 
     async def _prepared(self, trace: RunningTrace) -> None:
-        """Find the destination, and have the flows follow from it."""
+        """Find the destination, and let the flows follow from it."""
         try:
             target = await destination_of(self._facts, self._agent.kube, trace)
             pods = self._facts.by(PodInterface, "pod", trace.pod)
@@ -99,7 +99,7 @@ class TraceflowPart(Part):
         self._agent.begin(self._injected(act.prepared), f"packet of Traceflow {act.prepared.name}")
 
     async def _injected(self, row: PreparedTrace) -> None:
-        """After the time that flows take; a trace that is over by then, or that this Node began before, has no packet."""
+        """Inject after the time that flows take; a trace that is over by then, or that this Node began before, has no packet."""
         await asyncio.sleep(LOCAL_DELAY if row.nearby else DELAY)
         trace = self._running(row.name, row.uid)
         if trace is None or self._agent.node in trace.reported:
@@ -119,10 +119,10 @@ class TraceflowPart(Part):
         log.v(2).info("Injecting the packet of a Traceflow", traceflow=row.name, tag=trace.tag)
         self._agent.send(PacketOut(frame(headers), row.ofport, (TRACE_INJECTED_REG_MARK,)))
 
-    def _handle(self, found: PacketIn) -> None:
+    def _handle(self, packet_in: PacketIn) -> None:
         """One packet of a trace; of live traffic only the first counts."""
         try:
-            read = packet(found.frame)
+            read = packet(packet_in.frame)
         except Invalid as error:
             log.v(2).info("Failed to parse a traced packet", err=str(error))
             return
@@ -132,7 +132,7 @@ class TraceflowPart(Part):
             return
         if not self._counts(trace):
             return
-        traced = TracedPacket(trace, found, read)
+        traced = TracedPacket(trace, packet_in, read)
         result = NodeResult(
             node=self._agent.node,
             timestamp=epoch(),
@@ -143,7 +143,7 @@ class TraceflowPart(Part):
         self._agent.begin(self._results.add(trace, result, taken), f"result of Traceflow {trace.name}")
 
     def _flows(self, keep: Callable[[FlowKey], bool]) -> Iterator[Flow]:
-        """Those that the switch should have, by their keys."""
+        """Return the wanted flows of the switch, by their keys."""
         return self._agent.engine().standing_of(Flow, keep)
 
     def _counts(self, trace: RunningTrace) -> bool:

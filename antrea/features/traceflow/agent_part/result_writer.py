@@ -1,4 +1,4 @@
-"""Writes the result of a Node into the status of a Traceflow, beside what other Nodes write at the same time."""
+"""Writer of a Node's result into the status of a Traceflow, concurrently with other Nodes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 TRIES: Final = 10
 FIRST_PAUSE: Final = 0.05
-"""Seconds; doubled after each try."""
+"""Seconds of the first pause; doubled after each try."""
 
 
 class StoredTrace(msgspec.Struct, frozen=True):
-    """What is read of a Traceflow before its status is written."""
+    """Fields that are read of a Traceflow before its status is written."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: dict[str, Any] = {}
 
 
 class ResultWriter:
-    """Of the Traceflows of one Node."""
+    """Writer for the Traceflows of one Node."""
 
     def __init__(
         self, kube: Kube, node: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -44,8 +44,8 @@ class ResultWriter:
         """Add a result; a Traceflow that is over or another one keeps what it has. A failure is logged."""
 
         def changed(status: dict[str, Any]) -> dict[str, Any]:
-            told = {"results": [*status.get("results", ()), msgspec.to_builtins(result)]}
-            return told | ({"capturedPacket": msgspec.to_builtins(packet)} if packet else {})
+            added = {"results": [*status.get("results", ()), msgspec.to_builtins(result)]}
+            return added | ({"capturedPacket": msgspec.to_builtins(packet)} if packet else {})
 
         await self._write(trace, changed)
 

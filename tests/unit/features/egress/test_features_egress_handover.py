@@ -267,7 +267,7 @@ def test_who_goes_home_and_who_follows_the_dead_or_the_deleted_says_so() -> None
     assert world.took == [(SECOND, FIRST, home)]
     for news, why in (
         (GossipMember(FIRST, alive=False, why="no sign of life"), "dead: no sign of life"),
-        (None, "deleted: it is no Node any more"),
+        (None, "deleted: it is not a Node any more"),
     ):
         world = World()
         node = world.nodes[SECOND]

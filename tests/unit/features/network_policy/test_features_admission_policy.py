@@ -67,16 +67,16 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
     "pass above the baseline": (spec([{"action": "Pass"}], tier="application"), OK),
     "a port above all": (
         ports(port=65536),
-        "spec.ingress[0].ports[0].port: 65536 is no port: it must be 1 to 65535",
+        "spec.ingress[0].ports[0].port: 65536 is not a port: it must be 1 to 65535",
     ),
-    "a port below all": (ports(port=-1), "spec.ingress[0].ports[0].port: -1 is no port: it must be 1 to 65535"),
+    "a port below all": (ports(port=-1), "spec.ingress[0].ports[0].port: -1 is not a port: it must be 1 to 65535"),
     "a range that ends above all": (
         ports(port=80, endPort=70000),
-        "spec.ingress[0].ports[0].endPort: 70000 is no port: it must be 1 to 65535",
+        "spec.ingress[0].ports[0].endPort: 70000 is not a port: it must be 1 to 65535",
     ),
     "a source port above all": (
         ports(sourcePort=65536),
-        "spec.ingress[0].ports[0].sourcePort: 65536 is no port: it must be 1 to 65535",
+        "spec.ingress[0].ports[0].sourcePort: 65536 is not a port: it must be 1 to 65535",
     ),
     "port 0": (ports(port=0), f"{OK}; spec.ingress[0].ports[0].port: 0 means every port"),
     "a number in quotes": (

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antrea.errors import Invalid
-from antrea.features.network_policy.agent.dns_answer import MAX_OCTETS, DnsAnswer, dns_answer
+from antrea.features.network_policy.agent.dns_answer import MAX_BYTES, DnsAnswer, dns_answer
 
 LABELS = st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=4)
 OWNERS = st.sampled_from(["www.example.", "WWW.example.", "a.test.", "b.a.test.", "other.test."])
@@ -133,7 +133,7 @@ def test_a_message_counts_as_far_as_it_is_read() -> None:
     found = dns_answer(message)
     assert found is not None
     assert found.addresses[0] == ("10.0.0.0", 9)
-    assert found == dns_answer(message[:MAX_OCTETS])
+    assert found == dns_answer(message[:MAX_BYTES])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from antrea.engine import Engine, Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
 from antrea.features.grouping.row import namespace_row, pod_row
-from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluate
 from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row
 
 Policies = dict[str, dict[str, Any]]
@@ -75,7 +75,7 @@ def question(source: str, destination: str) -> NetworkPolicyEvaluation:
 def answer(facts: Facts, source: str = "a/client", destination: str = "b/server") -> tuple[Any, ...] | None:
     """Policy, number, direction and action of the response, whose other words are checked here."""
     asked = question(source, destination)
-    found = evaluated(facts, asked)
+    found = evaluate(facts, asked)
     assert msgspec.structs.replace(found, response=None) == asked
     if (response := found.response) is None:
         return None
@@ -181,7 +181,7 @@ def test_evaluation_of_a_pod_without_an_address_of_its_own_looks_at_the_other_en
 
 def test_evaluation_of_a_pod_without_a_namespace_means_default() -> None:
     facts = world({"p": {**ALL, "namespace": "default"}})
-    found = evaluated(facts, question("lonely", "b/server")).response
+    found = evaluate(facts, question("lonely", "b/server")).response
     assert found == NetworkPolicyEvaluationResponse(
         network_policy=NetworkPolicyReference(
             type="K8sNetworkPolicy", namespace="default", name="p", uid="uid-0"
@@ -200,11 +200,11 @@ def test_evaluation_of_less_than_two_pods_is_refused() -> None:
         question("a/client", "b/"),
     ):
         with pytest.raises(Invalid, match="invalid NetworkPolicyEvaluation request entities"):
-            evaluated(facts, asked)
+            evaluate(facts, asked)
 
 
 def test_evaluation_is_not_made_of_half_of_what_there_is() -> None:
     facts = world({})
     facts.lost(KubePolicy)
-    with pytest.raises(Unavailable, match="not known for certain"):
-        evaluated(facts, question("a/client", "b/server"))
+    with pytest.raises(Unavailable, match="not complete yet"):
+        evaluate(facts, question("a/client", "b/server"))

@@ -157,8 +157,8 @@ def test_without_rules_on_names_nothing_is_held() -> None:
 
 
 def test_answers_that_audited_rules_alone_wait_for_are_copied_and_go_on() -> None:
-    metadata = msgspec.structs.replace(DENY.found.metadata, annotations={ENFORCEMENT: AUDIT})
-    would = SentPolicy(msgspec.structs.replace(DENY.found, metadata=metadata))
+    metadata = msgspec.structs.replace(DENY.policy.metadata, annotations={ENFORCEMENT: AUDIT})
+    would = SentPolicy(msgspec.structs.replace(DENY.policy, metadata=metadata))
     facts, engine = engine_of(V4, *POD, would)
     engine.plan()
     standing = engine.standing().values()

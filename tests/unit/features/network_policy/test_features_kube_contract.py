@@ -276,7 +276,7 @@ def by_controller(found: Told, source: str, destination: str, port: str) -> bool
     groups: dict[tuple[str, str], list[cp.GroupMember]] = {}
     for one in found.of(Membership):
         groups.setdefault(one.group, []).append(one.member)
-    policies = [one.found for one in found.of(PublishedPolicy)]
+    policies = [one.policy for one in found.of(PublishedPolicy)]
     return _open(policies, groups, "Out", source, destination, port) and _open(
         policies, groups, "In", destination, source, port
     )

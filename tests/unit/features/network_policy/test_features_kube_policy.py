@@ -186,7 +186,7 @@ def test_policies_are_logged_where_their_namespace_says_so() -> None:
 
     def logged() -> bool:
         (entry,) = told.of(PublishedPolicy)
-        return bool(entry.found.rules[0].enable_logging)
+        return bool(entry.policy.rules[0].enable_logging)
 
     assert not logged()
     for value, wanted in (("true", True), ("1", True), ("yes", False), ("TRUE", True), ("false", False)):
@@ -247,7 +247,7 @@ def test_the_leader_tells_of_blocks_that_cannot_be_read() -> None:
     assert engine.plan().acts == []
     facts.put(FencedLeadership())
     message = (
-        "spec.ingress[0].from[1].ipBlock.cidr: '010.0.0.0/8' is no CIDR such as 10.0.0.0/8 or fd00::/64 (and 1 more):"
+        "spec.ingress[0].from[1].ipBlock.cidr: '010.0.0.0/8' is not a CIDR such as 10.0.0.0/8 or fd00::/64 (and 1 more):"
         " it allows nobody; the other peers and rules are enforced"
     )
     assert engine.plan().acts == [

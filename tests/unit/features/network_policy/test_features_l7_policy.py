@@ -19,7 +19,7 @@ from antrea.features.l7_network_policy.agent import fair_share
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule
-from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.agent.unrealized import refused_entries, why_not
 from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
 from antrea.features.network_policy.l7.tenant import (
     GATE,
@@ -86,7 +86,7 @@ class Agent:
 
     def why_not(self) -> str:
         (found,) = self.facts.all(PolicyRule)
-        return why_not(self.facts, missing(self.facts), found)
+        return why_not(self.facts, refused_entries(self.facts), found)
 
 
 def test_a_rule_is_closed_until_its_tenant_is_loaded_and_again_when_the_engine_ends() -> None:
@@ -221,7 +221,7 @@ def paths(*names: str) -> list[cp.NetworkPolicyRule]:
 
 
 def of_namespace(name: str, namespace: str, *names: str) -> SentPolicy:
-    found = native(name, "g", *paths(*names)).found
+    found = native(name, "g", *paths(*names)).policy
     source = cp.NetworkPolicyReference(type="AntreaNetworkPolicy", namespace=namespace, name=name, uid=name)
     return SentPolicy(msgspec.structs.replace(found, source_ref=source))
 
@@ -229,7 +229,7 @@ def of_namespace(name: str, namespace: str, *names: str) -> SentPolicy:
 def reasons(agent: Agent) -> dict[str, str]:
     """Why rules are not inspected, by the path that they name."""
     return {
-        one.l7_protocols[0].http.path or "": why_not(agent.facts, missing(agent.facts), one)
+        one.l7_protocols[0].http.path or "": why_not(agent.facts, refused_entries(agent.facts), one)
         for one in agent.facts.all(PolicyRule)
         if one.l7_protocols[0].http
     }

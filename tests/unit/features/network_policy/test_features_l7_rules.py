@@ -260,5 +260,5 @@ def test_l7_engine_file_has_every_tenant() -> None:
 
 @pytest.mark.parametrize("number", [0, 4095, -1])
 def test_l7_engine_file_refuses_what_is_no_vlan(number: int) -> None:
-    with pytest.raises(Invalid, match="no VLAN"):
+    with pytest.raises(Invalid, match="not a VLAN"):
         engine_file("/run/e", (number,), events="/run/events.sock")

@@ -17,7 +17,7 @@ from antrea.apis.controlplane_report import (
 from antrea.apis.networking import NetworkPolicy
 from antrea.facts.cluster import Namespace, Pod
 from antrea.features.network_policy.audit_mode import AuditMode
-from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluate
 from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row
 
 TO, FROM = ({"podSelector": {"matchLabels": {"app": name}}} for name in ("server", "client"))
@@ -155,7 +155,7 @@ def test_evaluation_names_the_rule_of_any_policy(policies: list[Any], wanted: tu
     asked = NetworkPolicyEvaluation(
         request=NetworkPolicyEvaluationRequest(source=ends[0], destination=ends[1])
     )
-    found = evaluated(world.facts, asked).response
+    found = evaluate(world.facts, asked).response
     assert found is not None
     told = found.rule
     assert (found.network_policy.name, found.rule_index, told.direction, told.name, told.action) == wanted

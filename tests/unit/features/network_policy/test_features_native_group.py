@@ -273,7 +273,7 @@ def test_nothing_is_said_of_groups_while_something_is_not_known() -> None:
         lambda: associations(facts, "ns", "d"),
         lambda: ip_associations(facts, "10.0.0.2"),
     ):
-        with pytest.raises(Unavailable, match="not known for certain"):
+        with pytest.raises(Unavailable, match="not complete yet"):
             ask()
 
 

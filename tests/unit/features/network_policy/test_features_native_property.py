@@ -164,8 +164,8 @@ def pairs(told: Told, policy: PublishedPolicy) -> dict[tuple[str, int], set[tupl
     for entry in told.of(Membership):
         members.setdefault(entry.group, set()).add(entry.who)
     found: dict[tuple[str, int], set[tuple[Who, Who]]] = {}
-    for rule in policy.found.rules:
-        own = rule.applied_to_groups or policy.found.applied_to_groups
+    for rule in policy.policy.rules:
+        own = rule.applied_to_groups or policy.policy.applied_to_groups
         side = rule.from_ if rule.direction == "In" else rule.to
         others = {who for name in side.address_groups for who in members.get(("addressgroups", name), ())}
         others |= {cidr(block.cidr) for block in side.ip_blocks}
@@ -189,7 +189,7 @@ def agree(told: Told, oracle: Oracle) -> None:
     }
     found = {}
     for policy in told.of(PublishedPolicy):
-        source = policy.found.source_ref
+        source = policy.policy.source_ref
         found[f"{source.namespace}/{source.name}"] = (pairs(told, policy), set(policy.nodes))
     assert found == {
         name: ({place: some for place, some in rules.items() if some}, nodes)

@@ -146,8 +146,8 @@ def test_a_rule_follows_the_service() -> None:
 
 
 def audited(found: SentPolicy) -> SentPolicy:
-    metadata = msgspec.structs.replace(found.found.metadata, annotations={ENFORCEMENT: AUDIT})
-    return SentPolicy(msgspec.structs.replace(found.found, metadata=metadata))
+    metadata = msgspec.structs.replace(found.policy.metadata, annotations={ENFORCEMENT: AUDIT})
+    return SentPolicy(msgspec.structs.replace(found.policy, metadata=metadata))
 
 
 def test_an_audited_rule_for_a_service_is_absent() -> None:

@@ -24,7 +24,7 @@ from policy_world import (
 
 from antrea.apis import controlplane as cp
 from antrea.facts.node import ThisNode
-from antrea.features.network_policy.agent.audit import AuditRecord, lines
+from antrea.features.network_policy.agent.audit import AuditRecord, audit_records
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.packet import ICMP, TCP, UDP, packet
@@ -45,9 +45,9 @@ DENY = 0x400
 def logged(found: SentPolicy, *, label: str = "", name: str = "") -> SentPolicy:
     rules = tuple(
         msgspec.structs.replace(one, enable_logging=True, log_label=label, name=name)
-        for one in found.found.rules
+        for one in found.policy.rules
     )
-    return SentPolicy(msgspec.structs.replace(found.found, rules=rules))
+    return SentPolicy(msgspec.structs.replace(found.policy, rules=rules))
 
 
 def actions(table: str, *rows: Fact) -> list[str]:
@@ -133,7 +133,7 @@ def said(
         3 if verdict in {DROP, REJECT} else 5 if "Egress" in table else 6: conj
     }
     found = PacketIn(b"\x01\x01", 20, 7, registers, b"\0" * 12 + b"\x08\0" + text)
-    return list(lines(facts, found, packet(found.frame)))
+    return list(audit_records(facts, found, packet(found.frame)))
 
 
 def test_a_line_names_policy_rule_priority_pod_and_packet() -> None:

@@ -42,7 +42,7 @@ from antrea.features.framework.event import RecordEvent
 from antrea.features.framework.idle_request import ProgramGates, annotation_findings
 from antrea.features.grouping.publication import PublishedPolicy
 from antrea.features.grouping.row import namespace_row
-from antrea.features.network_policy.agent.audit import lines
+from antrea.features.network_policy.agent.audit import audit_records
 from antrea.features.network_policy.agent.audit_pass import AuditedIsolation
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -66,8 +66,8 @@ WHOLE = {ENFORCEMENT: AUDIT}
 
 
 def audited(found: SentPolicy, **notes: str) -> SentPolicy:
-    meta = msgspec.structs.replace(found.found.metadata, annotations=notes or WHOLE)
-    return SentPolicy(msgspec.structs.replace(found.found, metadata=meta))
+    meta = msgspec.structs.replace(found.policy.metadata, annotations=notes or WHOLE)
+    return SentPolicy(msgspec.structs.replace(found.policy, metadata=meta))
 
 
 def own(*rows: Fact) -> list[str]:
@@ -161,7 +161,7 @@ def said(facts: Facts, table: str, number: int) -> list[str]:
     text += struct.pack("!HH", 53646, 80) + b"\x08" * 36
     registers = {0: 1 << 11 | 0x400 | 0x8000, 2: PIPELINE.id(table), 3: number}
     found = PacketIn(b"\x01\x01", 20, 7, registers, b"\0" * 12 + b"\x08\0" + text)
-    return [line.text for line in lines(facts, found, packet(found.frame))]
+    return [line.text for line in audit_records(facts, found, packet(found.frame))]
 
 
 def test_the_log_says_that_a_copy_was_dropped_by_a_rule_or_by_isolation() -> None:
@@ -218,7 +218,7 @@ def published(*rows: Fact) -> dict[str, Any]:
     plan = engine.plan()
     assert not engine.errors.standing
     found = {
-        one.found.metadata.name: one.found.metadata.annotations
+        one.policy.metadata.name: one.policy.metadata.annotations
         for one in plan.put
         if isinstance(one, PublishedPolicy)
     }

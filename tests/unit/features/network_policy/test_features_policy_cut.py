@@ -31,8 +31,8 @@ from antrea.features.network_policy.agent.connection_flush import (
     Connection,
     FlushedConnection,
     InspectConnections,
-    entered,
-    forbids,
+    first_packet,
+    forbidding_pod,
 )
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.features.network_policy.controller.antrea_internal_policy import cluster_policy_row
@@ -45,8 +45,8 @@ FAR = member("far", "10.10.1.5")
 
 
 def cutting(one: SentPolicy) -> SentPolicy:
-    meta = msgspec.structs.replace(one.found.metadata, annotations={ON_DENY: FLUSH})
-    return SentPolicy(msgspec.structs.replace(one.found, metadata=meta))
+    meta = msgspec.structs.replace(one.policy.metadata, annotations={ON_DENY: FLUSH})
+    return SentPolicy(msgspec.structs.replace(one.policy, metadata=meta))
 
 
 def acts(engine: Engine) -> list[str]:
@@ -78,7 +78,7 @@ def test_who_a_cutting_rule_is_for_is_looked_at_when_rules_or_peers_of_its_direc
 def test_the_same_rule_that_cuts_and_that_does_not_is_two() -> None:
     one = native("p", "g", rule("In", ANY, action="Drop"))
     lines = flows(
-        POD, *applied("g", member("web")), one, cutting(native("q", "g", *one.found.rules, priority=6))
+        POD, *applied("g", member("web")), one, cutting(native("q", "g", *one.policy.rules, priority=6))
     )
     assert len([line for line in lines if "conj_id" in line]) == 2
 
@@ -102,17 +102,17 @@ def test_what_is_cut_is_not_taken_up_by_its_server_as_long_as_a_rule_that_cuts_i
 def test_a_first_packet_enters_by_its_pod_or_by_the_gateway() -> None:
     facts, _ = engine_of(NODE, POD)
     outward = Connection("TCP", "10.10.0.7", "192.0.2.9", 40000, 80)
-    assert entered(facts, "antrea-gw0", outward) is None
+    assert first_packet(facts, "antrea-gw0", outward) is None
     facts.put(OvsPort("antrea-gw0", "gateway", 2, "aa:aa:aa:aa:aa:aa"))
-    assert entered(facts, "antrea-gw0", outward) == (
+    assert first_packet(facts, "antrea-gw0", outward) == (
         "in_port=7,tcp,dl_src=0a:00:00:00:00:07,dl_dst=aa:aa:aa:aa:aa:aa,nw_ttl=64,nw_src=10.10.0.7,nw_dst=192.0.2.9,"
         "tcp_src=40000,tcp_dst=80"
     )
-    assert entered(facts, "antrea-gw0", Connection("ICMP", "fd00:10:1::5", "fd00:10::7", 128, 0)) == (
+    assert first_packet(facts, "antrea-gw0", Connection("ICMP", "fd00:10:1::5", "fd00:10::7", 128, 0)) == (
         "in_port=2,icmp6,dl_src=aa:aa:aa:aa:aa:aa,dl_dst=0a:00:00:00:00:07,nw_ttl=64,ipv6_src=fd00:10:1::5,"
         "ipv6_dst=fd00:10::7,icmpv6_type=128,icmpv6_code=0"
     )
-    assert entered(facts, "antrea-gw0", Connection("TCP", "192.0.2.8", "192.0.2.9", 1, 2)) is None
+    assert first_packet(facts, "antrea-gw0", Connection("TCP", "192.0.2.8", "192.0.2.9", 1, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_only_a_rule_that_cuts_and_decides_cuts(table: str, *, conjunction: bool
     trace = f" 12. conj_id={number}, priority 9\n" if conjunction else ""
     trace += f"{PIPELINE.ids[table]}. priority 0\n    drop\n"
     one = Connection("TCP", "10.10.1.5", "10.10.0.7", 40000, 80)
-    assert (forbids(facts, one, trace) == POD) == cut
-    assert forbids(facts, one, trace + " -> output port is 7") is None
+    assert (forbidding_pod(facts, one, trace) == POD) == cut
+    assert forbidding_pod(facts, one, trace + " -> output port is 7") is None
 
 
 @pytest.mark.parametrize("value", [FLUSH, "keep", ""])
@@ -151,5 +151,5 @@ def test_agents_are_told_by_the_annotation_of_policies_of_either_kind(value: str
         facts = Facts()
         facts.put(row)
         plan = Engine(facts, feature.units).plan()
-        told += [one.found.metadata.annotations for one in plan.put if isinstance(one, PublishedPolicy)]
+        told += [one.policy.metadata.annotations for one in plan.put if isinstance(one, PublishedPolicy)]
     assert told == [{ON_DENY: FLUSH} if value == FLUSH else {}] * 2

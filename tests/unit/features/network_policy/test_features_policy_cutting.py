@@ -103,7 +103,7 @@ async def cut(switch: Switch, keep: Path) -> AsyncIterator[Engine]:
     facts, _ = engine_of(
         NODE, POD, OvsPort("gw", "gateway", 2, "aa:aa:aa:aa:aa:aa"), *applied("g", member("web"))
     )
-    plain = policy("p", "g", rule("In", peer("nobody"))).found
+    plain = policy("p", "g", rule("In", peer("nobody"))).policy
     meta = msgspec.structs.replace(plain.metadata, annotations={ON_DENY: FLUSH})
     facts.put(SentPolicy(msgspec.structs.replace(plain, metadata=meta)))
     found = ConnectionFlusher(facts, "gw", switch, switch, keep)

@@ -17,7 +17,7 @@ from antrea.apis.policy_report import PolicyReport
 from antrea.facts.node import ThisNode
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.match import networks
-from antrea.features.network_policy.hole import EXCESS, MAX_HOLES, MAX_NETWORKS
+from antrea.features.network_policy.hole import EXCESS, MAX_EXCEPTIONS, MAX_NETWORKS
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def calls(count: int) -> int:
 
 def test_thousands_of_exceptions_take_no_square_of_their_number() -> None:
     """Four times as many took sixteen times as long: 272 s. Now that many take 1 s."""
-    assert calls(MAX_HOLES) < 6 * calls(MAX_HOLES // 4)
+    assert calls(MAX_EXCEPTIONS) < 6 * calls(MAX_EXCEPTIONS // 4)
 
 
 def flows(engine: Engine) -> list[str]:
@@ -99,7 +99,7 @@ def failure(engine: Engine) -> str:
     return found
 
 
-@pytest.mark.parametrize("count", [MAX_NETWORKS // 16, MAX_HOLES + 1])
+@pytest.mark.parametrize("count", [MAX_NETWORKS // 16, MAX_EXCEPTIONS + 1])
 @pytest.mark.parametrize(("action", "closes"), [("Drop", True), ("Allow", False)])
 def test_a_policy_of_antrea_with_more_is_closed_and_says_so(count: int, action: str, closes: bool) -> None:
     sound = rule(
@@ -121,13 +121,13 @@ def test_a_policy_of_kubernetes_with_more_allows_nothing_by_it() -> None:
     engine.plan()
     before = flows(engine)
     assert ISOLATED in before
-    facts.put(policy("p", "g", rule("In", peer(blocks=[holes(MAX_HOLES + 1)]))))
+    facts.put(policy("p", "g", rule("In", peer(blocks=[holes(MAX_EXCEPTIONS + 1)]))))
     engine.plan()
     assert flows(engine) == before
 
 
 def test_the_bound_is_for_all_rules_of_a_policy_together() -> None:
-    part = [holes(MAX_HOLES // 8) for _ in range(8)]
+    part = [holes(MAX_EXCEPTIONS // 8) for _ in range(8)]
     many = [
         rule("In", peer(blocks=[one]), port(n), action="Drop", name=f"r{n}") for n, one in enumerate(part, 1)
     ]

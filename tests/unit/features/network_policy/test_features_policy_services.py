@@ -205,8 +205,8 @@ def test_what_the_switch_refuses_of_a_service_closes_the_pods_of_rules_that_forb
 
 def test_a_policy_that_cuts_looks_again_when_a_service_changes() -> None:
     cutting = native("p", "g", rule("Out", to("web"), action="Drop"))
-    meta = msgspec.structs.replace(cutting.found.metadata, annotations={"antrea.io/on-deny": "flush"})
-    facts, engine = world(SentPolicy(msgspec.structs.replace(cutting.found, metadata=meta)), WEB)
+    meta = msgspec.structs.replace(cutting.policy.metadata, annotations={"antrea.io/on-deny": "flush"})
+    facts, engine = world(SentPolicy(msgspec.structs.replace(cutting.policy, metadata=meta)), WEB)
 
     def looks() -> int:
         return sum(isinstance(act, InspectConnections) for act in engine.plan().acts)

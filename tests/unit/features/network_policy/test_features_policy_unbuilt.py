@@ -14,7 +14,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.apis.schema import schema_of
 from antrea.apis.status import Status
 from antrea.facts.external_node import ExternalNode
-from antrea.features.network_policy.controller.realization import noted
+from antrea.features.network_policy.controller.realization import record_report
 from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ UNBUILT: dict[str, list[tuple[Spec, str]]] = {
 ODD: dict[str, tuple[Spec, str]] = {
     "a block": (
         ingress(**{"from": [{"ipBlock": {"cidr": "010.0.0.0/8"}}]}),
-        "spec.ingress[0].from[0].ipBlock.cidr: '010.0.0.0/8' is no CIDR such as 10.0.0.0/8 or fd00::/64: it is nobody",
+        "spec.ingress[0].from[0].ipBlock.cidr: '010.0.0.0/8' is not a CIDR such as 10.0.0.0/8 or fd00::/64: it is nobody",
     ),
     "a selector": (
         applied(podSelector={"matchExpressions": [{"key": "a=b", "operator": "Exists"}]}),
@@ -108,7 +108,7 @@ def test_each_field_of_a_policy_is_enforced_or_known_not_to_be(spec: type) -> No
 def status(told: Told) -> tuple[str, int, int, Condition]:
     """Phase, current and desired Nodes, whether it can be realized; all Nodes say that they have it."""
     report = tuple(NetworkPolicyNodeStatus(node_name=name, generation=1) for name in ("n1", "n2"))
-    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
+    record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
     told.step()
     (found,) = (one for one in told.of(Status) if one.path.endswith("policies/p"))
     fields = dict(found.fields)
@@ -154,7 +154,7 @@ SERVICE = {"name": "s", "namespace": "ns"}
 ON_SERVICES: dict[str, tuple[Spec, str]] = {
     "a peer that is no block": (
         {"appliedTo": [{"service": SERVICE}], **ingress(**{"from": [{"podSelector": WEB}]})},
-        f"spec.ingress[0].from[0] is no ipBlock, which alone a rule on Services judges: {NOWHERE}",
+        f"spec.ingress[0].from[0] is not an ipBlock, which a rule on Services requires: {NOWHERE}",
     ),
     "an egress rule": (
         egress(appliedTo=[{"service": SERVICE}]),
@@ -207,7 +207,7 @@ def test_nor_is_one_for_an_external_entity_without_an_agent_until_it_has_an_exte
     # no agent has reported yet
     assert status(told) == ("Realizing", 0, 1, Condition("Realizable", "True"))
     report = (NetworkPolicyNodeStatus(node_name="ns/vm", generation=1),)
-    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
+    record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
     assert status(told) == ("Realized", 1, 1, Condition("Realizable", "True"))
 
 

@@ -15,7 +15,7 @@ from antrea.apis.policy_report import ON_NODE
 from antrea.apis.status import Status
 from antrea.features.grouping.publication import PublishedPolicy
 from antrea.features.network_policy.controller.antrea_internal_policy import ClusterPolicy
-from antrea.features.network_policy.controller.realization import UNAWARE, NodeReport, noted
+from antrea.features.network_policy.controller.realization import UNAWARE, NodeReport, record_report
 
 WEB = {"matchLabels": {"app": "web"}}
 REALIZABLE = Condition("Realizable", "True")
@@ -42,7 +42,7 @@ def reports(told: Told, *found: tuple[Any, ...]) -> Told:
         )
         for node, generation, *why in found
     )
-    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=nodes))
+    record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=nodes))
     return told.step()
 
 
@@ -173,7 +173,7 @@ def test_where_a_policy_on_nodes_does_not_hold_at_services_is_a_condition_and_no
         NetworkPolicyNodeStatus(node_name="n1", generation=1, message=f"{ON_NODE}{BEHIND}{text}"),
         NetworkPolicyNodeStatus(node_name="n2", generation=1, message=f"drop would cut gossip{BEHIND}{text}"),
     ]
-    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=tuple(rows)))
+    record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=tuple(rows)))
     found = status(told.step())
     assert found[:4] == ("Realized", 1, 2, 2)
     assert {one.type: one.message for one in found[4] if one.status == "True"} == {
@@ -186,7 +186,7 @@ def test_where_a_policy_on_nodes_does_not_hold_at_services_is_a_condition_and_no
 def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
     told = world("n1", "n2")
     kept = NetworkPolicyNodeStatus(node_name="n1", generation=1, message="r would cut gossip")
-    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(kept,)))
+    record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(kept,)))
     prevented = Condition(
         *("LockoutPrevented", "True"),
         reason="NodePolicyWouldCutNode",
@@ -209,7 +209,7 @@ def test_an_agent_that_does_not_know_policies_on_nodes_has_not_realized_one() ->
     assert status(told) == ("Realizing", 1, 0, 2, GOOD)
     for name in ("n1", "n2"):
         aware = NetworkPolicyNodeStatus(node_name=name, generation=1, message=ON_NODE)
-        noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(aware,)))
+        record_report(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(aware,)))
     assert status(told.step()) == ("Realized", 1, 2, 2, GOOD)
     phase, _, current, desired, conditions = status(reports(told, ("n2", 1)))
     assert (phase, current, desired) == ("Failed", 1, 2)
@@ -242,4 +242,4 @@ def test_nodes_are_told_how_long_they_wait_for_a_confirmation(
     spec = {"priority": 1, "appliedTo": [{"podSelector": WEB}], "ingress": [{"action": "Drop"}]}
     found = row("ClusterNetworkPolicy", "p", spec=spec, annotations=annotations)
     (published,) = Told().put(found).of(PublishedPolicy)
-    assert published.found.metadata.annotations == told
+    assert published.policy.metadata.annotations == told

@@ -39,7 +39,7 @@ from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack
 from antrea.features.node_policy.agent import FEATURE
-from antrea.features.node_policy.chain import LOG_GROUP, LOG_OCTETS
+from antrea.features.node_policy.chain import LOG_BYTES, LOG_GROUP
 from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, NodeFqdnAddress
 from antrea.features.node_policy.match import name_set
 from antrea.features.node_policy.statistics import COUNTED
@@ -241,8 +241,8 @@ def test_groups_of_peers_are_sets_that_rules_share_and_others_have_none() -> Non
 
 
 def audited(policy: SentPolicy, annotation: str = ENFORCEMENT, value: str = AUDIT) -> SentPolicy:
-    metadata = msgspec.structs.replace(policy.found.metadata, annotations={annotation: value})
-    return SentPolicy(msgspec.structs.replace(policy.found, metadata=metadata))
+    metadata = msgspec.structs.replace(policy.policy.metadata, annotations={annotation: value})
+    return SentPolicy(msgspec.structs.replace(policy.policy, metadata=metadata))
 
 
 def test_an_audited_rule_drops_nothing_and_counts_and_logs_what_it_would_drop_behind_the_enforced_ones() -> (
@@ -251,7 +251,7 @@ def test_an_audited_rule_drops_nothing_and_counts_and_logs_what_it_would_drop_be
     allow = native("q", "nodes", rule("In", peer(blocks=(block("10.1.0.0/16"),)), action="Allow"), tier=50)
     drop = rule("In", ANY, port(80), action="Reject", name="r")
     found = lines(*NODES, allow, audited(only(drop)))
-    log = f'limit rate 5000/second log prefix "np-p-0" group {LOG_GROUP} snaplen {LOG_OCTETS}'
+    log = f'limit rate 5000/second log prefix "np-p-0" group {LOG_GROUP} snaplen {LOG_BYTES}'
     assert {chain: texts for chain, texts in found.items() if "audit-" in chain} == {
         "node-ingress-audit-rules": ["jump node-ingress-audit-50-5", "jump node-ingress-audit-250-5"],
         "node-ingress-audit-baseline": ["accept"],
@@ -485,7 +485,7 @@ def test_a_rule_reports_what_its_counter_counted_also_after_the_counter_was_made
 
 
 def test_a_policy_that_is_taken_back_has_neither_lines_nor_flows(tmp_path: Path) -> None:
-    found = only(rule("In", ANY, port(80), action="Drop", name="r")).found
+    found = only(rule("In", ANY, port(80), action="Drop", name="r")).policy
     meta = msgspec.structs.replace(
         found.metadata, generation=3, annotations={"antrea.io/confirm-within": "60s"}
     )

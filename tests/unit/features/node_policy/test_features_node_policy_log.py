@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from test_features_node_policy import ALLOWED, NODES, TOLD, engine_of, only
 
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
-from antrea.features.node_policy.agent_part.answer import framed
+from antrea.features.node_policy.agent_part.answer import as_frame
 from antrea.features.node_policy.audit import line
 from antrea.features.node_policy.fqdn import NodeFqdnAddress
 from antrea.openflow.packet import TCP, packet
@@ -24,7 +24,7 @@ def test_a_line_of_the_log_ends_with_the_name_that_has_the_receivers_address() -
         + struct.pack("!HH", 40000, 443)
         + bytes(16)
     )
-    written = line(facts, "np-p-0", packet(framed(sent)))
+    written = line(facts, "np-p-0", packet(as_frame(sent)))
     assert written is not None
     assert written.text == (
         "NodePolicyEgressRule AntreaClusterNetworkPolicy:p r Egress Allow <nil> n1"

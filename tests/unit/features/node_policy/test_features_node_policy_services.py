@@ -144,6 +144,6 @@ def test_rules_that_deny_nothing_there_are_not_named() -> None:
     said = report(native("p", "nodes", everything), SERVICE, settings=CONFIG)
     assert said.endswith(f"{AT_SERVICES}all at 443/TCP, 80/TCP")
     audited = native("p", "nodes", DROP)
-    meta = msgspec.structs.replace(audited.found.metadata, annotations={ENFORCEMENT: "audit"})
-    audited = type(audited)(msgspec.structs.replace(audited.found, metadata=meta))
+    meta = msgspec.structs.replace(audited.policy.metadata, annotations={ENFORCEMENT: "audit"})
+    audited = type(audited)(msgspec.structs.replace(audited.policy, metadata=meta))
     assert AT_SERVICES not in report(audited, SERVICE, settings=CONFIG)

@@ -84,7 +84,7 @@ def test_a_service_is_told_of_ten_addresses_at_most_by_one_agent() -> None:
     [
         ("127.0.0.0/8", "", "127.0.0.0/8 has nothing but loopback addresses (127.0.0.0/8)"),
         ("ff02::/16", "", "ff02::/16 has nothing but multicast addresses (ff00::/8)"),
-        ("x" * 99, "", f"'{'x' * 60}' is no network"),
+        ("x" * 99, "", f"'{'x' * 60}' is not a network"),
         ("0.0.0.0/0", "0.0.0.0/0", ""),
         ("::/0", "::/0", ""),
         ("169.254.0.0/16", "169.254.0.0/16", ""),

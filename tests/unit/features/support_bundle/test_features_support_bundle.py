@@ -19,7 +19,7 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode
 from antrea.features.framework.event import RecordEvent
-from antrea.features.framework.query import Asked
+from antrea.features.framework.query import Query
 from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle import agent, controller
 from antrea.features.support_bundle.collection import (
@@ -93,7 +93,7 @@ def report(facts: Facts, name: str, node: str, error: str = "", uid: str = "") -
         node_name=node, node_type="Node", completed=not error, error=error
     )
     found = SupportBundleCollectionStatus(metadata=ObjectMetadata(name=name, uid=uid), nodes=(one,))
-    assert controller.noted(facts, Asked("", name, found=found)).status == "Success"
+    assert controller.record_report(facts, Query("", name, posted=found)).status == "Success"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_agents_are_told_where_to_and_with_what_and_no_text_shows_the_password()
     row = row_of(sinceTime="2h", expirationMinutes=30)
     _, published, _ = made(world(row), row)
     assert published is not None
-    found = published.found
+    found = published.content
     assert (found.metadata.name, found.metadata.uid) == ("c", "uid-c")
     assert (found.since_time, found.expired_at) == ("2h", "2026-01-01T00:30:00Z")
     assert found.file_server.url == "sftp://192.0.2.1/upload"
@@ -266,7 +266,7 @@ def test_the_report_of_a_machine_is_not_that_of_a_node_of_its_name() -> None:
         node_name="n1", node_namespace="vms", node_type="ExternalNode", completed=True, error=""
     )
     found = SupportBundleCollectionStatus(metadata=ObjectMetadata(name="c"), nodes=(one,))
-    controller.noted(facts, Asked("", "c", found=found))
+    controller.record_report(facts, Query("", "c", posted=found))
     assert [row.node for row in facts.all(NodeBundle)] == ["vms/n1"]
     report(facts, "c", "n1")
     status, _, _ = made(facts, row)
@@ -346,7 +346,7 @@ def test_an_agent_reports_the_result_of_this_collection_alone() -> None:
     row = row_of()
     _, published, _ = made(world(row), row)
     assert published is not None
-    task, facts = bundle_task(published.found), Facts()
+    task, facts = bundle_task(published.content), Facts()
     facts.put(ThisNode("n1"))
     facts.put(BundleResult("c", "of another one"))
     assert [type(one) for one in agent.bundle(facts, task)] == [BundleUpload]

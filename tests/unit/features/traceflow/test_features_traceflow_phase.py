@@ -130,7 +130,7 @@ def test_it_fails_after_its_timeout_and_says_what_is_missing() -> None:
 
 @pytest.mark.parametrize("tag", [0, 3, 8, 63, 64, -1])
 def test_a_status_with_another_tag_than_ours_fails(tag: int) -> None:
-    why = f"status.dataplaneTag {tag} is no tag, or that of another Traceflow"
+    why = f"status.dataplaneTag {tag} is not a tag, or that of another Traceflow"
     assert told(next_step([running("x", tag)], {}, NOW)) == [("x", "Failed", 0, why)]
 
 
