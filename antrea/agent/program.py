@@ -25,6 +25,7 @@ from antrea.outside.kube.client import Kube
 from antrea.outside.kube.node_recorder import node_recorder
 from antrea.outside.log import klog
 from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.correction import Correction, configured
 from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
@@ -43,10 +44,16 @@ WAY = ("client_connection", "kube_api_server_override")
 def serve(path: Path, signing: SelfSigning) -> None:
     """Run with the configuration in this file until terminated; `signing` makes the certificate of the API.
 
-    Raises Invalid, Unavailable.
+    In a Pod wait for the correction of a configuration that is refused. Raises Invalid, Unavailable.
     """
     kept = KEPT if os.environ.get("POD_NAMESPACE") else path.with_name(f"{path.name}.good")
-    configuration = Configuration(AgentConfig, _accept, path, kept)
+    node = os.environ.get("NODE_NAME") or socket.gethostname()
+    configuration = configured(
+        lambda corrected: Configuration(AgentConfig, _accept, path, kept, corrected=corrected),
+        Correction(AgentConfig, _accept, path, node_recorder(node)),
+    )
+    if configuration is None:
+        return
     with instance_lock(Path(configuration.now.config.cni_socket).parent):
         asyncio.run(run(configuration, signing))
 

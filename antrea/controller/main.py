@@ -41,6 +41,7 @@ from antrea.outside.listener.listening_socket import SharedListener
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.correction import Correction, configured
 from antrea.outside.reload.supervisor import PROOF_SECONDS, Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
@@ -101,8 +102,14 @@ def main(
     klog.start(log, "antrea-controller")
     try:
         kept = token_file.with_name(f"{ControllerConfig.file}.good")
-        configuration = Configuration(ControllerConfig, accept_controller, path, kept, compare_files)
-        asyncio.run(run(configuration, Places(token_file, certificate_dir, leader_elect)))
+        configuration = configured(
+            lambda corrected: Configuration(
+                ControllerConfig, accept_controller, path, kept, compare_files, corrected=corrected
+            ),
+            Correction(ControllerConfig, accept_controller, path, _recorder()),
+        )
+        if configuration is not None:
+            asyncio.run(run(configuration, Places(token_file, certificate_dir, leader_elect)))
     except AntreaError as error:
         click.echo(f"antrea-controller: {error}", err=True)
         sys.exit(1)
@@ -125,12 +132,17 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
             patience=PROOF_SECONDS if self_signed else PROOF_SECONDS + PROVIDED_SECONDS,
         )
 
+    with contextlib.closing(places.listener):
+        await through_changes(configuration, start, _recorder(), asked_to_end())
+    log.info("Stopping antrea-controller")
+
+
+def _recorder() -> EventRecorder:
+    """Return the recorder of Events on the ConfigMap of the configuration."""
     about = ObjectReference(
         api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=own_config_map()
     )
-    with contextlib.closing(places.listener):
-        await through_changes(configuration, start, EventRecorder(about, "antrea-controller"), asked_to_end())
-    log.info("Stopping antrea-controller")
+    return EventRecorder(about, "antrea-controller")
 
 
 class Moments(NamedTuple):

@@ -40,9 +40,12 @@ class Configuration(Generic[S, G]):
         file: Path,
         kept: Path,
         compare: Callable[[G, Mapping[str, str]], Iterable[str]] = lambda *_: (),
+        *,
+        corrected: str | None = None,
     ) -> None:
         """Reads `file`, or `kept`, the last good text, where that is newer or the file cannot work. Raises Invalid.
 
+        `corrected` is the text of the ConfigMap where neither of them can work, which is then the only one that is read.
         `compare` returns a sentence for everything in which files of other programs, by name, do not fit the gates.
         """
         self.compare = compare
@@ -60,6 +63,8 @@ class Configuration(Generic[S, G]):
         readers: list[Callable[[], str]] = [partial(read, file)]
         if (good := _read_kept(kept)) is not None:
             readers.insert(0 if _newer(kept, file) else 1, lambda: good)
+        if corrected is not None:
+            readers = [lambda: corrected]
         self.now, self._before = _begun(kind, accept, readers)
         """`_before`: what to go back to if `now` fails, the latest first; empty once it has worked."""
         self._was_refused = bool(self.now.rejected)
