@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import workstation
-from agent_node import AGENT_SECONDS, Sandbox, antctl, pid_of, pod_namespace
+from agent_node import AGENT_SECONDS, Sandbox, antctl, health, pid_of, pod_namespace, ready
 from config_map import KEY, ConfigMap, value, wait_value
 from quiet_pod import quiet_pods
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lab.cluster import Lab
 INTERVAL = 0.02
 """Seconds between two packets of ping."""
+CORRECTED_SECONDS = 15
+"""From the correction of a refused configuration to a ready agent."""
 WITHOUT_ROUTES = 2 * 0.1
 """Seconds at most that two Nodes forget their routes for; what restarts OVS or an agent takes longer than a second."""
 
@@ -304,3 +306,33 @@ def test_the_controller_takes_a_changed_configuration_too_and_refuses_what_canno
     wait_for("metrics again", lambda: metrics_code(lab) == "200", seconds=60)
     assert lab.api.kubectl(*words) == before
     assert "application" in lab.api.kubectl("get", "tiers")
+
+
+def test_an_agent_whose_first_configuration_is_refused_starts_soon_after_the_correction(
+    lab: Lab, config: ConfigMap
+) -> None:
+    """Of the same container: kubelet does not restart it."""
+    of = (
+        "-n",
+        "kube-system",
+        "get",
+        "pods",
+        "-l",
+        "component=antrea-agent",
+        "--field-selector=spec.nodeName=node-1",
+    )
+    count = ("-o", 'jsonpath={..containerStatuses[?(@.name=="antrea-agent")].restartCount}')
+    config.change(tunnelType="gre", noSNAT=True)
+    node.execute(lab.record, "node-1", "rm", "-f", "/var/run/antrea/antrea-agent.conf.good")
+    before = pid_of(lab, "node-1", "antrea-agent")
+    words = ("-n", "kube-system", "delete", "pod", "-l", "component=antrea-agent", "--grace-period=1")
+    lab.api.kubectl(*words, "--field-selector=spec.nodeName=node-1")
+    wait_for("a new agent", lambda: pid_of(lab, "node-1", "antrea-agent") not in (0, before), seconds=60)
+    wait_for(
+        "both keys in its readiness",
+        lambda: all(f"{key}:" in health(lab, "node-1") for key in ("noSNAT", "tunnelType")),
+        seconds=60,
+    )
+    config.write(config.text)
+    wait_for("its start", lambda: ready(lab, "node-1"), seconds=CORRECTED_SECONDS)
+    assert lab.api.kubectl(*of, *count) == "0"
