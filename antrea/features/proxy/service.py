@@ -113,7 +113,9 @@ def _source_range(text: str, refused: list[str]) -> str:
             f"spec.loadBalancerSourceRanges: {text[:MAX_TEXT]!r} is not a network: it allows no client"
         )
     elif kind := unusable_network(network, neighbours=True):
-        refused.append(f"spec.loadBalancerSourceRanges: {network} has nothing but {kind}: it lets nobody in")
+        refused.append(
+            f"spec.loadBalancerSourceRanges: {network} has nothing but {kind}: it allows no client"
+        )
         return ""
     return network
 

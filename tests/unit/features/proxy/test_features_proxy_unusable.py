@@ -97,7 +97,7 @@ def test_a_source_range_from_which_no_packet_comes_lets_nobody_in_and_an_event_s
     row = service_row(service(["198.51.100.60"], [], [text]))
     assert row is not None
     assert row.source_ranges == (network,)
-    wanted = [f"spec.loadBalancerSourceRanges: {why}: it lets nobody in"] if why else []
+    wanted = [f"spec.loadBalancerSourceRanges: {why}: it allows no client"] if why else []
     assert said(world(row)[1]) == wanted
 
 
