@@ -121,7 +121,7 @@ async def test_a_failure_leaves_no_interface_and_the_kernels_words(
 
 async def test_a_namespace_that_is_gone_is_unavailable(netns: Namespaces, worker: NetnsWorker) -> None:
     veth = pod_veth(netns, "no-such-namespace")
-    with pytest.raises(Unavailable, match="no-such-namespace: No such file or directory"):
+    with pytest.raises(Unavailable, match="no-such-namespace cannot be entered: No such file or directory"):
         await worker.create_pod_veth(veth)
     with pytest.raises(Unavailable, match="is not a network namespace: Invalid argument"):
         await worker.run("/proc/self/cmdline", list)
