@@ -125,7 +125,7 @@ class Aggregator:
 
     def ready(self) -> None:
         deadline = time.monotonic() + 60
-        while "Taking records of connections" not in (self.folder / "log").read_text():
+        while "Taking flow records" not in (self.folder / "log").read_text():
             if time.monotonic() > deadline or self._process.poll() is not None:
                 sys.exit((self.folder / "log").read_text())
             time.sleep(0.05)
