@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.control_plane import checks as control_plane
 from antrea.antctl.doctor.control_plane.cluster_state import AGENT as AGENT_COMPONENT
 from antrea.antctl.doctor.control_plane.cluster_state import collect
+from antrea.antctl.doctor.control_plane.report import confirmed
 from antrea.antctl.doctor.control_plane.rollout import node_of, runs
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
@@ -174,7 +176,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
                 progress.done(name)
 
         progress.begin("kube-apiserver")
-        state = collect(kubernetes)
+        state = confirmed(partial(collect, kubernetes), time.sleep)
         progress.done("kube-apiserver")
         pods = _agents(state, names)
         work: dict[str, Callable[[], list[Finding]]] = {

@@ -16,6 +16,7 @@ from antrea.antctl.doctor.control_plane.checks import CHECKS, findings
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
 from antrea.antctl.doctor.control_plane.release import differences
+from antrea.antctl.doctor.control_plane.report import LOOK_INTERVAL, MAX_LOOKS, confirmed
 from antrea.features.registry.crds import CRDS
 from antrea.outside.tls import authority
 
@@ -387,3 +388,29 @@ def test_a_port_that_kube_apiserver_gets_no_answer_from_is_named_with_its_node()
 
 def test_differences_of_a_file_that_is_not_yaml_are_the_cause() -> None:
     assert differences("a: 1", "a: {") != []
+
+
+def with_switch_down() -> ClusterState:
+    def change(infos: Any) -> None:
+        infos[0]["agentConditions"][2].update(status="False", message="disconnected")
+
+    return changed(healthy(), "agent_infos", change)
+
+
+@pytest.mark.parametrize(
+    ("looks", "pauses", "found"),
+    [
+        ([healthy()], 0, []),
+        ([with_switch_down(), with_switch_down(), healthy()], 2, []),
+        ([with_switch_down()] * MAX_LOOKS, MAX_LOOKS - 1, ["switch"]),
+    ],
+    ids=["healthy", "an agent that is rebuilt", "a switch that is down"],
+)
+def test_a_connection_that_is_up_a_moment_later_is_no_finding(
+    looks: list[ClusterState], pauses: int, found: list[str]
+) -> None:
+    rest, paused = list(looks), list[float]()
+    state = confirmed(lambda: rest.pop(0), paused.append)
+    assert [row.check for row in findings(state)] == found
+    assert paused == [LOOK_INTERVAL] * pauses
+    assert not rest

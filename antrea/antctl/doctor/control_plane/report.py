@@ -12,7 +12,7 @@ from antrea.antctl.doctor.state import Finding
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 
@@ -29,6 +29,10 @@ CONNECTIONS: Final = {
     "AgentHealthy": "agent-health",
 }
 """Checks by the condition of AntreaAgentInfo, root causes first."""
+MAX_LOOKS: Final = 6
+"""How often the reports are read while one has a connection that is down."""
+LOOK_INTERVAL: Final = 1.0
+"""Seconds between them."""
 RECONCILE: Final = "kubectl auth reconcile -f antrea.yml  # of this release; it adds rights that are missing"
 
 
@@ -93,6 +97,20 @@ def connections(state: ClusterState) -> Iterator[Finding]:
             yield Finding(
                 name, "error", check, message, repair_of(check, state.namespace, pods[name], message)
             )
+
+
+def confirmed(look: Callable[[], ClusterState], pause: Callable[[float], None]) -> ClusterState:
+    """Return the state of the cluster, read again while a connection is down.
+
+    Agents that start, or are rebuilt for another feature gate, are connected again within a few seconds; a fault stays.
+    """
+    state = look()
+    for _ in range(MAX_LOOKS - 1):
+        if next(connections(state), None) is None:
+            break
+        pause(LOOK_INTERVAL)
+        state = look()
+    return state
 
 
 def repair_of(check: str, namespace: str, pod: str, message: str = "") -> str:
