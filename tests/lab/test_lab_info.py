@@ -121,17 +121,22 @@ def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> N
     database = pid_of(lab, "node-2", "ovsdb-server")
     with stopped(parent_of(database)):  # start_ovs, which would start it again
         kill(database)
+        began = time.monotonic()
         wait_for(
             "the condition", lambda: status(info(lab, "node-2"))["OVSDBConnectionUp"] == "False", seconds=60
         )
+        took = time.monotonic() - began
         found = info(lab, "node-2")
-        assert status(found)["OpenflowConnectionUp"] == "True"
         healthy = next(c for c in found["agentConditions"] if c["type"] == "AgentHealthy")
-        assert (healthy["status"], healthy["message"]) == ("False", "disconnected from OVSDB")
+        assert healthy["status"] == "False"
+        # ovs-vswitchd answers nothing without a database, which the report has too once its echo has timed out
+        assert "disconnected from OVSDB" in healthy["message"]
         assert healthy["lastHeartbeatTime"] > told
         assert found["ovsInfo"]["version"] == before["ovsInfo"]["version"]
+    print(f"figure: lost_ovsdb_reported {took:.1f} s")
     wait_told(lab)
     assert status(info(lab, "node-2"))["OVSDBConnectionUp"] == "True"
+    assert took < 10
 
 
 def test_a_switch_that_hangs_is_reported_within_ten_seconds(lab: Lab) -> None:

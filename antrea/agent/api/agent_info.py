@@ -106,9 +106,9 @@ def node_reference(node: ThisNode) -> ObjectReference:
 
 
 def responds(view: AgentView) -> bool:
-    """Whether the switch can be asked: one that hangs would delay the report of its state."""
-    check = view.conditions.get("OpenflowConnectionUp")
-    return check is None or not check()
+    """Return whether the switch can be asked: one that hangs, or has no database, would delay the report of its state."""
+    checks = (view.conditions.get(kind) for kind in ("OVSDBConnectionUp", "OpenflowConnectionUp"))
+    return not any(check() for check in checks if check is not None)
 
 
 async def flow_counts(view: AgentView) -> dict[str, int]:
