@@ -82,7 +82,8 @@ class Cluster:
 
     def agents(self) -> dict[str, str]:
         """Pods of agents, as namespace/name, by Node."""
-        pods = ask(self.kubernetes, "/api/v1/pods", {"labelSelector": AGENT_PODS})["items"]
+        path = f"/api/v1/namespaces/{self.namespace}/pods"  # users of another one can give their Pods these labels
+        pods = ask(self.kubernetes, path, {"labelSelector": AGENT_PODS})["items"]
         return {
             pod["spec"]["nodeName"]: f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
             for pod in pods

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.antctl.doctor.control_plane.checks import CHECKS, findings
-from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
+from antrea.antctl.doctor.control_plane.cluster_state import ClusterState, antrea_namespace, own_programs
 from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
 from antrea.antctl.doctor.control_plane.release import differences
 from antrea.antctl.doctor.control_plane.report import LOOK_INTERVAL, MAX_LOOKS, confirmed
@@ -414,3 +414,24 @@ def test_a_connection_that_is_up_a_moment_later_is_no_finding(
     assert [row.check for row in findings(state)] == found
     assert paused == [LOOK_INTERVAL] * pauses
     assert not rest
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_pods_of_other_namespaces_with_the_labels_of_agents_are_not_agents(*, registered: bool) -> None:
+    foreign = [
+        item | {"metadata": item["metadata"] | {"namespace": "a-tenant"}}
+        for item in (pod("a-0", "n1"), owner("antrea-agent"))
+    ]
+    service = {"spec": {"service": {"namespace": "kube-system"}}}
+    lists = {
+        "daemon_sets": [foreign[1], owner("antrea-agent")] if registered else [owner("antrea-agent")],
+        "deployments": [owner("flow-aggregator") | {"metadata": {"name": "flow-aggregator", "namespace": where}} for where in ("a-tenant", "flow-aggregator")],
+        "pods": [foreign[0], pod("a-1", "n1")],
+        "api_services": [service] if registered else None,
+    }  # fmt: skip
+    assert antrea_namespace(lists) == "kube-system"
+    own = own_programs(lists, "kube-system")
+    assert own["daemon_sets"] == [owner("antrea-agent")]
+    assert own["pods"] == [pod("a-1", "n1")]
+    assert [item["metadata"]["namespace"] for item in own["deployments"]] == ["flow-aggregator"]
+    assert own["api_services"] == lists["api_services"]

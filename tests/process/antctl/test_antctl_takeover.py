@@ -111,7 +111,7 @@ class World:
             return [agents] if "antrea" in selector else own
         if path == "/api/v1/nodes":
             return [{"metadata": {"name": name}} for name in self.labels]
-        if path == "/api/v1/pods":
+        if path == "/api/v1/namespaces/kube-system/pods" and "antrea-agent" in selector:
             return [pod(name, "agent") for name in self.labels]
         return [pod(name, "kube-proxy") for name in self.proxies] if path.endswith("/pods") else []
 

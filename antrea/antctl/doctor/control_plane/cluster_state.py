@@ -27,6 +27,8 @@ NAMESPACE: Final = "kube-system"
 """Where Antrea is installed, where nothing names another Namespace."""
 AGENT: Final = "antrea-agent"
 CONTROLLER: Final = "antrea-controller"
+FLOW_AGGREGATOR: Final = "flow-aggregator"
+"""Name of its Deployment, and of the Namespace that this is in."""
 CERTIFICATE_SECRET: Final = "antrea-controller-tls"  # noqa: S105 (its name)
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -137,23 +139,24 @@ def collect(kubernetes: Server) -> ClusterState:
     """Return the control plane as of now; what cannot be read is in `unseen`."""
     reader = Collector(kubernetes)
     antrea = {"labelSelector": "app=antrea"}
-    programs = reader.read({
+    lists = reader.read({
         "daemon_sets": lambda: reader.all(DAEMON_SETS, **antrea),
         "deployments": lambda: reader.all(
             "/apis/apps/v1/deployments", labelSelector="app in (antrea,flow-aggregator)"
         ),
         "pods": lambda: reader.all("/api/v1/pods", **antrea),
+        "api_services": lambda: [
+            item for item in reader.all("/apis/apiregistration.k8s.io/v1/apiservices")
+            if item["spec"].get("service") and item["spec"]["group"].endswith(".antrea.io")
+        ],
     })  # fmt: skip
-    namespace = _namespace(programs)
+    namespace = antrea_namespace(lists)
+    programs = own_programs(lists, namespace)
     scope = f"/api/v1/namespaces/{namespace}"
     fields = reader.read({
         "now": reader.now,
         "nodes": lambda: reader.all("/api/v1/nodes"),
         "events": lambda: reader.all(f"{scope}/events", fieldSelector="type=Warning"),
-        "api_services": lambda: [
-            item for item in reader.all("/apis/apiregistration.k8s.io/v1/apiservices")
-            if item["spec"].get("service") and item["spec"]["group"].endswith(".antrea.io")
-        ],
         "webhooks": lambda: {
             name_of(item): item
             for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
@@ -173,13 +176,38 @@ def collect(kubernetes: Server) -> ClusterState:
     return state._replace(log_lines=_log_lines(reader, state), unseen=reader.unseen)
 
 
-def _namespace(programs: Mapping[str, Any]) -> str:
-    """Return the Namespace of Antrea's programs."""
+def read_reports(kubernetes: Server, state: ClusterState) -> ClusterState:
+    """Return the state with what agents report now."""
+    reader = Collector(kubernetes)
+    reports = reader.read({"now": reader.now, "agent_infos": lambda: reader.all(AGENT_INFOS)})
+    return state._replace(**reports, unseen={**state.unseen, **reader.unseen})
+
+
+def antrea_namespace(lists: Mapping[str, Any]) -> str:
+    """Return the Namespace of Antrea's programs: by its APIs, which no user of a Namespace can register, else by their names."""
+    for item in lists["api_services"] or ():
+        return str(item["spec"]["service"]["namespace"])
     for field, name in (("daemon_sets", AGENT), ("deployments", CONTROLLER)):
-        for item in programs[field] or ():
+        for item in lists[field] or ():
             if name_of(item) == name:
                 return str(item["metadata"]["namespace"])
     return NAMESPACE
+
+
+def own_programs(lists: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """Return the lists without objects of other Namespaces, whose users can give their Pods the labels of agents."""
+
+    def is_own(item: Mapping[str, Any]) -> bool:
+        at = str(item["metadata"]["namespace"])
+        return at == namespace or (name_of(item) == at == FLOW_AGGREGATOR)
+
+    namespaced = ("daemon_sets", "deployments", "pods")
+    return {
+        field: [item for item in items if is_own(item)]
+        if field in namespaced and items is not None
+        else items
+        for field, items in lists.items()
+    }
 
 
 def _resources(reader: Collector) -> frozenset[str]:
