@@ -17,7 +17,7 @@ from antrea.antctl.doctor.cause import split
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.control_plane import checks as control_plane
 from antrea.antctl.doctor.control_plane.cluster_state import AGENT as AGENT_COMPONENT
-from antrea.antctl.doctor.control_plane.cluster_state import collect
+from antrea.antctl.doctor.control_plane.cluster_state import collect, read_reports
 from antrea.antctl.doctor.control_plane.report import confirmed
 from antrea.antctl.doctor.control_plane.rollout import node_of, runs
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
@@ -176,7 +176,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
                 progress.done(name)
 
         progress.begin("kube-apiserver")
-        state = confirmed(partial(collect, kubernetes), time.sleep)
+        state = confirmed(collect(kubernetes), partial(read_reports, kubernetes), time.sleep)
         progress.done("kube-apiserver")
         pods = _agents(state, names)
         work: dict[str, Callable[[], list[Finding]]] = {

@@ -409,8 +409,8 @@ def with_switch_down() -> ClusterState:
 def test_a_connection_that_is_up_a_moment_later_is_no_finding(
     looks: list[ClusterState], pauses: int, found: list[str]
 ) -> None:
-    rest, paused = list(looks), list[float]()
-    state = confirmed(lambda: rest.pop(0), paused.append)
+    (first, *rest), paused = looks, list[float]()
+    state = confirmed(first, lambda _: rest.pop(0), paused.append)
     assert [row.check for row in findings(state)] == found
     assert paused == [LOOK_INTERVAL] * pauses
     assert not rest

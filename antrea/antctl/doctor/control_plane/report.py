@@ -99,17 +99,18 @@ def connections(state: ClusterState) -> Iterator[Finding]:
             )
 
 
-def confirmed(look: Callable[[], ClusterState], pause: Callable[[float], None]) -> ClusterState:
-    """Return the state of the cluster, read again while a connection is down.
+def confirmed(
+    state: ClusterState, look: Callable[[ClusterState], ClusterState], pause: Callable[[float], None]
+) -> ClusterState:
+    """Return the state with reports that `look` has read again while a connection is down.
 
     Agents that start, or are rebuilt for another feature gate, are connected again within a few seconds; a fault stays.
     """
-    state = look()
     for _ in range(MAX_LOOKS - 1):
         if next(connections(state), None) is None:
             break
         pause(LOOK_INTERVAL)
-        state = look()
+        state = look(state)
     return state
 
 
