@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from antrea.antctl import flows
-from antrea.antctl.group import HELP
+from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import FLOW_AGGREGATOR
 from antrea.antctl.output import Column, render
 from antrea.antctl.request import ask
@@ -43,17 +43,10 @@ def command() -> click.Command:
         type=click.Choice(KINDS),
         help="kind of the ends; endpoint: workloads, and the address of an end that is not a Pod",
     )
-    shown = click.Option(
-        ["-o", "--output"],
-        default="table",
-        show_default=True,
-        type=click.Choice(["table", "json", "yaml"]),
-        help="output format",
-    )
     return click.Command(
         "flowmap",
         context_settings=HELP,
-        params=[*flags, by, shown],
+        params=[*flags, by, output_option()],
         callback=_callback,
         short_help="Print who talks to whom, as the flow aggregator has seen it",
         help=TEXT,

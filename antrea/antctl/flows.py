@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from antrea.antctl.failure import Failure
-from antrea.antctl.group import HELP
+from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import FLOW_AGGREGATOR
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
@@ -56,13 +56,6 @@ Examples:
 
 def command() -> click.Command:
     """The command `get flows`."""
-    shown = click.Option(
-        ["-o", "--output"],
-        default="table",
-        show_default=True,
-        type=click.Choice(["table", "json", "yaml"]),
-        help="output format",
-    )
     flags = [
         click.Option([f"--{name}", *(["-n"] if name == "namespace" else [])], help=text)
         for name, text in OPTIONS.items()
@@ -70,7 +63,7 @@ def command() -> click.Command:
     return click.Command(
         "flows",
         context_settings=HELP,
-        params=[*flags, shown],
+        params=[*flags, output_option()],
         callback=_callback,
         short_help="Print flow records that the flow aggregator keeps",
         help=TEXT,

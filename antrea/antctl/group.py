@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
+def output_option() -> click.Option:
+    """Return the option for the format of commands that print a table by default."""
+    return click.Option(
+        ["-o", "--output"],
+        default="table",
+        show_default=True,
+        type=click.Choice(["table", "json", "yaml"]),
+        help="output format",
+    )
+
+
 class Later(click.Command):
     """A command as a list shows it; it is loaded when it is called (start-up time)."""
 

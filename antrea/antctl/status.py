@@ -18,7 +18,7 @@ from antrea.antctl.doctor.control_plane.cluster_state import AGENT, collect, nam
 from antrea.antctl.doctor.control_plane.report import MAX_AGE, age_of
 from antrea.antctl.doctor.control_plane.rollout import node_of
 from antrea.antctl.failure import Failure
-from antrea.antctl.group import HELP
+from antrea.antctl.group import HELP, output_option
 from antrea.antctl.output import render, table
 from antrea.config.shape import seconds
 from antrea.decoding import guarded
@@ -87,13 +87,7 @@ def command() -> click.Command:
         params=[
             click.Option(["--wait"], is_flag=True, help="wait until all programs are as desired and no check finds an error"),
             click.Option(["--wait-duration"], default="5m", show_default=True, help="how long to wait, such as 90s"),
-            click.Option(
-                ["-o", "--output"],
-                default="table",
-                show_default=True,
-                type=click.Choice(["table", "json", "yaml"]),
-                help="output format",
-            ),
+            output_option(),
         ],
         callback=_callback,
         short_help="Print the state of Antrea on one screen",

@@ -32,7 +32,7 @@ from antrea.antctl.doctor.state import Finding
 from antrea.antctl.doctor.workloads import CHECK as WORKLOADS
 from antrea.antctl.doctor.workloads import workloads
 from antrea.antctl.failure import Failure
-from antrea.antctl.group import HELP
+from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import AGENT
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
@@ -87,13 +87,7 @@ def command() -> click.Command:
             click.Option(
                 ["--all", "everything"], is_flag=True, help="also show findings that follow from others"
             ),
-            click.Option(
-                ["-o", "--output"],
-                default="table",
-                show_default=True,
-                type=click.Choice(["table", "json", "yaml"]),
-                help="output format",
-            ),
+            output_option(),
         ],
         callback=_callback,
         short_help="Find what is wrong with Antrea, and how to repair it",

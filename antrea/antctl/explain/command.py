@@ -18,7 +18,7 @@ from antrea.antctl.explain.source import Source, of_bundle, of_cluster
 from antrea.antctl.explain.switch import SwitchVerdict, switches
 from antrea.antctl.explain.text import text
 from antrea.antctl.failure import Failure
-from antrea.antctl.group import HELP
+from antrea.antctl.group import HELP, output_option
 from antrea.antctl.output import render
 from antrea.errors import Invalid
 from antrea.explain.answer import answer, packet_of
@@ -63,7 +63,7 @@ def command() -> click.Command:
         click.Option(["-b", "--bundle"], type=click.Path(path_type=Path), help="directory of a support bundle, or its file clusterinfo, instead of the cluster"),
         click.Option(["--no-switches"], help="do not ask agents what their switches do, and which names they have", **flag),
         click.Option(["--insecure"], help="skip TLS verification of agents", **flag),
-        click.Option(["-o", "--output"], default="table", show_default=True, type=click.Choice(["table", "json", "yaml"]), help="output format"),
+        output_option(),
     ]  # fmt: skip
     return click.Command(
         "explain",
