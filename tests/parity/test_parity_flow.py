@@ -40,7 +40,7 @@ ADDED_MARKS = {
     "notingressauditedregmark": "the same",
     "traceinjectedregmark": "packets of Pods that carry the tag of a Traceflow lose it; the agent's own keep it",
     "nottraceinjectedregmark": "the same",
-    "droptoldregmark": "a PacketCapture has dropped packets again, each once and with the reason; upstream's shows no drops",
+    "dropreportedregmark": "a PacketCapture has dropped packets again, each once and with the reason; upstream's shows no drops",
     "dropnottoldregmark": "the same",
     "packetincaptureregmark": "the same",
     "packetindnsmeteredregmark": "answers to one Pod have a meter of their own before that of all, which upstream lacks",
