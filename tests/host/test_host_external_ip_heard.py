@@ -27,6 +27,8 @@ ROUTERS = {4: "192.0.2.254", 6: "fe80::254"}
 IPS = {4: "192.0.2.40", 6: "2001:db8::40"}
 MATCHES = {4: f"arp saddr ip {IPS[4]}", 6: f"ip6 saddr {IPS[6]}"}
 """What a Node sends as the owner of an external IP."""
+FORMER_MAC = "02:00:00:00:00:99"
+"""MAC address of the former owner of an external IP."""
 ALL = {4: "meta protocol arp", 6: "meta protocol ip6"}
 
 
@@ -200,7 +202,7 @@ async def test_only_the_neighbours_that_are_asked_learn_the_address_and_only_fro
         "sysctl -qw net.ipv6.conf.eth0.accept_dad=0; ip link set eth0 up; ip addr add 192.0.2.3/24 dev eth0",
         bystander,
     )
-    stale = f"ip neigh replace {IPS[version]} lladdr 02:00:00:00:00:99 dev eth0 nud reachable"
+    stale = f"ip neigh replace {IPS[version]} lladdr {FORMER_MAC} dev eth0 nud reachable"
     for space in (net.router, net.peer, bystander):
         netns.sh(stale, space)
     own(net, version, "n2")  # it has moved since the round began
@@ -217,10 +219,8 @@ async def test_only_the_neighbours_that_are_asked_learn_the_address_and_only_fro
 
 def learnt(net: Net, space: str, version: int) -> bool:
     """Whether that host takes the Node for the owner of the address."""
-    return (
-        "99"
-        not in net.netns.sh(f"ip neigh show {IPS[version]} dev eth0", space).split("lladdr")[1].split()[0]
-    )
+    shown = net.netns.sh(f"ip neigh show {IPS[version]} dev eth0", space)
+    return shown.split("lladdr")[1].split()[0] != FORMER_MAC
 
 
 async def test_of_many_addresses_all_have_their_turn(
