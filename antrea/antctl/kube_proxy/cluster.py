@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from antrea.antctl.config_owner import config_owner
 from antrea.antctl.failure import Failure
-from antrea.antctl.kube_proxy.plan import ClusterView, NodeView
+from antrea.antctl.kube_proxy.plan import CONFIG_MAP, ClusterView, NodeView
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import AGENT_PODS, antrea_namespace
 from antrea.antctl.request import ErrorResponse, Server, ask
@@ -19,7 +20,6 @@ from antrea.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONFIG_MAP = "antrea-config"
 PROXY_NAMESPACE = "kube-system"
 PROXY_PODS = "k8s-app=kube-proxy"
 PROXY_CONFIG_MAP, PROXY_FILE = "kube-proxy", "config.conf"
@@ -40,15 +40,18 @@ class Cluster:
 
     def view(self, api_server: str) -> ClusterView:
         """All that a plan needs."""
+        config = self._config_map(CONFIG_MAP, self.namespace)
         return ClusterView(
             daemon_set=self.daemon_set(),
             proxy_config=self.proxy_config(),
-            files=self.config_map(CONFIG_MAP, self.namespace) or {},
+            files=config.get("data") or {},
             api_server=api_server,
             endpoints=self._endpoints(),
             nodes=self.nodes(),
             services=ask(self.kubernetes, "/api/v1/services", {})["items"],
             node_objects=ask(self.kubernetes, "/api/v1/nodes", {})["items"],
+            namespace=self.namespace,
+            owner=config_owner(config.get("metadata") or {}),
         )
 
     def daemon_set(self) -> dict[str, Any] | None:
@@ -68,13 +71,20 @@ class Cluster:
 
     def config_map(self, name: str, namespace: str) -> Mapping[str, str] | None:
         """Return the data of a ConfigMap; None if it does not exist."""
+        config_map = self._config_map(name, namespace)
+        return dict(config_map.get("data") or {}) if config_map else None
+
+    def _config_map(self, name: str, namespace: str) -> Mapping[str, Any]:
+        """Return a ConfigMap; empty if it does not exist."""
         try:
-            config_map = ask(self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
+            config_map: dict[str, Any] = ask(
+                self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {}
+            )
         except ErrorResponse as error:
             if error.status == 404:
-                return None
+                return {}
             raise
-        return dict(config_map.get("data") or {})
+        return config_map
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         """A merge patch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +24,8 @@ TAKEOVER = """Hand all Services over from kube-proxy to AntreaProxy, Node by Nod
 
 --plan changes nothing: it names what would change on each Node, and what is in the way (exit code 1).
 --apply stops at the first Node whose probe fails. --rollback gives kube-proxy back what was changed.
---verify says whether every Node is free of kube-proxy and reaches Services (exit code 1 if not)."""
+--verify says whether every Node is free of kube-proxy and reaches Services (exit code 1 if not).
+The first three print the values of the chart that stand for the change, and --values writes them to a file."""
 ACTS = ("plan", "apply", "verify", "rollback")
 
 
@@ -57,6 +59,11 @@ def command() -> click.Command:
         params=[
             *(click.Option([f"--{act}"], is_flag=True, help=f"{act} the take-over") for act in ACTS),
             click.Option(["--api-server"], default="", help="what kubeAPIServerOverride becomes, such as https://192.0.2.10:6443"),
+            click.Option(["--values"], type=click.Path(dir_okay=False, path_type=Path), help="write the values of the chart to this file"),
+            click.Option(
+                ["--force-conflicts"], is_flag=True,
+                help="with --apply: edit ConfigMap antrea-config though Helm or a GitOps tool applies it; the values have to be set there, too",
+            ),
         ],
         callback=_takeover,
         short_help="Hand all Services over from kube-proxy to AntreaProxy, and back",
@@ -81,27 +88,51 @@ def command() -> click.Command:
     return Group("kube-proxy", [takeover, act_command], context_settings=HELP, help=short)
 
 
-def _takeover(api_server: str, **acts: bool) -> None:
+def _takeover(api_server: str, values: Path | None, *, force_conflicts: bool, **acts: bool) -> None:
     from antrea.antctl.kube_proxy.cluster import Cluster  # noqa: PLC0415 (start-up time)
+    from antrea.antctl.kube_proxy.plan import chart_values  # noqa: PLC0415
     from antrea.antctl.kube_proxy.takeover import Takeover  # noqa: PLC0415
 
     requested = [act for act in ACTS if acts[act]]
     if len(requested) != 1:
         raise Failure(f"exactly one of {', '.join(f'--{act}' for act in ACTS)} has to be given")
+    if values and requested == ["verify"]:
+        raise Failure("--verify changes nothing, so there are no --values to write")
     context = click.get_current_context()
     target: Target = context.obj
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
     cluster = Cluster(target.find())
     if requested == ["plan"]:
-        context.exit(show_plan(cluster.view(api_server)))
+        view = cluster.view(api_server)
+        code = show_plan(view, force_conflicts=force_conflicts)
+        show_values(chart_values(proxy_all=True, override=view.override), values)
+        context.exit(code)
     if requested == ["verify"]:
         context.exit(show_nodes(cluster.view(api_server)))
     work = Takeover(cluster, click.echo)
-    work.apply(api_server) if requested == ["apply"] else work.roll_back()
+    if requested == ["apply"]:
+        show_values(work.apply(api_server, force_conflicts=force_conflicts), values)
+    else:
+        show_values(work.roll_back(), values)
 
 
-def show_plan(view: ClusterView) -> int:
+def show_values(chosen: Mapping[str, Any], file: Path | None) -> None:
+    """Print values of the chart, and write them to `file`. Raises Failure."""
+    from antrea.antctl.yaml_text import text_of  # noqa: PLC0415 (start-up time)
+
+    text = text_of(chosen)
+    click.echo(
+        f"\nValues of the chart, without which an upgrade of a Helm release undoes this:\n\n{text}", nl=False
+    )
+    if file:
+        try:
+            file.write_text(text)
+        except OSError as error:
+            raise Failure(f"cannot write {file}: {error.strerror}") from error
+
+
+def show_plan(view: ClusterView, *, force_conflicts: bool = False) -> int:
     """Print it; 1: something is in the way."""
     from antrea.antctl.kube_proxy.plan import blockers, changes  # noqa: PLC0415 (start-up time)
 
@@ -109,7 +140,7 @@ def show_plan(view: ClusterView) -> int:
     click.echo(f"\nkube-proxy's mode: {view.mode}\n\nApplying changes, in this order:")
     for line in changes(view):
         click.echo(f"- {line}")
-    blocked = list(blockers(view))
+    blocked = list(blockers(view, force_conflicts=force_conflicts))
     click.echo("\nIn the way:" if blocked else "\nNothing is in the way.")
     for line in blocked:
         click.echo(f"- {line}")

@@ -16,8 +16,12 @@ from antrea.features.framework.config_validation import accept_agent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from antrea.antctl.config_owner import ConfigOwner
+
 AGENT_CONF, CONTROLLER_CONF = "antrea-agent.conf", "antrea-controller.conf"
+CONFIG_MAP = "antrea-config"
 OVERRIDE = "kubeAPIServerOverride"
+FORCE = "--force-conflicts"
 MODES = ("iptables", "nftables", "ipvs")
 """Modes of kube-proxy whose state antctl can remove."""
 UNKNOWN = "unknown"
@@ -65,6 +69,10 @@ class ClusterView(NamedTuple):
     nodes: Sequence[NodeView]
     services: Sequence[Mapping[str, Any]] = ()
     node_objects: Sequence[Mapping[str, Any]] = ()
+    namespace: str = "kube-system"
+    """Antrea's."""
+    owner: ConfigOwner | None = None
+    """The tool that applies ConfigMap antrea-config."""
 
     @property
     def mode(self) -> str:
@@ -83,8 +91,8 @@ class ClusterView(NamedTuple):
         return self.api_server or str(_values(self.files, AGENT_CONF).get(OVERRIDE) or "")
 
 
-def blockers(view: ClusterView) -> Iterator[str]:
-    """Sentences, each with the repair."""
+def blockers(view: ClusterView, *, force_conflicts: bool = False) -> Iterator[str]:
+    """Sentences, each with the repair. `force_conflicts`: the ConfigMap may be edited though a tool applies it."""
     if view.daemon_set is None:
         yield from _hidden_proxies(view)
     if view.mode not in (*MODES, UNKNOWN):
@@ -93,6 +101,12 @@ def blockers(view: ClusterView) -> Iterator[str]:
         known = ", ".join(view.endpoints) or "unknown"
         yield f"{OVERRIDE} is empty, so that no agent would find kube-apiserver when it starts: name it by --api-server (endpoints: {known})"
     yield from _config_blockers(view.files)
+    if view.owner and not force_conflicts and next(config_changes(view), None):
+        first = view.owner.change(view.namespace, "FILE")
+        yield (
+            f"ConfigMap {view.namespace}/{CONFIG_MAP} is applied by {view.owner}, which would undo the change: set the values there "
+            f"first ({first}; --values FILE writes them), or give {FORCE} and set them there before it applies the ConfigMap again"
+        )
     for node in view.nodes:
         if node.unseen:
             yield f"Node {node.name}: {node.unseen}"
@@ -122,15 +136,25 @@ def _config_blockers(files: Mapping[str, str]) -> Iterator[str]:
         yield f"{AGENT_CONF} is refused: {error}"
 
 
-def changes(view: ClusterView) -> Iterator[str]:
-    """Describe the changes that applying makes, in order."""
-    agent = _values(view.files, AGENT_CONF)
-    if not (agent.get("antreaProxy") or {}).get("proxyAll"):
-        yield f"ConfigMap antrea-config, {AGENT_CONF}: antreaProxy.proxyAll becomes true; all agents serve NodePorts, load balancer and external IPs"
+def chart_values(*, proxy_all: bool, override: str) -> dict[str, Any]:
+    """Return values of the chart that render the keys of a take-over."""
+    return {"antreaProxy": {"proxyAll": proxy_all}, OVERRIDE: override}
+
+
+def config_changes(view: ClusterView) -> Iterator[str]:
+    """Describe the changes of ConfigMap antrea-config."""
+    if not (_values(view.files, AGENT_CONF).get("antreaProxy") or {}).get("proxyAll"):
+        yield f"ConfigMap {CONFIG_MAP}, {AGENT_CONF}: antreaProxy.proxyAll becomes true; all agents serve NodePorts, load balancer and external IPs"
     for file in (AGENT_CONF, CONTROLLER_CONF):
         before = str(_values(view.files, file).get(OVERRIDE) or "")
         if view.api_server and before != view.api_server:
-            yield f"ConfigMap antrea-config, {file}: {OVERRIDE} becomes {view.api_server}"
+            yield f"ConfigMap {CONFIG_MAP}, {file}: {OVERRIDE} becomes {view.api_server}"
+
+
+def changes(view: ClusterView) -> Iterator[str]:
+    """Describe the changes that applying makes, in order."""
+    agent = _values(view.files, AGENT_CONF)
+    yield from config_changes(view)
     yield from _daemon_set_changes(view)
     for node in view.nodes:
         if not node.unseen:

@@ -11,15 +11,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
-from antrea.antctl.kube_proxy.cluster import CONFIG_MAP, PROXY_NAMESPACE, Cluster
+from antrea.antctl.kube_proxy.cluster import PROXY_NAMESPACE, Cluster
 from antrea.antctl.kube_proxy.config_edit import value_of, with_value
 from antrea.antctl.kube_proxy.plan import (
     AGENT_CONF,
+    CONFIG_MAP,
     CONTROLLER_CONF,
     LABEL,
     OVERRIDE,
     NodeView,
     blockers,
+    chart_values,
 )
 from antrea.antctl.request import ask
 from antrea.decoding import guarded
@@ -56,10 +58,13 @@ class Takeover:
     def __init__(self, cluster: Cluster, say: Callable[[str], None], seconds: float = SECONDS) -> None:
         self._cluster, self._say, self._seconds = cluster, say, seconds
 
-    def apply(self, api_server: str) -> None:
-        """Move from kube-proxy to AntreaProxy; a second call resumes. If kube-proxy was deleted by hand, its leftover state is removed."""
+    def apply(self, api_server: str, *, force_conflicts: bool = False) -> dict[str, Any]:
+        """Move from kube-proxy to AntreaProxy, and return the chart's values for it; a second call resumes.
+
+        If kube-proxy was deleted by hand, its leftover state is removed.
+        """
         view = self._cluster.view(api_server)
-        if blocked := list(blockers(view)):
+        if blocked := list(blockers(view, force_conflicts=force_conflicts)):
             raise Failure("nothing was changed:\n" + "\n".join(f"- {line}" for line in blocked))
         noted: Mapping[str, Any] = {}
         if (proxy := view.daemon_set) is not None:
@@ -76,9 +81,14 @@ class Takeover:
         for node in view.nodes:
             self._take(node.name)
         self._say("AntreaProxy serves all Services on every Node.")
+        return chart_values(proxy_all=True, override=view.override)
 
-    def roll_back(self) -> None:
-        """Move from AntreaProxy back to kube-proxy with the values that `apply` recorded; a second call resumes."""
+    def roll_back(self) -> dict[str, Any]:
+        """Move from AntreaProxy back to kube-proxy, and return the chart's values for it; a second call resumes.
+
+        The values are those that `apply` recorded. They are restored whatever applies the ConfigMap: should it set
+        proxyAll again, both proxies serve.
+        """
         noted = self._noted()
         if self._cluster.daemon_set() is None:
             raise Failure(f"nothing was changed: {GONE}")
@@ -103,6 +113,8 @@ class Takeover:
         path = f"/api/v1/namespaces/{self._cluster.namespace}/configmaps/{NOTED}"
         ask(self._cluster.kubernetes, path, {}, method="DELETE")
         self._say("kube-proxy serves Services as before the take-over.")
+        override = str(before[f"{AGENT_CONF} {OVERRIDE}"])
+        return chart_values(proxy_all=bool(before[f"{AGENT_CONF} {PROXY_ALL}"]), override=override)
 
     def _bind(self, proxy: Mapping[str, Any], noted: Mapping[str, Any]) -> None:
         """The DaemonSet to Nodes with the label, which all have that it runs on."""

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from click.testing import CliRunner
 from loopback import answering
 
+from antrea.antctl import mode
 from antrea.antctl.failure import Failure
 from antrea.antctl.kube_proxy import takeover
-from antrea.antctl.kube_proxy.cluster import CONFIG_MAP, Cluster
+from antrea.antctl.kube_proxy.cluster import Cluster
 from antrea.antctl.kube_proxy.config_edit import value_of
-from antrea.antctl.kube_proxy.plan import AGENT_CONF, CONTROLLER_CONF, LABEL, blockers
+from antrea.antctl.kube_proxy.plan import AGENT_CONF, CONFIG_MAP, CONTROLLER_CONF, LABEL, blockers
 from antrea.antctl.kube_proxy.takeover import NOTED, Takeover
+from antrea.antctl.main import antctl
 from antrea.antctl.pod_exec import PROTOCOLS, STDOUT, VERDICT
 from antrea.antctl.request import Server
 from antrea.outside.kube.access import Access
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
@@ -50,6 +54,8 @@ class World:
         self.generation = 1
         self.ended: dict[str, int] = {}
         """Connections that are too many to go on, by Node."""
+        self.release = ""
+        """The Helm release that has rendered antrea-config."""
         self.deleted = False
         """Somebody has deleted kube-proxy's DaemonSet and ConfigMap by hand."""
 
@@ -93,7 +99,9 @@ class World:
         collection, _, name = request.path.rpartition("/")
         if collection == MAPS:
             found = self.maps.get(name)
-            return web.json_response({"data": found} if found else {}, status=200 if found else 404)
+            marks = {"meta.helm.sh/release-name": self.release} if self.release else {}
+            config_map = {"metadata": {"annotations": marks}, "data": found}
+            return web.json_response(config_map if found else {}, status=200 if found else 404)
         return web.json_response(
             {"items": self._listed(request.path, request.query.get("labelSelector", ""))}
         )
@@ -188,6 +196,62 @@ async def test_services_are_taken_over_node_by_node_and_given_back(world: World)
     assert json.dumps({name: {} for name in world.maps}) == json.dumps(
         {name: {} for name in json.loads(before)}
     )
+
+
+async def test_a_config_map_of_a_release_is_left_unless_the_conflict_is_accepted(world: World) -> None:
+    world.release = "antrea"
+    async with work(world) as (takeover_, _, said):
+        with pytest.raises(Failure, match="is applied by Helm release antrea"):
+            await asyncio.to_thread(takeover_.apply, API)
+        assert (world.proxies, world.maps[CONFIG_MAP][AGENT_CONF], said) == (["n1", "n2"], AGENT_TEXT, [])
+        values = await asyncio.to_thread(takeover_.apply, API, force_conflicts=True)
+        assert values == {"antreaProxy": {"proxyAll": True}, "kubeAPIServerOverride": API}
+        assert world.proxies == []
+        # the edit is made: to resume needs no consent
+        await asyncio.to_thread(takeover_.apply, API)
+        values = await asyncio.to_thread(takeover_.roll_back)
+    assert values == {"antreaProxy": {"proxyAll": False}, "kubeAPIServerOverride": ""}
+    assert world.proxies == ["n1", "n2"]
+
+
+async def test_a_release_that_has_the_values_is_taken_over_without_an_edit(world: World) -> None:
+    world.release = "antrea"
+    for file in (AGENT_CONF, CONTROLLER_CONF):
+        world.maps[CONFIG_MAP][file] = f"antreaProxy: {{proxyAll: true}}\nkubeAPIServerOverride: {API}\n"
+    before = dict(world.maps[CONFIG_MAP])
+    async with work(world) as (takeover_, _, _said):
+        await asyncio.to_thread(takeover_.apply, API)
+        assert world.proxies == []
+        await asyncio.to_thread(takeover_.roll_back)
+    assert (world.proxies, world.maps[CONFIG_MAP]) == (["n1", "n2"], before)
+
+
+async def test_a_plan_writes_the_values_of_the_chart(world: World, tmp_path: Path) -> None:
+    world.release = "antrea"
+    file, config = tmp_path / "values.yaml", tmp_path / "kubeconfig"
+    async with answering(world.answer) as url:
+        cluster = {"name": "c", "cluster": {"server": url}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        users = [{"name": "u", "user": {}}]
+        config.write_text(
+            json.dumps({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "c"})
+        )
+        words = [
+            "-k",
+            str(config),
+            "kube-proxy",
+            "takeover",
+            "--plan",
+            "--api-server",
+            API,
+            "--values",
+            str(file),
+        ]
+        done = await asyncio.to_thread(CliRunner().invoke, antctl(mode.REMOTE), words, prog_name="antctl")
+    assert done.exit_code == 1, done.output
+    assert "is applied by Helm release antrea" in done.output
+    text = f"antreaProxy:\n  proxyAll: true\nkubeAPIServerOverride: {API}\n"
+    assert (file.read_text(), text in done.output) == (text, True)
 
 
 async def test_connections_that_are_too_many_to_go_on_are_named(world: World) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from antrea.antctl.config_owner import ConfigOwner, config_owner
 from antrea.antctl.kube_proxy.config_edit import value_of, with_value
-from antrea.antctl.kube_proxy.plan import ClusterView, NodeView, blockers, changes
+from antrea.antctl.kube_proxy.plan import ClusterView, NodeView, blockers, changes, chart_values
 from antrea.antctl.kube_proxy.takeover import KEPT, only_labelled
 
 CONF = """# Generated
@@ -171,6 +172,38 @@ def test_pods_are_bound_to_labelled_nodes_and_to_what_they_were_bound_to() -> No
         {"matchFields": [other], "matchExpressions": [KEPT]},
     ]
     assert terms == [{"matchExpressions": [other]}, {"matchFields": [other]}]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "named"),
+    [
+        ({"annotations": {"meta.helm.sh/release-name": "antrea"}}, "Helm release antrea"),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "net:/ConfigMap:kube-system/antrea-config"}}, "Argo CD application net"),
+        ({"labels": {"helm.toolkit.fluxcd.io/name": "net"}, "annotations": {"meta.helm.sh/release-name": "x"}}, "Flux HelmRelease net"),
+        ({"labels": {"kustomize.toolkit.fluxcd.io/name": "net"}}, "Flux Kustomization net"),
+        ({"labels": {"app": "antrea"}}, "None"),
+        ({}, "None"),
+    ],
+)  # fmt: skip
+def test_a_config_map_names_the_tool_that_applies_it(metadata: dict[str, Any], named: str) -> None:
+    assert str(config_owner(metadata)) == named
+
+
+def test_a_config_map_of_a_release_is_edited_only_when_that_is_accepted() -> None:
+    view = VIEW._replace(owner=ConfigOwner("Helm release", "antrea"), namespace="net")
+    (line,) = blockers(view)
+    assert line.startswith("ConfigMap net/antrea-config is applied by Helm release antrea")
+    assert "helm -n net upgrade antrea CHART --reuse-values -f FILE" in line
+    assert list(blockers(view, force_conflicts=True)) == []
+
+
+def test_a_release_with_the_values_of_a_take_over_is_not_in_the_way() -> None:
+    values = chart_values(proxy_all=True, override=VIEW.api_server)
+    files = {"antrea-agent.conf": yaml.safe_dump(values), "antrea-controller.conf": yaml.safe_dump(values)}
+    view = VIEW._replace(owner=ConfigOwner("Argo CD application", "net"), files=files)
+    assert list(blockers(view)) == []
+    (line,) = blockers(view._replace(api_server="https://192.0.2.11:6443"))
+    assert "(commit FILE to its source; " in line
 
 
 def test_external_addresses_of_nodes_are_named_before_with_what_becomes_of_them() -> None:
