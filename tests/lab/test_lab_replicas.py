@@ -256,16 +256,26 @@ def test_the_controller_counts_agents_of_all_replicas(pair: Pair) -> None:
     wait_for("no agent", lambda: counted() == 0, seconds=60, step=0.3)
 
 
-def begun(replica: ControllerProcess, events: list[tuple[str, str]]) -> None:
-    """Of a new watch of what Pods Egresses select: events until its first bookmark, each with its object's name."""
-    with contextlib.closing(Direct(replica)) as client:
-        client.request("GET", f"{CP}/egressgroups?watch=true&timeoutSeconds=20")
-        answer = client.getresponse()
-        while line := answer.readline():
-            event = json.loads(line)
-            events.append((event["type"], event["object"]["metadata"].get("name", "")))
-            if event["type"] == "BOOKMARK":
-                return
+def read_until_bookmark(replica: ControllerProcess, events: list[tuple[str, str]]) -> None:
+    """Watch EgressGroups until the first bookmark: append type and name of the object of each event.
+
+    A replica that cannot confirm that it is up to date answers 503, and clients ask again.
+    """
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.closing(Direct(replica)) as client:
+            client.request("GET", f"{CP}/egressgroups?watch=true&timeoutSeconds=20")
+            answer = client.getresponse()
+            if answer.status == 503:
+                time.sleep(0.1)
+                continue
+            assert answer.status == 200, answer.read()
+            while line := answer.readline():
+                event = json.loads(line)
+                events.append((event["type"], event["object"]["metadata"].get("name", "")))
+                if event["type"] == "BOOKMARK":
+                    return
+    raise Unavailable("no watch within 60 s")
 
 
 def test_a_replica_that_is_behind_begins_no_watch_before_it_knows_what_the_other_has_told(pair: Pair) -> None:
@@ -274,7 +284,7 @@ def test_a_replica_that_is_behind_begins_no_watch_before_it_knows_what_the_other
         "spec": {"appliedTo": {"podSelector": {}}, "egressIP": "192.0.2.9"},
     }  # fmt: skip
     first: list[tuple[str, str]] = []
-    begun(pair.other, first)
+    read_until_bookmark(pair.other, first)
     assert first == [("BOOKMARK", "")]
     os.kill(pair.other.process.pid, signal.SIGSTOP)  # it computes nothing; its front goes on to serve
     try:
@@ -282,18 +292,18 @@ def test_a_replica_that_is_behind_begins_no_watch_before_it_knows_what_the_other
 
         def told() -> bool:
             events: list[tuple[str, str]] = []
-            begun(pair.leader, events)
+            read_until_bookmark(pair.leader, events)
             return ("ADDED", "late") in events
 
         wait_for("the leader to tell of it", told, seconds=60, step=0.1)
         behind: list[tuple[str, str]] = []
-        thread = threading.Thread(target=begun, args=(pair.other, behind))
+        thread = threading.Thread(target=read_until_bookmark, args=(pair.other, behind))
         thread.start()
         thread.join(1.5)
         assert behind == []
     finally:
         os.kill(pair.other.process.pid, signal.SIGCONT)
-    thread.join(20)
+    thread.join(90)
     pair.leader.lab.api.kubectl("delete", "egress", "late")
     assert behind == [("ADDED", "late"), ("BOOKMARK", "")]
 
