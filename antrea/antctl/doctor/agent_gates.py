@@ -34,13 +34,13 @@ class WaitingObjects(NamedTuple):
 
     kind: GatedKind
     names: tuple[str, ...]
-    """Of those without a status."""
+    """Names of the objects without a status."""
     late: tuple[str, ...]
-    """Of those whose status the controller has written."""
+    """Names of the objects whose status the controller has written."""
 
 
 class GatedObjects(NamedTuple):
-    """What this check finds."""
+    """Findings of this check, and the objects that they name."""
 
     findings: tuple[Finding, ...]
     named: frozenset[tuple[str, str]] = frozenset()
@@ -89,7 +89,7 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Ga
 
 
 def waiting_objects(kind: GatedKind, items: Sequence[Mapping[str, Any]]) -> WaitingObjects:
-    """Those of a kind on which no agent has acted."""
+    """Return the objects of a kind on which no agent has acted."""
     names = tuple(item["metadata"]["name"] for item in items if not kind.ended(item))
     late = tuple(item["metadata"]["name"] for item in items if kind.waits(item))
     return WaitingObjects(kind, names, late)

@@ -42,11 +42,13 @@ CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
 
 
 def configuration(node: NodeState) -> Iterator[FindingText]:
-    """What the user wrote and the agent does not do."""
+    """Find settings that the agent has refused or does not follow."""
     repair = edit(node.pod.partition("/")[0])
     if rejected := (node.conditions or {}).get(REJECTED):
         yield FindingText(
-            "error", f"the configuration is refused, the last good one goes on: {rejected}", repair
+            "error",
+            f"the configuration is refused, the last good configuration stays in effect: {rejected}",
+            repair,
         )
     for sentence in node.unknown_keys or ():
         yield FindingText("warning", f"antrea-agent.conf: {sentence}", repair)
@@ -183,7 +185,7 @@ def gossip_port(node: NodeState) -> Iterator[FindingText]:
 
 
 def kernel_modules(node: NodeState) -> Iterator[FindingText]:
-    """What the configuration needs and the kernel neither has loaded nor built in."""
+    """Find kernel modules that the configuration needs and that are neither loaded nor built in."""
     for name in node.missing_modules or ():
         yield FindingText(
             "error",
@@ -365,7 +367,9 @@ def agent(node: NodeState) -> Iterator[FindingText]:
 def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
     """The controller's own configuration, by its AntreaControllerInfo."""
     if why := messages_of(info.get("controllerConditions", ())).get(REJECTED):
-        text = f"the controller's configuration is refused, the last good one goes on: {why}"
+        text = (
+            f"the controller's configuration is refused, the last good configuration stays in effect: {why}"
+        )
         repair = edit(info.get("podRef", {}).get("namespace", ""))
         yield Finding(info.get("nodeRef", {}).get("name", ""), "error", "config", text, repair)
     if why := messages_of(info.get("controllerConditions", ())).get(PART_FAILED):
@@ -376,7 +380,7 @@ def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """By the type of the condition."""
+    """Return the messages of conditions by their types."""
     return {row["type"]: row.get("message", "") for row in conditions}
 
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 CHECK = "flow-aggregator"
 EDIT = f"kubectl -n {NAMESPACE} edit configmap flow-aggregator-configmap"
 CONDITIONS = {
-    "ConfigRejected": ("error", "refuses its configuration, and the last good one goes on", EDIT),
+    "ConfigRejected": (
+        "error",
+        "refuses its configuration, and the last good configuration stays in effect",
+        EDIT,
+    ),
     "RecordsNotTaken": ("error", "takes no records", ""),
     "CertificatesFailing": ("warning", "cannot keep its certificates", ""),
 }
@@ -28,7 +32,7 @@ CONDITIONS = {
 
 
 def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
-    """What is wrong with each of its Pods; that there is none is no finding."""
+    """Find faults of each Pod of the flow aggregator; without such a Pod there are no findings."""
     try:
         pods = ask(kubernetes, PODS, {"labelSelector": "app=flow-aggregator"})["items"]
     except ErrorResponse as error:

@@ -62,7 +62,7 @@ class Host:
         return frozenset(found)
 
     def mtus(self) -> dict[str, int]:
-        """Of all interfaces of the Node. Raises OSError."""
+        """Return the MTU of every interface of the Node by its name. Raises OSError."""
         found = {}
         for place in (self.sys / "class/net").iterdir():
             try:
@@ -72,7 +72,7 @@ class Host:
         return found
 
     def missing_modules(self, needed: Sequence[str]) -> tuple[str, ...]:
-        """Those of `needed` that are neither loaded nor built in. Raises OSError."""
+        """Return the modules of `needed` that are neither loaded nor built in. Raises OSError."""
         release = os.uname().release
         built_in = self.root / f"lib/modules/{release}/modules.builtin"
         names = set()
@@ -83,7 +83,7 @@ class Host:
 
 
 def _plugins(path: Path) -> tuple[str, ...]:
-    """What a CNI configuration runs; none if it is no such file. Raises OSError."""
+    """Return the plugins that a CNI configuration runs; none if the file is not a CNI configuration. Raises OSError."""
     try:
         tree = guarded(str(path), json.loads, path.read_bytes())
         return tuple(str(row.get("type", "")) for row in tree.get("plugins", [tree]))
@@ -92,7 +92,7 @@ def _plugins(path: Path) -> tuple[str, ...]:
 
 
 def needed_modules(config: Mapping[str, Any]) -> list[str]:
-    """What the kernel must have for this configuration."""
+    """Return the kernel modules that this configuration needs."""
     found = [] if config.get("ovsDatapathType") == "netdev" else ["openvswitch"]
     if str(config.get("trafficEncryptionMode", "none")).lower() == "wireguard":
         found.append("wireguard")
@@ -177,7 +177,7 @@ class NodeInspector:
         self.unseen: dict[str, str] = {}
 
     def look(self, field: str, see: Callable[[], Any], otherwise: Any = None) -> Any:
-        """What `see` sees, else `otherwise`."""
+        """Return the result of `see`, or `otherwise` where it fails."""
         try:
             return see()
         except Failure as error:

@@ -52,7 +52,7 @@ def node_latency(kubernetes: Server, nodes: Sequence[str]) -> Iterator[Finding]:
 def judged(
     monitor: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], nodes: Sequence[str]
 ) -> Iterator[Finding]:
-    """What is wrong by the reports of agents; of a single Node no figures are expected."""
+    """Find missing and slow answers in the reports of agents; a single Node has nothing to report."""
     interval = float(monitor.get("spec", {}).get("pingIntervalSeconds", 60))
     limit = _threshold(monitor)
     by_node = {one["metadata"]["name"]: one for one in reports}
@@ -71,7 +71,7 @@ def judged(
 
 
 def _slow(one: Mapping[str, Any], interval: float, limit: float) -> str:
-    """What is wrong with the way to one address; empty: nothing."""
+    """Return the fault of the path to an address, or an empty string."""
     sent, answered = one.get("lastSendTime"), one.get("lastRecvTime")
     if sent and not answered:
         return "has never answered"

@@ -44,7 +44,7 @@ def objects(kubernetes: Server, gated: Collection[tuple[str, str]]) -> Iterator[
 def _of_kind(
     kubernetes: Server, check: str, kind: ObjectKind, gated: Collection[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """That objects cannot be listed is a finding, that there is no such kind is none."""
+    """Find objects of a kind with failed conditions. A failed list is a finding; a kind that does not exist is none."""
     try:
         items: list[Any] = ask(kubernetes, kind.path, kind.query)["items"]
     except ErrorResponse as error:
@@ -66,7 +66,7 @@ def _of_kind(
 
 
 def conditions_of(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """By type."""
+    """Return the conditions of an object by their types."""
     return {one.get("type", ""): one for one in item.get("status", {}).get("conditions", ())}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FAMILIES: Final = ("ip", "ip6", "inet")
-"""Whose chains see packets of Pods."""
+"""Address families of nftables whose chains see packets of Pods."""
 MAX_CHAINS: Final = 1000
 SECONDS: Final = 20.0
 """For all rules: nft reads the maps of a chain's table, too, and takes 3 s for one of kube-proxy with 10,000 Services."""
@@ -67,7 +67,7 @@ def _rules(head: ChainHead, end: float) -> tuple[tuple[Mapping[str, Any], ...], 
 
 
 def _legacy(family: str, tool: str) -> tuple[Chain, ...]:
-    """Those of iptables-legacy, if the kernel has any: to ask for them would make them."""
+    """Return the chains of iptables-legacy if the kernel has any: listing them would otherwise create them."""
     used = Path(f"/proc/thread-self/net/{family}_tables_names")
     if not used.exists() or not used.read_text().split():
         return ()

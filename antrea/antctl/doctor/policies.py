@@ -44,7 +44,7 @@ JUDGED = "Realizable"
 
 
 def policies(kubernetes: Server) -> list[Finding]:
-    """What is not enforced; that a kind cannot be listed is a finding, that there is no such kind is none."""
+    """Find policies that are not enforced. A failed list is a finding; a kind that does not exist is none."""
     found = list(islice(_all(kubernetes), MAX_FINDINGS + 1))
     if len(found) > MAX_FINDINGS:
         text = f"there are more than {MAX_FINDINGS} such policies"

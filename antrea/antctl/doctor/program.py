@@ -9,11 +9,11 @@ from typing import IO, Final, cast
 
 COMMAND_SECONDS: Final = 10.0
 MAX_CHARACTERS: Final = 64 << 20
-"""Of what a program prints."""
+"""Largest output of a program that is read."""
 
 
 def output(*command: str, seconds: float = COMMAND_SECONDS, most: int = MAX_CHARACTERS) -> str:
-    """What it prints. Raises OSError if that is more than `most` characters, subprocess.SubprocessError."""
+    """Return the output of a command. Raises OSError if it has more than `most` characters, and subprocess.SubprocessError."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         printed, told = cast("IO[str]", running.stdout), cast("IO[str]", running.stderr)
         timer = Timer(seconds, running.kill)

@@ -1,4 +1,4 @@
-"""What the doctor reads of a Node, and its findings."""
+"""State of a Node as the doctor reads it, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -91,25 +91,25 @@ class NodeState(NamedTuple):
     cni_files: tuple[CniFile, ...] | None = ()
     chains: tuple[Chain, ...] | None = ()
     mtus: Mapping[str, int] | None = NOTHING
-    """By the name of the interface; all interfaces."""
+    """MTUs of all interfaces by their names."""
     pod_mtu: int = 0
-    """What the agent gives to Pods; 0: unknown."""
+    """MTU that the agent sets in Pods; 0: unknown."""
     pod_cidrs: tuple[str, ...] = ()
-    """Of this Node; none: of both families."""
+    """Pod CIDRs of this Node; empty: the Node may have Pods of both families."""
     transport: str = ""
     """Interface of traffic between Nodes."""
     processes: frozenset[str] | None = frozenset()
     interfaces: tuple[OvsInterface, ...] | None = ()
     missing_modules: tuple[str, ...] | None = ()
-    """Of those that this configuration needs."""
+    """Kernel modules that this configuration needs and the kernel lacks."""
     peers: tuple[Peer, ...] | None = ()
-    """By where tunnels to them end, at the port of gossip."""
+    """Other Nodes, probed at the ends of their tunnels and the port of gossip."""
     pod_peers: tuple[Peer, ...] | None = ()
-    """By their gateways, which are reached as their Pods are."""
+    """Other Nodes, probed at their gateways, which are reached as their Pods are."""
     devices: Mapping[str, str] | None = NOTHING
-    """By each address of `peers` the interface by which packets leave; empty: there is no route."""
+    """Interface by which packets leave to each address of `peers`; empty: there is no route."""
     conditions: Mapping[str, str] | None = NOTHING
-    """Of the agent's AntreaAgentInfo: message by type."""
+    """Messages of the conditions of the agent's AntreaAgentInfo by type."""
     service_trouble: str | None = ""
     """Why the Service of the API server does not answer."""
     skew: float | None = 0.0

@@ -1,4 +1,4 @@
-"""Annotations for Pods that stand on the objects that create these, where they have no effect.
+"""Annotations for Pods on the objects that create the Pods, where they have no effect.
 
 The controller reports them by Events while gate L7FlowExporter is on, and watches none of these kinds while it is off.
 """
@@ -26,7 +26,7 @@ MAX_FINDINGS: Final = 20
 """Findings; the last one counts the rest."""
 PAGE: Final = 500
 MAX_PAGES: Final = 20
-"""Of a kind."""
+"""Pages that are read of a kind."""
 METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -41,7 +41,7 @@ def workloads(kubernetes: Server) -> list[Finding]:
 
 
 def _of_kind(kubernetes: Server, kind: type[AnnotatedWorkload]) -> Iterator[Finding]:
-    """That objects cannot be listed, or are too many, is a finding, that there is no such kind is none."""
+    """Find such annotations on objects of a kind. A failed or too long list is a finding; a kind that does not exist is none."""
     query = {"limit": str(PAGE)}
     for _ in range(MAX_PAGES):
         try:

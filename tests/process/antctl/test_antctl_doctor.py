@@ -202,7 +202,7 @@ def test_what_the_user_wrote_and_is_not_done_is_said_in_words() -> None:
     key = "unknown key defaltMTU is ignored: did you mean defaultMTU?"
     node = WELL._replace(conditions={"ConfigRejected": "antrea-agent.conf: many"}, unknown_keys=(key,))
     assert [row.finding for row in findings(node)] == [
-        "the configuration is refused, the last good one goes on: antrea-agent.conf: many",
+        "the configuration is refused, the last good configuration stays in effect: antrea-agent.conf: many",
         f"antrea-agent.conf: {key}",
     ]
 
@@ -212,7 +212,7 @@ def test_a_refused_configuration_of_the_controller_is_said_at_its_node() -> None
     healthy = {"type": "ControllerHealthy", "status": "True"}
     assert list(controller({**info, "controllerConditions": [healthy]})) == []
     refused = {"type": "ConfigRejected", "status": "True", "message": "apiPort: many"}
-    text = "the controller's configuration is refused, the last good one goes on: apiPort: many"
+    text = "the controller's configuration is refused, the last good configuration stays in effect: apiPort: many"
     repair = "kubectl -n net edit configmap antrea-config"
     assert list(controller({**info, "controllerConditions": [healthy, refused]})) == [
         Finding("n2", "error", "config", text, repair)

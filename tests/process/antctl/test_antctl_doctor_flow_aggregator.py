@@ -36,7 +36,7 @@ def test_doctor_names_a_configuration_that_is_refused_and_how_to_change_it() -> 
     assert [(one.severity, one.finding, one.repair) for one in conditions("p", rows)] == [
         (
             "error",
-            "Pod flow-aggregator/p refuses its configuration, and the last good one goes on: mode: 'Both'\\n",
+            "Pod flow-aggregator/p refuses its configuration, and the last good configuration stays in effect: mode: 'Both'\\n",
             "kubectl -n flow-aggregator edit configmap flow-aggregator-configmap",
         ),
         (
