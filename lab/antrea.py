@@ -24,7 +24,7 @@ MANIFEST = Path(__file__).parents[1] / "build/yamls/antrea.yml"
 CHART = MANIFEST.parents[1] / "charts/antrea"
 FIRST_TEMPLATE = "---\n# Source: antrea/templates/"
 ENGINE_GATES = ("L7NetworkPolicy", "L7FlowExporter")
-"""Those that have a container and an image of their own."""
+"""Gates of features that have a container and an image of their own."""
 CONFIG_MAP = "antrea-config"
 PROGRAMS = ("antrea-agent", "antrea-controller")
 
@@ -34,7 +34,7 @@ AGAIN = 'trap "kill \\$p; wait \\$p; exit" TERM; while :; do "$@" & p=$!; wait $
 
 
 def overrides(lab: Lab) -> dict[str, dict[str, Any]]:
-    """What differs from the manifest's configuration, by the ConfigMap's keys."""
+    """Return the settings that differ from the manifest's configuration, by the ConfigMap's keys."""
     agent: dict[str, Any] = {"ovsDatapathType": "netdev", "transportInterface": "eth1"}
     controller: dict[str, Any] = {}
     if lab.settings.proxy_all:

@@ -52,7 +52,7 @@ class Api:
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """As `get`, with another method and a body that is sent as JSON."""
+        """Send a request with a body in JSON, and return the answer like `get`."""
         connection = Connection(self._record, self._topology)
         try:
             sent = None if body is None else msgspec.json.encode(body)
@@ -89,7 +89,7 @@ class Api:
         return namespace.inside(self._netns, [self._kubectl, f"--kubeconfig={config}", *arguments])
 
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 60) -> str:
-        """What kubectl printed; raises Unavailable with its message when it fails."""
+        """Return the output of kubectl. Raises Unavailable with its message when it fails."""
         return run(self.command(arguments), record=self._record, stdin=stdin, seconds=seconds)
 
     def apply(self, manifest: str) -> None:

@@ -127,7 +127,7 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
 
 
 def advice(lab: str, load: float, cores: int) -> list[str]:
-    """What helps after an `up` that failed."""
+    """Return advice for the user after an `up` that failed."""
     name = "" if lab == "default" else f" --name {lab}"
     lines = [
         f"`{PROGRAM} kubectl{name}` and `{PROGRAM} logs{name}` tell more; `{PROGRAM} down{name}` removes the lab"
@@ -217,7 +217,7 @@ def _settle(lab: Lab, tell: Progress) -> None:
 
 
 def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progress) -> None:
-    """Until it is so, as the Pods are then; no longer than until a container has ended again and again."""
+    """Wait until the Pods meet the condition. Raises Unavailable when a container has ended again and again."""
 
     def done() -> bool:
         pods = lab.api.items(PODS)

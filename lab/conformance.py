@@ -58,7 +58,7 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one run of a spec came to: the suite's word (passed, failed, timedout, panicked), seconds, first words of a failure."""
+    """Outcome of one run of a spec: the suite's word (passed, failed, timedout, panicked), seconds, first words of a failure."""
 
     status: str
     seconds: float
@@ -74,7 +74,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> str:
-        """Of the last run; earlier outcomes are shown, too."""
+        """Return the result of the last run with the outcomes of earlier runs."""
         if not self.runs:
             return SKIPPED if self.skipped else "not run"
         last = self.runs[-1].status
@@ -262,7 +262,7 @@ def reports(place: Path) -> list[Path]:
 
 
 def commits(place: Path, chosen: Selection) -> list[str]:
-    """What the labs of the runs that have results were made of, each commit once."""
+    """Return the commits that the labs of runs with results were made of, each commit once."""
     some = [report for report in reports(place) if any(spec.runs for spec in read([report], chosen))]
     return list(dict.fromkeys((report.parent / COMMIT).read_text() for report in some))
 

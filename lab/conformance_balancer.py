@@ -1,4 +1,4 @@
-"""What a cloud does for Services of type LoadBalancer, done by antrea-controller: each of them gets an address of one pool."""
+"""Addresses for Services of type LoadBalancer, from a pool of antrea-controller, as a cloud's load balancer would give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kubernetes' network specs look for in a cluster and labs do not have by themselves."""
+"""Settings and objects that Kubernetes' network specs require of a cluster and that a lab does not have by default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ZONE = "topology.kubernetes.io/zone"
 ZONES = 3
-"""As many as the specs on traffic distribution ask for; those of several Nodes in each ask for two."""
+"""Zones that the specs on traffic distribution require; specs with several Nodes in each zone require two."""
 OUT_OF_WINDOW_IMAGE = "registry.k8s.io/e2e-test-images/regression-issue-74839:1.2"
 
 

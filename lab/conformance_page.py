@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class About(msgspec.Struct, frozen=True):
-    """What the page is called and who writes it; where and when it ran, each with its name and value; the command line."""
+    """Heading of a page: its title and the program that writes it; name and value of where and when it ran; the command line."""
 
     title: str
     written_by: str

@@ -1,4 +1,4 @@
-"""What a person wants to see of a new cluster: its nodes and Pods, and Pods on different nodes that reach each other."""
+"""Demonstration of a new cluster: its nodes and Pods, and Pods on different nodes that reach each other."""
 
 from __future__ import annotations
 

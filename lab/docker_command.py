@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LAB = "ANTREA_LAB"
 ANSWERS = {"cluster-cidr": PODS, "service-cluster-ip-range": SERVICES}
-"""What the suite looks for in `kubectl cluster-info dump`, whose control plane has Pods: a lab's are processes."""
+"""Flags that the suite looks for in `kubectl cluster-info dump`; a lab's control plane has processes where others have Pods."""
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""What can go wrong with a node, done on purpose: power, cables, a machine that hangs, packets that get lost."""
+"""Faults injected into a node: loss of power, cut cables, a machine that hangs, lost packets."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAMESPACE, CONTROL = "flow-aggregator", "control"
 OURS = (NAMESPACE, "antrea-flow-")
-"""What names of the aggregator's objects without a Namespace begin with."""
+"""Prefixes of the names of the aggregator's objects without a Namespace."""
 FILE = "antrea-agent.conf"
 TRAFFIC = Path(__file__).with_name("flow_visibility.yaml")
 ROLLOUT_SECONDS = 180

@@ -42,7 +42,7 @@ class GoModule(msgspec.Struct, frozen=True):
     tests: bool = False  # compiled and not run; their programs are `<folder>.test`
 
     def key(self) -> str:
-        """What the programs depend on: go.mod, go.sum, flags and version."""
+        """Return a digest of all that the programs depend on: go.mod, go.sum, flags and version."""
         settings = "".join(f"{k}={v}\n" for k, v in sorted(SETTINGS.items()))
         return cache.digest(
             self.folder / "go.mod", self.folder / "go.sum", settings, self.ldflags, self.version
@@ -111,7 +111,7 @@ def _packages(go: Path, module: GoModule, names: Sequence[str], log: Path) -> Ex
 
 
 def arguments(module: GoModule, names: Sequence[str], to: Path) -> tuple[str, ...]:
-    """What follows `go` to have the programs of those names in the folder `to`."""
+    """Return the arguments of `go` that build the programs of those names in the folder `to`."""
     verb = ("test", "-c", "-vet=off") if module.tests else ("build", "-v")
     wanted = (module.packages[name] for name in names)
     return (*verb, "-trimpath", "-ldflags", module.ldflags, "-o", f"{to}/", *wanted)

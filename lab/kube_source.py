@@ -24,7 +24,7 @@ TIMEOUT = 30.0  # seconds without a byte
 
 
 def from_folder(names: Iterable[str], progress: Progress) -> dict[str, Path]:
-    """Those of the programs that the folder `ANTREA_LAB_KUBE_BIN` has; raises `Invalid` if it is no folder."""
+    """Return the programs that the folder `ANTREA_LAB_KUBE_BIN` has. Raises `Invalid` if it is not a folder."""
     named = os.environ.get(FOLDER)
     if not named:
         return {}
@@ -39,7 +39,7 @@ def from_folder(names: Iterable[str], progress: Progress) -> dict[str, Path]:
 
 
 def from_mirror(version: str, names: Iterable[str], progress: Progress) -> dict[str, Path]:
-    """Those of the programs that the mirror `ANTREA_LAB_KUBE_URL` has, verified and cached.
+    """Return the programs that the mirror `ANTREA_LAB_KUBE_URL` has, verified and cached.
 
     Layout (that of the official releases): `<url>/<version>/bin/linux/amd64/<name>` with its sha256 in
     `<name>.sha256`. A program that the mirror does not know (404) is left to the next source.

@@ -82,7 +82,7 @@ def down(name: str) -> None:
 @cli.command()
 @NAME
 def status(name: str) -> None:
-    """What runs, and where."""
+    """Show the processes of a lab and where they run."""
     for line in cluster.status(cluster.open_lab(name)):
         click.echo(line)
 

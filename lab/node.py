@@ -46,12 +46,12 @@ def root(record: Record, node: str) -> Path:
 
 
 def etc(record: Record, node: str) -> Path:
-    """What the node's /etc has more than the machine's; written before the node starts."""
+    """Return the directory of files that the node's /etc has beyond the machine's; written before the node starts."""
     return directory(record, node) / "etc"
 
 
 class Supplies(msgspec.Struct, frozen=True):
-    """What the lab's cache has for every node: the programs, and the images."""
+    """Files in the lab's cache for every node: the programs and the images."""
 
     binaries: Binaries
     images: SeedRoot
@@ -132,7 +132,7 @@ def release(record: Record, node: str) -> None:
 
 
 def power_off(record: Record, node: Machine) -> None:
-    """As if the plug were pulled: every process, interface and rule of the node is gone, its disk stays."""
+    """Cut the power of a node: its processes, interfaces and rules are gone, its disk stays."""
     underlay.unplug(record, node)
     process = record.processes().get(node.name)
     if process:

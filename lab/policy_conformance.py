@@ -40,7 +40,7 @@ class PolicyConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def arguments(seconds: int) -> list[str]:
-    """Of the suite, besides the file of its report.
+    """Return the arguments of the suite, except for the file of its report.
 
     Source: sigs.k8s.io/network-policy-api conformance/utils/flags
     """

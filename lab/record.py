@@ -1,4 +1,4 @@
-"""What a lab owns, written down before it is made, so that `down` can end exactly that and nothing else.
+"""Record of all that a lab owns, written before it is made, so that `down` can end exactly that and nothing else.
 
 A lab is a directory. In it, `record` has one JSON line per process, network namespace and cgroup, and `lock` is held by
 each command that changes the lab. The lock is inherited by every command that the holder runs, so that `down`, after the holder

@@ -1,4 +1,4 @@
-"""What a person asks a lab to be: the flags of `up`, over a configuration file, over the defaults.
+"""Settings of a lab: the flags of `up`, over a configuration file, over the defaults.
 
 nodes: 3
 family: dual

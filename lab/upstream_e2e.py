@@ -83,7 +83,7 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def selection(file: Path = LIST) -> Selection:
-    """That of a file, such as the committed ones, upstream_e2e.yaml and upstream_e2e_main.yaml. Raises Invalid."""
+    """Read a selection of tests, such as upstream_e2e.yaml or upstream_e2e_main.yaml. Raises Invalid."""
     return guarded(str(file), msgspec.yaml.decode, file.read_bytes(), type=Selection)
 
 
@@ -162,7 +162,7 @@ def logs(place: Path, test: str) -> list[Path]:
 
 
 def commits(place: Path, chosen: Selection) -> list[str]:
-    """What the labs of these runs were made of, each commit once."""
+    """Return the commits that the labs of these runs were made of, each commit once."""
     files = [log.parent / COMMIT for test in chosen.tests for log in logs(place, test)]
     return list(dict.fromkeys(file.read_text() for file in files))
 

@@ -1,4 +1,4 @@
-"""What upstream's flow visibility tests look for in a cluster: the manifests beside antrea.yml, and the images that they name.
+"""Requirements of upstream's flow visibility tests: the manifests beside antrea.yml, and the images that they name.
 
 Its collector is go-ipfix's own. ClickHouse is its own engine, behind the HTTP interface of clickhouse_server.py.
 """
@@ -69,7 +69,7 @@ def collector_image(program: Path) -> Image:
 
 
 def manifests(first: str, image: str) -> dict[str, str]:
-    """By the names under which the suite applies them on the control-plane Node."""
+    """Return manifests by the names under which the suite applies them on the control-plane Node."""
     aggregator, _ = flow_visibility.rendered(VALUES)
     clickhouse = CLICKHOUSE.read_text().replace("FIRST", first).replace("IMAGE", image)
     server = "---\n".join([yaml.safe_dump_all(_supplies()), clickhouse])

@@ -29,7 +29,7 @@ NAMES = {
     24: ("docs.amazon.com",),
     25: ("docs.google.com",),
 }
-"""By host number in the network of `outside`: one address for each name that a rule of its own is for."""
+"""Names by host number in the network of `outside`: one address for each set of names that a rule of its own is for."""
 KUBERNETES = "    kubernetes "
 """Where the Corefile's other plugins begin."""
 DEPLOYMENT = ("-n", "kube-system", "rollout")

@@ -145,7 +145,7 @@ def _unpack(package: str, folder: Path) -> None:
 
 
 def hidden(paths: Iterable[Path]) -> list[Path]:
-    """Those of the paths that the guest's own directories hide, without what is below another of them."""
+    """Return the paths that the guest's own directories hide, without those below another of them."""
     found: list[Path] = []
     for path in sorted({path.resolve() for path in paths}):
         own = any(path.is_relative_to(place) for place in OWN)
