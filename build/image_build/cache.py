@@ -1,4 +1,4 @@
-"""What took long to make is kept by the hash of what it was made from, outside the tree."""
+"""Cache outside the tree for results that take long to make, by the hash of all that they are made from."""
 
 from __future__ import annotations
 

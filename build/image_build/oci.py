@@ -35,7 +35,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """What an archive holds under `blobs/sha256`: text of ours, or a layer's file."""
+    """Content under `blobs/sha256` of an archive: a text, or the file of a layer."""
 
     digest: str
     size: int

@@ -103,7 +103,7 @@ def machine_program(name: str, package: str) -> Path:
 
 
 def libraries(program: Path) -> list[Path]:
-    """What the dynamic loader would load for a program (none for a static one); raises `Unavailable`."""
+    """Return the libraries that the dynamic loader would load for a program (none for a static one). Raises `Unavailable`."""
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
     if "not found" in said.stdout:
         raise Unavailable(f"{program} lacks a library on this machine: {said.stdout}")

@@ -1,4 +1,4 @@
-"""What an image is made of, as a CycloneDX 1.6 document: Debian's packages are those of the day it was built, and this names them.
+"""Bill of materials of an image as a CycloneDX 1.6 document: it names Debian's packages, which are those of the day of the build.
 
 Source: https://cyclonedx.org/docs/1.6/json/, https://github.com/package-url/purl-spec
 """

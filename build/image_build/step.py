@@ -21,7 +21,7 @@ TAIL = 15  # lines of a failed command's output that an error repeats
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What to run: `env` is the whole environment (None: ours), `log` receives both outputs."""
+    """Command of a step: `env` is the whole environment (None: ours), `log` receives both outputs."""
 
     argv: tuple[str, ...]
     log: Path
@@ -47,7 +47,7 @@ def bound(argv: Sequence[str | Path]) -> list[str]:
 
 
 class Expected(NamedTuple):
-    """What a command does in all, and a pattern of a line that it writes about each."""
+    """Number of things that a command makes, and a pattern of the line that it writes about each."""
 
     total: int
     what: str
