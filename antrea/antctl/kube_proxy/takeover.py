@@ -125,7 +125,7 @@ class Takeover:
             self._set_affinity(affinity)
 
     def _noted(self) -> Mapping[str, Any]:
-        """What was recorded before the take-over. Raises Failure."""
+        """Return the record from before the removal of kube-proxy. Raises Failure."""
         noted = self._cluster.config_map(NOTED, self._cluster.namespace)
         if noted is None:
             raise Failure(

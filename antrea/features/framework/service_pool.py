@@ -18,7 +18,7 @@ LOAD_BALANCER: Final = "LoadBalancer"
 CLASS: Final = "service.antrea.io/external-ip"
 """Our spec.loadBalancerClass, for who wants to keep other load balancers away; without a class a Service is ours, too."""
 TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-"""As Go's strconv.ParseBool reads it."""
+"""Spellings of true that Go's strconv.ParseBool accepts."""
 MAX_POOLS: Final = 4
 """Pools that are read of an annotation: one for each family, and others that are of use once the first ones are gone."""
 MAX_PREFERRED: Final = 16
