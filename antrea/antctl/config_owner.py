@@ -27,10 +27,10 @@ class ConfigOwner(NamedTuple):
         return f"{self.kind} {self.name}"
 
     def change(self, namespace: str, values: str) -> str:
-        """Return how `values` are set there."""
+        """Return the command that sets `values` there; a comment where a commit does."""
         if self.kind == "Helm release":
             return f"helm -n {namespace} upgrade {self.name} CHART --reuse-values -f {values}"
-        return f"commit {values} to its source"
+        return f"# commit {values} to the source of {self}"
 
 
 def config_owner(metadata: Mapping[str, Any]) -> ConfigOwner | None:

@@ -184,7 +184,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     rows = [*control_plane.findings(state), *(row for group in answers for row in group)]
     rows += (row for row in pod_mtus(state.agent_infos or ()) if row.node in pods)
     rows += controller(state.controller_info or {})
-    return len(names) or len(state.nodes or pods), rows
+    return len(names) or len(state.nodes or pods), [control_plane.at_owner(state, row) for row in rows]
 
 
 def _agents(state: ClusterState, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:

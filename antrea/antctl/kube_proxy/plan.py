@@ -102,7 +102,7 @@ def blockers(view: ClusterView, *, force_conflicts: bool = False) -> Iterator[st
         yield f"{OVERRIDE} is empty, so that no agent would find kube-apiserver when it starts: name it by --api-server (endpoints: {known})"
     yield from _config_blockers(view.files)
     if view.owner and not force_conflicts and next(config_changes(view), None):
-        first = view.owner.change(view.namespace, "FILE")
+        first = view.owner.change(view.namespace, "FILE").removeprefix("# ")
         yield (
             f"ConfigMap {view.namespace}/{CONFIG_MAP} is applied by {view.owner}, which would undo the change: set the values there "
             f"first ({first}; --values FILE writes them), or give {FORCE} and set them there before it applies the ConfigMap again"

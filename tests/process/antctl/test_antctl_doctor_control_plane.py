@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.antctl.doctor.control_plane.checks import CHECKS, findings
+from antrea.antctl.config_owner import ConfigOwner
+from antrea.antctl.doctor.control_plane.checks import CHECKS, at_owner, findings
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState, antrea_namespace, own_programs
 from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
 from antrea.antctl.doctor.control_plane.release import differences
 from antrea.antctl.doctor.control_plane.report import LOOK_INTERVAL, MAX_LOOKS, confirmed
+from antrea.antctl.doctor.state import Finding
 from antrea.features.registry.crds import CRDS
 from antrea.outside.tls import authority
 
@@ -335,7 +337,7 @@ def test_a_report_that_is_late_does_not_count_but_that_it_is_late() -> None:
 @pytest.mark.parametrize("field", ClusterState._fields)
 def test_a_field_that_cannot_be_read_is_an_error_of_each_check_that_needs_it(field: str) -> None:
     users = [name for name, (_, fields) in CHECKS.items() if field in fields]
-    if field in ("namespace", "log_lines", "unseen"):
+    if field in ("namespace", "log_lines", "config_owner", "unseen"):
         assert users == []
         return
     changes: dict[str, Any] = {field: None, "unseen": {field: "forbidden"}}
@@ -366,8 +368,32 @@ def test_a_live_configuration_that_differs_from_the_rendered_one_is_named_by_its
     assert findings(same) == []
     # what is missing comes back by the release
     assert rows(same._replace(deployments=[]))[0][3] == "helm -n kube-system rollback net 3"
-    damaged = {"metadata": {"name": "r"}, "data": {"release": "AAAA"}}
-    assert findings(same._replace(releases=[damaged])) == []
+
+
+@pytest.mark.parametrize("data", ["AAAA", base64.b64encode(base64.b64encode(gzip.compress(b"{}"))).decode()])
+def test_a_release_that_cannot_be_decoded_is_not_taken_for_none(data: str) -> None:
+    damaged = {"metadata": {"name": "r", "labels": {"name": "net"}}, "data": {"release": data}}
+    (row,) = findings(healthy()._replace(releases=[damaged]))
+    assert (row.severity, row.check) == ("warning", "release")
+    assert row.finding.startswith(
+        "Secret r of Helm release net cannot be decoded, so that ConfigMap antrea-config"
+    )
+    assert row.repair.startswith("helm -n kube-system status net")
+
+
+@pytest.mark.parametrize(
+    ("owner", "repair"),
+    [
+        (ConfigOwner("Helm release", "net"), "helm -n kube-system upgrade net CHART --reuse-values -f VALUES  # set defaultMTU"),
+        (ConfigOwner("Flux HelmRelease", "net"), "# commit VALUES to the source of Flux HelmRelease net  # set defaultMTU"),
+        (None, f"{EDIT}  # set defaultMTU"),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_repaired_where_it_is_written(owner: ConfigOwner | None, repair: str) -> None:
+    row = Finding("n1", "error", "mtu", "too large", f"{EDIT}  # set defaultMTU")
+    other = row._replace(repair="modprobe tun")
+    state = healthy()._replace(config_owner=owner)
+    assert [at_owner(state, one).repair for one in (row, other)] == [repair, "modprobe tun"]
 
 
 def test_a_port_that_kube_apiserver_gets_no_answer_from_is_named_with_its_node() -> None:

@@ -203,7 +203,7 @@ def test_a_release_with_the_values_of_a_take_over_is_not_in_the_way() -> None:
     view = VIEW._replace(owner=ConfigOwner("Argo CD application", "net"), files=files)
     assert list(blockers(view)) == []
     (line,) = blockers(view._replace(api_server="https://192.0.2.11:6443"))
-    assert "(commit FILE to its source; " in line
+    assert "(commit FILE to the source of Argo CD application net; " in line
 
 
 def test_external_addresses_of_nodes_are_named_before_with_what_becomes_of_them() -> None:

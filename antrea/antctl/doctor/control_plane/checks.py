@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.antctl.doctor.control_plane import certificates, registration, release, report, rollout
-from antrea.antctl.doctor.state import Finding
+from antrea.antctl.doctor.state import Finding, edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,4 +46,13 @@ def findings(state: ClusterState) -> list[Finding]:
             rows.append(Finding("", "error", name, f"cannot be checked: {'; '.join(causes)}", ""))
         else:
             rows += check(state)
-    return rows
+    return [at_owner(state, row) for row in rows]
+
+
+def at_owner(state: ClusterState, row: Finding) -> Finding:
+    """Return the finding with a repair where the configuration is written: a tool that applies the ConfigMap undoes edits of it."""
+    command = edit(state.namespace)
+    if not state.config_owner or not row.repair.startswith(command):
+        return row
+    change = state.config_owner.change(state.namespace, "VALUES")
+    return row._replace(repair=f"{change}{row.repair.removeprefix(command)}")

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from antrea.antctl.config_owner import ConfigOwner, config_owner
 from antrea.antctl.failure import Failure
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, DAEMON_SETS
 from antrea.antctl.request import ErrorResponse, ask, date, text
@@ -62,6 +63,8 @@ class ClusterState(NamedTuple):
     """PEM chain of the Secret with the controller's certificate; empty: there is none."""
     config: Mapping[str, str] | None = NOTHING
     """Files of the live ConfigMap antrea-config; empty: there is none."""
+    config_owner: ConfigOwner | None = None
+    """The tool that applies this ConfigMap; None: users do."""
     releases: Sequence[Mapping[str, Any]] | None = ()
     """Secrets of Helm releases that are deployed in Antrea's Namespace."""
     unseen: Mapping[str, str] = NOTHING
@@ -167,11 +170,17 @@ def collect(kubernetes: Server) -> ClusterState:
         "controller_info": lambda: reader.get(CONTROLLER_INFO),
         "authority": lambda: str(reader.get(f"{scope}/configmaps/antrea-ca").get("data", {}).get("ca.crt", "")),
         "certificate": lambda: _certificate(reader.get(f"{scope}/secrets/{CERTIFICATE_SECRET}")),
-        "config": lambda: reader.get(f"{scope}/configmaps/antrea-config").get("data", {}),
+        "config": lambda: reader.get(f"{scope}/configmaps/antrea-config"),
         "releases": lambda: reader.all(
             f"{scope}/secrets", labelSelector="owner=helm,status=deployed", fieldSelector="type=helm.sh/release.v1",
         ),
     })  # fmt: skip
+    config_map = fields["config"]
+    if config_map is not None:
+        fields |= {
+            "config": config_map.get("data", {}),
+            "config_owner": config_owner(config_map.get("metadata", {})),
+        }
     state = ClusterState(namespace=namespace, **programs, **fields)
     return state._replace(log_lines=_log_lines(reader, state), unseen=reader.unseen)
 

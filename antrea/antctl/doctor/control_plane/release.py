@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea.antctl.doctor.control_plane.cluster_state import name_of
 from antrea.antctl.doctor.state import Finding
+from antrea.apis.shown import one_line
 from antrea.decoding import guarded
 from antrea.errors import Invalid
 
@@ -98,6 +99,17 @@ def create(state: ClusterState, manifest: str) -> str:
 
 def release(state: ClusterState) -> Iterator[Finding]:
     """Yield keys of the live configuration that differ from what Helm rendered, which the next upgrade undoes."""
+    for secret in state.releases or ():
+        try:
+            _config_of(secret.get("data", {}).get("release", ""))
+        except Invalid as error:
+            name = secret["metadata"].get("labels", {}).get("name", name_of(secret))
+            text = (
+                f"Secret {name_of(secret)} of Helm release {name} cannot be decoded, so that ConfigMap {CONFIG_MAP} is not compared "
+                f"with it: {one_line(str(error))}"
+            )
+            repair = f"helm -n {state.namespace} status {name}  # where Helm cannot read it either, upgrade the release"
+            yield Finding("", "warning", RELEASE, text, repair)
     rendered = release_of(state)
     if rendered is None:
         return
