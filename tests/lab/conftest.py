@@ -29,6 +29,7 @@ PROXY_ALL = "LAB_PROXY_ALL"
 SHARED = Shared("empty_plane", "control_plane", "developed", "three_nodes", "controller", "lab")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the hook of pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without root, containerd or Open vSwitch a lab cannot run; with CI=true that is a failure, not a skip."""
     SHARED.sort(items)

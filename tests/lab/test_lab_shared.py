@@ -37,3 +37,9 @@ def test_a_lab_of_a_module_that_hides_a_shared_one_joins_nothing() -> None:
     items = [item("a", "lab"), item("b", "lab", "plane", hidden="lab"), item("c", "plane")]
     groups = Shared("plane", "lab").groups(items)
     assert groups["b.py"] == groups["c.py"] != groups["a.py"]
+
+
+def test_pytest_xdist_knows_the_group_of_each_test(request: pytest.FixtureRequest) -> None:
+    """Without it each process would start every shared lab. A run without pytest-xdist has no groups."""
+    grouped = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@test_lab_shared") == grouped
