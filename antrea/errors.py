@@ -3,7 +3,7 @@
 AntreaError
 ├── Invalid(path, why)       the user must change something: an admission message, a condition, exit 2
 ├── Refused(entries, why)    the other side refused these entries: the engine retries them with backoff
-└── Unavailable(what)        a procedure cannot go on now: the caller tries again later (CNI code 11)
+└── Unavailable(what)        a procedure cannot continue: the caller tries again later (CNI code 11)
 """
 
 from __future__ import annotations

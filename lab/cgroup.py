@@ -140,14 +140,14 @@ def members(record: Record, node: str) -> list[Path]:
 
 
 def thaw(directory: Path) -> None:
-    """Let frozen processes of version 1 go on, since SIGKILL does not reach them; version 2 needs no such thing."""
+    """Thaw frozen processes of version 1, since SIGKILL does not reach them; version 2 does not need it."""
     state = directory / "freezer.state"
     if state.exists():
         state.write_text("THAWED")
 
 
 def freezer(record: Record, node: str) -> tuple[Path, str, str]:
-    """The file that stops a node's processes, what to write to stop them, and what to go on."""
+    """Return the file that stops a node's processes, the text that stops them, and the text that resumes them."""
     for hierarchy in mounted():
         directory = _top(record, hierarchy) / node
         if hierarchy.version == 2:

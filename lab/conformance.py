@@ -144,9 +144,9 @@ def alone(name: str) -> Selection:
 
 
 def run(lab: Lab, program: Program, words: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
-    """Run the suite; its JUnit report, its output and the lab's commit go to the directory `place`. Whether to go on.
+    """Run the suite; its JUnit report, its output and the lab's commit go to the directory `place`. Return whether to continue.
 
-    Failed specs are no error; interrupted, it still writes the report. Raises Unavailable when there is no report.
+    Failed specs are not an error; interrupted, it still writes the report. Raises Unavailable when there is no report.
     """
     place.mkdir(parents=True)
     shutil.copy(lab.record.directory / COMMIT, place)

@@ -152,7 +152,7 @@ async def _serve(lab: Lab, front: socket.socket, inner: int, token: str, tell: P
             f"Token to sign in with, for 8 hours:\n{token}\n"
             f"Connections from visitor to server appear within a minute. On a terminal:\n"
             f"  {PROGRAM} antctl{name} get flows\n"
-            f"Serving until Ctrl-C; the lab goes on then, until {PROGRAM} down{name}"
+            f"Serving until Ctrl-C; the lab runs until {PROGRAM} down{name}"
         )
         await server.serve_forever()
 

@@ -53,7 +53,7 @@ def start(record: Record, underlay: Path, bridges: Sequence[str]) -> None:
 def drop_ports(record: Record, ports: Sequence[str]) -> list[str]:
     """The shell lines that unplug those of `ports` which this switch has.
 
-    In a transaction of their own: the switch would go on reading from a device that is gone, if the same transaction
+    In a transaction of their own: the switch would read on from a device that is gone, if the same transaction
     plugged one of the same name.
     """
     if not (_directory(record) / "db.sock").exists():

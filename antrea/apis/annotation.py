@@ -47,7 +47,7 @@ CONSISTENT_CHOICE = "service.antrea.io/consistent-endpoint-choice"
 """On a Service: "true" if Endpoints that come and go are to leave the choice of the others for each connection as it is."""
 
 ON_DENY = "antrea.io/on-deny"
-"""On a network policy, of Kubernetes or of Antrea: what becomes of connections that stand and that it comes to forbid."""
+"""On a network policy, of Kubernetes or of Antrea: whether established connections that it forbids are cut."""
 FLUSH = "flush"
 """Its one value: they are cut."""
 

@@ -11,7 +11,7 @@ import enum
 import msgspec
 
 API = 1
-"""Version of the request below; the plugin that stands on the Node may be of another release than the agent."""
+"""Version of the request below; the plugin installed on the Node may be of another release than the agent."""
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 """Supported versions of the specification, oldest first; cni/antrea.c lists the same."""

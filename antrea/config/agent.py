@@ -51,7 +51,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
         "trafficEncapMode",
         "apiPort",
     )
-    """Keys that the Pod's own description or Pods that stand depend on: a change waits for a restart of the Pod."""
+    """Keys on which the agent's own Pod or existing Pods depend: a change waits for a restart of the agent's Pod."""
 
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     """Turns features on or off by the name of their gate; AllAlpha and AllBeta stand for a whole stage."""

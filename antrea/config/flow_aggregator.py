@@ -204,7 +204,7 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     mode: Literal["Aggregate", "Proxy"] = "Aggregate"
     """Join the records of both Nodes of a connection, or pass each on to flowCollector as it comes."""
     active_flow_record_timeout: Duration = "60s"
-    """Between two joined records of a connection that goes on; at least 1s."""
+    """Time between two joined records of a connection that is still open; at least 1s."""
     inactive_flow_record_timeout: Duration = "90s"
     """A connection is forgotten this long after its last record; at least 1s."""
     aggregator_transport_protocol: Literal["tls", "tcp", "udp", "none"] = "tls"

@@ -1,4 +1,4 @@
-"""Names of feature gates, to recognize one that stands at another level than `featureGates`.
+"""Names of feature gates, to recognize one that is set at another level than `featureGates`.
 
 The features declare the gates (`antrea/features/framework/gate.py`); a test compares the names.
 """

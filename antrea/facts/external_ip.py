@@ -254,7 +254,7 @@ class ExternalIPOwner(Fact, frozen=True):
     why: str = ""
     """Why none can."""
     keeps: bool = False
-    """Whether the Node goes on to answer while better ones live."""
+    """Whether the Node keeps the address while more suitable Nodes are alive."""
     home: str = ""
     """A better Node, to which it goes when no connection uses the address; empty: there is none, or it does not wait."""
     slot: int = 0

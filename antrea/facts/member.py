@@ -15,7 +15,7 @@ HIGHEST_NUMBER: Final = 999_999_999
 
 
 class KeptAddress(NamedTuple):
-    """An external IP of Services for which a Node answers, and goes on to do so while better Nodes live."""
+    """External IP of Services that a Node answers for, and keeps while more suitable Nodes are alive."""
 
     ip: str
     number: int

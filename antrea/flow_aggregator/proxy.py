@@ -1,4 +1,4 @@
-"""Mode Proxy: each record goes on at once, with the other end's Pod and whose record it was.
+"""Mode Proxy: each record is sent on at once, with the other end's Pod and whose record it was.
 
 parity: pkg/flowaggregator/flowaggregator.go proxyRecord, fillK8sMetadata
 """

@@ -17,7 +17,7 @@ class TunnelNeighbour(msgspec.Struct, frozen=True):
     """An entry of userspace OVS for the MAC address of `ip` on the link of `dev`, whichever it is, unlike `Neighbour`.
 
     Without it OVS drops the packet and asks. It misses an answer like one it has seen in the last ten seconds, and then
-    goes on to drop for as long as packets come.
+    drops for as long as packets come.
     """
 
     rank: ClassVar[int] = Rank.RECEIVES

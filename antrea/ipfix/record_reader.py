@@ -1,6 +1,6 @@
 """How the records of a template are read: counters together, and the parts between them once for all records that have the same.
 
-Of a connection that goes on, its counters change from record to record; names, policies and their actions stay as they are.
+From record to record of a connection its counters change; names, policies and their actions stay as they are.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def resubmit(target: Target) -> Action:
 
 
 def resubmit_after(table: Table) -> Action:
-    """Run the table that follows `table`; for group buckets, which stand in no table."""
+    """Run the table that follows `table`; for group buckets, which are in no table."""
     return Action(f"resubmit(,{after(table)})")
 
 

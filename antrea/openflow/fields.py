@@ -81,7 +81,9 @@ PACKET_IN_LOGGING_REG_MARK = PACKET_IN_OPERATION(1, "log it")
 PACKET_IN_REJECT_REG_MARK = PACKET_IN_OPERATION(2, "reject it")
 PACKET_IN_STORE_DENY_REG_MARK = PACKET_IN_OPERATION(4, "export its connection as denied")
 PACKET_IN_CAPTURE_REG_MARK = PACKET_IN_OPERATION(8, "tell captures of its Pod why it is dropped")
-PACKET_IN_DNS_COPY_REG_MARK = PACKET_IN_OPERATION(16, "note the addresses in it, a DNS answer that goes on")
+PACKET_IN_DNS_COPY_REG_MARK = PACKET_IN_OPERATION(
+    16, "note the addresses in it, a DNS answer that is forwarded"
+)
 PACKET_IN_DNS_METERED_REG_MARK = PACKET_IN_OPERATION(32, "the DNS answer is within the share of its Pod")
 
 # reg1 to reg3

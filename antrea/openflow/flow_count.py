@@ -20,7 +20,7 @@ class FlowCount(NamedTuple):
     """A flow and its counters, which an add that replaces the flow leaves as they are."""
 
     flow: str
-    """Table, priority and match: no other flow that stands has the same."""
+    """Table, priority and match: no other flow in the switch has the same."""
     packets: int
     bytes: int
     drops: bool = False

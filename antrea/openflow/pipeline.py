@@ -36,7 +36,7 @@ _default = flows_of(Category.DEFAULT)
 class Pipeline(msgspec.Struct, frozen=True):
     """The tables that active features asked for, in order of their ids.
 
-    A table has the same id whatever others are realized: the flows of an earlier configuration, which stand until the sweep,
+    A table has the same id whatever others are realized: the flows of an earlier configuration, which remain until the sweep,
     then keep their meaning, and so do packets that connection tracking passes on meanwhile. Upstream numbers what is
     realized without gaps, and deletes all flows first.
     """
@@ -121,7 +121,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return _SYMBOL.sub(lambda match: self.resolve(match[1], table), text)
 
     def default_flows(self) -> Iterator[Flow]:
-        """The flows that stand whatever features do: misses, and the entry of each pipeline.
+        """Yield the flows that exist whatever features do: misses, and the entry of each pipeline.
 
         parity: pkg/agent/openflow/pipeline.go defaultFlows
         """

@@ -80,5 +80,5 @@ def symbol(target: Target) -> str:
 
 
 def after(table: Table) -> str:
-    """The placeholder of the next realized table after `table`, for group buckets, which stand in no table."""
+    """The placeholder of the next realized table after `table`, for group buckets, which are in no table."""
     return f"{{after:{table.name}}}"

@@ -1,4 +1,4 @@
-"""Isolation of a program's parts: one that fails is logged, named in a condition and started again, and the program goes on.
+"""Isolation of a program's parts: one that fails is logged, named in a condition and started again while the program runs.
 
 docs/decisions/0010-isolated-parts.md has which parts may fail alone.
 """

@@ -44,8 +44,12 @@ GONE = (
     "heading",
     "metric label",
     "missing module",
+    "phrase is no",
+    "phrase last word",
+    "phrase look-up",
     "phrase realis-",
     "phrase records of connections",
+    "phrase that stand",
     "reason",
     "task name",
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONCURRENT_LISTS = 8
 """Concurrent lists."""
 FEW = 32
-"""Objects too many in a list are no dearer than one more list."""
+"""Superfluous objects in a list that cost no more than another list."""
 
 
 class WatchBarrier:

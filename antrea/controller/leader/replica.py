@@ -33,7 +33,7 @@ class Replica:
     async def now(self, caught_up: Callable[[], Awaitable[None]]) -> None:
         """Wait until feeds have received the current state of kube-apiserver, and then for `caught_up`.
 
-        A feed that is cut off without noticing would go on with old state: this reads from etcd itself through
+        A feed that is cut off without noticing would continue with old state: this reads from etcd itself through
         kube-apiserver, and then leaves watches the time to deliver. Raises Unavailable, Refused.
         """
         if self.election:

@@ -39,7 +39,7 @@ def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
 def older(spec: Spec, annotations: dict[str, str]) -> Spec:
     """Spec of v1alpha2; without ranges the subnet goes into an annotation.
 
-    Raises Invalid if the subnet is no object. Whatever else is in the store is served: a list with one object that
+    Raises Invalid if the subnet is not an object. Whatever else is in the store is served: a list with one object that
     cannot be converted fails for all.
     """
     others = {name: value for name, value in spec.items() if name not in ("subnetInfo", "ipRanges")}

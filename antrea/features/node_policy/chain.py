@@ -86,7 +86,7 @@ def _base_chain(facts: Facts, direction: str, *, audit: bool) -> Iterator[NftCha
     yield _chain(f"{base}-rules")
     yield _chain(f"{base}-baseline")
     device = "iifname" if hook == "input" else "oifname"
-    yield _rule(base, "connections that stand", "ct state established,related accept", ACCEPTED)
+    yield _rule(base, "established connections", "ct state established,related accept", ACCEPTED)
     yield _rule(base, "the Node to itself", f'{device} "lo" accept', LOOPBACK)
     neighbours = f"icmpv6 type {{ {NEIGHBOUR_TYPES} }} accept"
     yield _rule(base, "neighbour discovery", neighbours, NEIGHBOURS)

@@ -1,6 +1,6 @@
 """Policies on the Node at the addresses of Services that AntreaProxy serves for clients outside (`proxyAll`).
 
-Such a packet is no process's: the host forwards it to the switch, which translates it. Ingress rules of the Node judge it where
+No process of the Node receives such a packet: the host forwards it to the switch, which translates it. Ingress rules of the Node judge it where
 it is forwarded, with the client's address and the port of the Service, as they do where kube-proxy in mode ipvs makes the address
 one of the Node. The host does not track these connections, so that the first packet of TCP is recognized by its flags; each packet of
 UDP and SCTP is judged. Where another program translates packets before, rules do not hold, and the report on the policy names them.
@@ -129,14 +129,14 @@ def _chains(config: AgentConfig, node: ThisNode, *, audit: bool) -> Iterator[Nft
     gateway, passed = config.host_gateway, PEER_PASSED.mask
     yield _chain(name, f"type filter hook forward priority filter{' + 1' if audit else ''}; policy accept;")
     yield _chain(judged)
-    yield _rule(name, 0, "connections that stand", "ct state established,related accept")
+    yield _rule(name, 0, "established connections", "ct state established,related accept")
     yield _rule(name, 10, "what the switch sends", f'iifname "{gateway}" accept')
     yield _rule(name, 20, "what goes elsewhere", f'oifname != "{gateway}" accept')
     yield _rule(
         name, 30, "what another Node has judged", f"meta mark & {passed:#010x} == {passed:#010x} accept"
     )
-    stands = "ct state untracked tcp flags & (syn | ack) != syn accept"
-    yield _rule(name, 40, "TCP that stands", stands)
+    established = "ct state untracked tcp flags & (syn | ack) != syn accept"
+    yield _rule(name, 40, "established TCP connections", established)
     for ipv6 in sorted(node.families):
         family = FAMILIES[ipv6]
         text = f"{family} daddr @{SERVICE_IPS[ipv6]} jump {judged}"

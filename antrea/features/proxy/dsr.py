@@ -172,7 +172,7 @@ def choice_flows(facts: Facts, _node: ThisNode) -> Iterator[Flow]:
     """A choice that does not hold any more is made anew.
 
     A client's earlier choice, of an Endpoint elsewhere, is none for what another Node has passed on: it would go in circles.
-    UDP has no end, so a client that goes on would send to an Endpoint that is gone for as long as it sends.
+    UDP has no end, so a client would send to an Endpoint that is gone for as long as it sends at all.
     """
     none = [NOT_DSR_SERVICE_REG_MARK.load, NOT_REMEMBERED_REMOTE_REG_MARK.load, EP_TO_SELECT_REG_MARK.load]
     anew, chosen = [*none, resubmit(SERVICE_LB)], EP_SELECTED_REG_MARK.match

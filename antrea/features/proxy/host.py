@@ -107,7 +107,7 @@ def family_rules(config: AgentConfig, *, ipv6: bool, earlier: bool) -> Iterator[
     """NodePorts become one address; the switch alone tracks external addresses; its own source does not leave the Node.
 
     An external address that is one of the Node's, as kube-proxy of mode ipvs has it, leads to the Node itself: there IPVS serves it, by
-    the host's connection tracking. `earlier`: the host goes on to translate connections that began before.
+    the host's connection tracking. `earlier`: the host still translates connections that began before.
     """
     ip = "ip6" if ipv6 else "ip"
     match = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"

@@ -70,7 +70,9 @@ def label_terms(selector: str) -> tuple[Requirement, ...]:
         terms.append(_requirement(text, selector))
         if rest:
             if not rest.startswith(",") or not rest[1:].strip():
-                raise ValueError(f"unable to parse requirement: {selector!r} goes on at {rest!r}")
+                raise ValueError(
+                    f"unable to parse requirement: {selector!r}: a comma is expected before {rest!r}"
+                )
             rest = rest[1:].strip()
     return tuple(terms)
 

@@ -42,7 +42,7 @@ async def follow_trust(
 def admit(tls: ssl.SSLContext, trust: Trust) -> None:
     """New connections may present certificates of these CAs.
 
-    A context never forgets a CA, which is no harm: whose certificate it is, is judged by the bundles that count now.
+    A context never forgets a CA, which is harmless: the bundles in effect decide to whom a certificate belongs.
     """
     for bundle in (trust.client_ca, trust.front_ca):
         if bundle:

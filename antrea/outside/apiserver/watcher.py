@@ -46,7 +46,7 @@ class Watcher:
         self.bookmarks = False
         """Whether it wants to know what has been processed."""
         self.cut = ""
-        """Why it was cut off; empty while it goes on."""
+        """Reason of the cut; empty while the watch is open."""
         self._now = now
         self._first: deque[Pieces] = deque()
         self._queue: deque[Pieces] = deque()

@@ -34,7 +34,7 @@ RELEASE_SECONDS: Final = 2.0
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
 _ONE_THREAD: Final = "SET max_threads = 1"
-"""A statement takes one core, so that records go on, and less of both than if it is divided among threads."""
+"""A statement takes one core, so that records are still written, and less of both than if it is divided among threads."""
 _PLAIN: Final = {"LowCardinality(String)": "String"}
 
 

@@ -345,7 +345,7 @@ def _read(path: str | Path) -> str:
     finally:
         os.close(file)
     if len(text) > _MAX_BYTES:
-        raise ValueError(f"it has more than {_MAX_BYTES} octets")
+        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
     return text.decode()
 
 

@@ -48,7 +48,7 @@ def read_octets(path: Path, most: int = MAX_BYTES) -> bytes:
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise Damaged(f"it has more than {most} octets")
+        raise Damaged(f"it has more than {most} bytes")
     return data
 
 

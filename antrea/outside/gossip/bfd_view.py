@@ -20,7 +20,7 @@ A member announces its restart by a view of itself that is unsure: for members o
 that is one more observer without a result yet. It is over when the switch was down and is up again (graceful restart, RFC 3623).
 
 No process listens at the gossip port of a Node whose agent restarts, so its kernel resets connections (RFC 9293, 3.5.2); for one
-that is stopped or deadlocked the kernel goes on accepting them, until its backlog is full.
+that is stopped or deadlocked the kernel still accepts them, until its backlog is full.
 """
 
 from __future__ import annotations

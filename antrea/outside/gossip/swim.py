@@ -362,7 +362,7 @@ class Swim:
         self._send(name, ping, renew=not self.rows[name].lives)
 
     def _asks_itself(self, now: float, row: PeerState, name: str) -> bool:
-        """Once, if this member is no witness: the refutation may have passed it by."""
+        """Probe a suspect once if this member is not a witness: it may have missed the refutation."""
         suspicion = row.suspicion
         if suspicion is None or suspicion.is_asked or self.me in suspicion.witnesses:
             return False

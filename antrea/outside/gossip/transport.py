@@ -32,7 +32,7 @@ _IP_FREEBIND, _IPV6_FREEBIND = 15, 78
 
 
 def now() -> float:
-    """Seconds that go on while the machine is suspended."""
+    """Return the seconds of a clock that runs while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -1,4 +1,4 @@
-"""Takes the records of agents by gRPC, each in a call that goes on, and gives them as they come."""
+"""Collector of the flow records that agents stream by gRPC."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Lease(CoreStruct, frozen=True):
 
 
 def clock() -> float:
-    """Seconds of a clock that never goes back and goes on while the machine sleeps."""
+    """Return the seconds of a clock that never goes back and runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -80,7 +80,7 @@ class LeaseKeeper:
                 await self._release()
 
     async def read(self) -> None:
-        """A read of the Lease that is no older than now. Raises Unavailable, Refused."""
+        """Read the current Lease, not a cached one. Raises Unavailable, Refused."""
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 await self._kube.get(f"{self._leases}/{self._name}", Lease)

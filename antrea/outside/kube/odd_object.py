@@ -1,4 +1,4 @@
-"""Objects that cannot be taken in: each is named in the log, in an Event about it and in a metric, and all others go on."""
+"""Objects that cannot be decoded: each is named in the log, in an Event about it and in a metric; others are unaffected."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True):
     strangers: int = 2000
     """Connections with requests, but without a proof of identity so far; the API server calls webhooks over such."""
     of_one: int = 512
-    """Connections of one user from one address: an agent has some ten, and a token is no claim to all places."""
+    """Connections of one user from one address: an agent has some ten, and a token does not entitle to all places."""
     first_request_seconds: float = 10.0
     """Timeout from the handshake of TCP to the end of that of TLS, and from the first byte of the first request to its last header."""
     idle_seconds: float = 120.0
@@ -187,7 +187,7 @@ class Listener:
             await asyncio.sleep(LOOK_SECONDS)
 
     def end(self) -> None:
-        """Drop all connections, whatever is going on over them."""
+        """Drop all connections, even those in use."""
         for connection in list(self._all.values()):
             connection.abort()
 

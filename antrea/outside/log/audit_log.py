@@ -39,7 +39,7 @@ class _Repeated(msgspec.Struct):
 
 
 class AuditLog:
-    """Writes to `path`. On a full or missing disk lines are lost and counted, and callers go on."""
+    """Writer of the audit log at `path`. On a full or missing disk lines are lost and counted, and callers are not stopped."""
 
     def __init__(self, path: Path, limits: AuditLogging) -> None:
         self._file = RotatedFile(path, limits)

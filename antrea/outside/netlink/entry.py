@@ -240,7 +240,7 @@ def _canonical_text(part: str) -> str:
 
 @contextlib.contextmanager
 def _gone_is_fine() -> Iterator[None]:
-    """An interface may go between a dump and the look-up of its name; what it had went with it."""
+    """Ignore an interface that disappears between a dump and the query of its name, with all that it had."""
     try:
         yield
     except OSError as error:

@@ -40,7 +40,7 @@ OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
 
 
 class Device(msgspec.Struct, frozen=True):
-    """An interface that stands."""
+    """Interface of the host, as the kernel has it."""
 
     index: int
     name: str
@@ -50,7 +50,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class DeviceAddress(msgspec.Struct, frozen=True):
-    """An address that stands. `cidr` as in Address; `protocol` 0 is unset."""
+    """Address of the host, as the kernel has it. `cidr` as in Address; `protocol` 0 is unset."""
 
     index: int
     cidr: str
@@ -61,7 +61,7 @@ class DeviceAddress(msgspec.Struct, frozen=True):
 
 
 class KernelRoute(msgspec.Struct, frozen=True):
-    """A route that stands, by one next hop. Empty texts and 0: it has none."""
+    """Route of the host by one next hop, as the kernel has it. Empty texts and 0: it has none."""
 
     dst: str
     index: int

@@ -1,4 +1,4 @@
-"""Connections that IPVS translates, and how the kernel's connection tracking goes on with them when IPVS no longer does.
+"""Connections that IPVS translates, and how the kernel's connection tracking continues them when IPVS no longer does.
 
 IPVS changes the answers that connection tracking expects, and leaves the entry without a translation of its own
 (net.ipv4.vs.conntrack, which kube-proxy sets). An entry with that translation in its place needs no IPVS: it is as if a rule

@@ -42,7 +42,7 @@ class NetnsWorker:
     async def create_pod_veth(self, veth: PodVeth) -> tuple[str, int]:
         """Make the pair, configure both ends, and return the Pod's MAC and the index of the host's end.
 
-        A pair of that host name which stands already is replaced. After a failure none stands. Raises Unavailable if
+        An existing pair of that host name is replaced. After a failure there is none. Raises Unavailable if
         the namespace is gone, Refused with the kernel's words otherwise.
         """
         return await self._at_home(lambda: self._create(veth))

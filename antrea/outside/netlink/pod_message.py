@@ -22,7 +22,7 @@ _PROTO_BOOT = 3  # what `ip route` shows without a word, as upstream's library w
 
 
 class StandingLink(msgspec.Struct, frozen=True):
-    """An interface that stands."""
+    """Interface of a Pod, as the kernel has it."""
 
     index: int
     flags: int
@@ -32,7 +32,7 @@ class StandingLink(msgspec.Struct, frozen=True):
 
 
 class StandingRoute(msgspec.Struct, frozen=True):
-    """A default route that stands."""
+    """Default route of a Pod, as the kernel has it."""
 
     index: int
     """of the interface"""

@@ -49,7 +49,7 @@ def translated_connections() -> Iterator[TranslatedConnection]:
 def host_originals(keys: Iterable[Key]) -> list[HostOriginal | None]:
     """First packets of connections that the switch has with these keys, as the host got them; None: it tracks none with such answers.
 
-    One look-up in the kernel's table for each. Blocks; raises Unavailable.
+    One query of the kernel's table for each. Blocks; raises Unavailable.
     """
     with opened() as kernel:
         return [_original(kernel, key) for key in keys]

@@ -39,7 +39,7 @@ SLICE: Final = 50
 class PacketQueue:
     """One queue, in the network namespace of the thread that runs it.
 
-    `handle` gets the packet from its IP header on, and what to call once with whether it goes on.
+    `handle` gets the packet from its IP header on, and a function to call once with whether the packet is accepted.
     """
 
     def __init__(

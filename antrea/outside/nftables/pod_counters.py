@@ -71,7 +71,7 @@ class PodCounters:
         self._sets = SetCounters(TABLE) if counters is None else counters
         self._silence = max(SHORTEST, int(READS * poll))
         self._lock = threading.Lock()
-        """A thread whose task was cancelled goes on for a while."""
+        """A thread runs for a while after its task was cancelled."""
         self._chains: dict[str, int] = {}
         """Numbers of those that are there, by interface."""
         self._number = 0

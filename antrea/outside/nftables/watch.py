@@ -37,7 +37,7 @@ _BUFFER: Final = 8 << 20
 """Bytes of news that wait: kube-proxy may write thousands of elements of its own at once, and what is lost costs a resync."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 60.0
-"""Others mostly make several changes, which are answered at once; who goes on has longer and longer pauses."""
+"""Other programs mostly make a few changes, which are answered at once; those that make more meet longer and longer pauses."""
 
 
 def own_port() -> int:

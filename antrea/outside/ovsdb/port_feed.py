@@ -23,7 +23,7 @@ class PortFeed:
         self._db = db
         self._bridge = bridge
         self._ports = _NO_PORTS
-        """uuids of the ports that stand on the bridge"""
+        """UUIDs of the ports of the bridge."""
         self._port_of: dict[str, str] = {}
         """uuid of an interface -> uuid of the port that holds it"""
         self._facts: dict[str, PodInterface | OvsPort] = {}

@@ -37,7 +37,7 @@ _LOOK_BYTES = 1 << 20
 
 
 class _Failed(Exception):
-    """The capture cannot go on."""
+    """The capture cannot continue."""
 
 
 class PcapngFile:

@@ -34,7 +34,7 @@ PROOF_SECONDS = 30.0
 """How long a changed configuration may take until the program works with it, before it is taken back."""
 LOOK_SECONDS = 1.0
 TRIES, PAUSE_SECONDS = 3, 1.0
-"""How often a program is built for a changed configuration while that cannot go on for another reason."""
+"""How often a program is built for a changed configuration while it fails for another reason."""
 
 ACCEPTED = "ConfigAccepted"
 ONE_SIDED = "GateNotInBothFiles"
@@ -101,7 +101,7 @@ async def through_changes(
 
 
 def _outlives(configuration: Configuration[Any, Any], ran: InEffect[Any, Any], why: Exception) -> bool:
-    """Whether there is a configuration to go on with after a program that was built for `ran` has ended so."""
+    """Whether there is a configuration to continue with after a program that was built for `ran` has ended so."""
     if not configuration.runs(ran):
         log.error("The program ended before its configuration could be replaced", error=why)
         return True

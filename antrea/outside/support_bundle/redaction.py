@@ -57,7 +57,7 @@ def is_secret(name: str) -> bool:
 
 
 class Redaction:
-    """For one file: it remembers a key or a block that goes on over lines. `known` are secrets to find anywhere."""
+    """Redaction of one file: it remembers a key or a block of several lines. `known` are secrets to find anywhere."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         forms = {form for secret in known for form in _forms(secret)}

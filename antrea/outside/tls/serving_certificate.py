@@ -1,4 +1,4 @@
-"""The certificate of a server that is replaced while it serves: new connections get the new one, old ones go on."""
+"""The certificate of a server that is replaced while it serves: new connections get the new one, established ones continue."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class FlowSink:
     async def resync(self, entries: Sequence[Any]) -> None:
         """Replay everything in one bundle under this round.
 
-        A flow that stands with the same match and priority is replaced in place: it keeps its counters, and no packet
+        An existing flow with the same match and priority is replaced in place: it keeps its counters, and no packet
         finds its table empty in between. Raises as `apply` does.
         """
         counted = [bucket_count(line) async for line in self._ofctl.lines("dump-group-stats")]
@@ -103,7 +103,7 @@ class FlowSink:
             raise Unavailable(f"sweep of category {category} failed: {no.why}")
 
     async def dump_flows(self, *tables: str) -> list[str]:
-        """The flows that stand, for people: table and port names, counters; all tables if none is named.
+        """Return the flows of the switch for people: table and port names, counters; all tables if none is named.
 
         Raises ValueError on a table that is not realized, Unavailable.
         """

@@ -106,7 +106,7 @@ class Packets:
         self._send(_PACKET_OUT, packet.body)
 
     def resume(self, packet: PacketIn) -> None:
-        """Have the switch go on with a packet that it holds; a switch that has restarted since has lost it."""
+        """Have the switch resume a packet that it holds; a switch that has restarted since has lost it."""
         self._send(_VENDOR, struct.pack("!II", _NICIRA, _RESUME) + packet.held)
 
     def _send(self, kind: int, body: bytes) -> None:

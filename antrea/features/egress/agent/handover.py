@@ -3,7 +3,7 @@
 The next Node takes the address and announces it to its neighbours, then writes the status. By that agents turn their Pods'
 packets to it, one after the other. The Node before drops the address as soon as the status names the next, and translates what
 packets still come to it for another moment: for that it needs the rules and the way out, not the address. What answers come to
-the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
+the wrong one are passed on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
 
 Which state the address is in on the two Nodes of a move from n1 to n2 (handover_state.py), moment by moment; `*` is an
 address that is on the Node:

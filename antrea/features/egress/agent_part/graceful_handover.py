@@ -1,8 +1,8 @@
 """Delayed steps when Egress IPs move to another Node: releasing them later, and handing over all of them before the agent ends.
 
-An agent that is terminated cannot see whether the next one starts at once. It leaves the membership if its Node will go on
+An agent that is terminated cannot see whether the next one starts at once. It leaves the membership if its Node will run
 without it: the Node is cordoned or deleted, or the whole Pod ends and takes the userspace switch along. With the kernel's
-switch connections go on without a Pod, so it announces a short restart instead. A restarted container and a changed
+switch connections continue without a Pod, so it announces a short restart instead. A restarted container and a changed
 configuration keep their addresses, and established connections keep their Node.
 """
 

@@ -274,7 +274,7 @@ class L7EngineControl:
             self._put(msgspec.structs.replace(current, outdated=outdated))
 
     async def _end(self, engine: CommandSocket, vlan: int, *, is_over: bool) -> None:
-        """A rule is gone; `is_over`: the engine ends its connections. Without another, its connections go on, judged by policies as if they were new.
+        """End a rule; `is_over`: the engine ends its connections. Where no other rule applies, they continue, judged by policies as if they were new.
 
         Beside others they are reset: connection tracking would take one whose server sends next for one that the server began,
         and no rule would judge its requests.

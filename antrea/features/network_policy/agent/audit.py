@@ -100,7 +100,7 @@ def audit_records(facts: Facts, packet_in: PacketIn, read: Packet) -> Iterator[A
 def receiver_names(
     facts: Facts, kind: type[FqdnAddress], fqdns: Iterable[str], address: str
 ) -> tuple[str, ...]:
-    """Return the last word of a line: the rule's names that have the peer's address; nothing if none has."""
+    """Return the last field of a line: the rule's names that have the peer's address; nothing if none has."""
     names = [name for name in fqdns if facts.get(kind, f"{name} {address}") is not None]
     return (one_word(f"fqdn={','.join(names)}"),) if names else ()
 

@@ -33,7 +33,7 @@ class TakeoverRemains:
         proxy_all: bool,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """`earlier`: addresses to which connections go on by the switch.
+        """`earlier`: addresses to which connections continue by the switch.
 
         With `proxy_all` a take-over is being rolled back, or was begun again: routes are kept.
         """

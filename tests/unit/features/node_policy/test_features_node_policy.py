@@ -388,7 +388,7 @@ def test_a_node_keeps_what_it_cannot_do_without_before_any_policy_is_asked() -> 
         "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept"
     )
     assert guard("ingress", OWN_NODE) == [
-        "connections that stand: ct state established,related accept",
+        "established connections: ct state established,related accept",
         'the Node to itself: iifname "lo" accept',
         f"neighbour discovery: {neighbours}",
         "the guard: jump node-ingress-guard",
