@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from antrea.outside.support_bundle.plan import Command, Limits, Made, Order
 
@@ -36,6 +37,7 @@ def collected(folder: Path, order: Order) -> tuple[Made, list[str]]:
     return msgspec.json.decode(done.stdout, type=Made), done.stderr.decode().split()
 
 
+@pytest.mark.wide
 def test_a_bundle_on_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:
     limits, target = Limits(free_bytes=0), str(tmp_path / "bundle_1.tar.gz")
     noise = Command("noise", ("head", "-c", "3000000", "/dev/urandom"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cni_node import NOTHING, CniNode, cni_node, until
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
+
+def steps(core: str, *others: str) -> list[Any]:
+    """Return steps of a CNI call for a parameter; tests of others than `core` are wide."""
+    return [core, *(pytest.param(step, marks=pytest.mark.wide) for step in others)]
+
+
 # Before a step is after the one before.
-STEPS = ["before allocate", "after allocate", "after create_pod_veth", "after add", "after settle"]
-UNDO_STEPS = ["before drop", "after drop", "before release", "after release"]
+STEPS = steps("after create_pod_veth", "before allocate", "after allocate", "after add", "after settle")
+UNDO_STEPS = steps("after drop", "before drop", "before release", "after release")
 
 
 @pytest.fixture

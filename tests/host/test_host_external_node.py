@@ -93,6 +93,7 @@ async def test_the_agent_of_the_machine_reports_what_it_does(netns: Namespaces, 
         assert not one.opens(ADDRESSES[0], API_PORT)
 
 
+@pytest.mark.wide
 async def test_what_a_policy_rejects_is_answered(netns: Namespaces, tmp_path: Path) -> None:
     """In both directions and families: at once, though something listens."""
     async with machine(netns, tmp_path) as one:
@@ -164,6 +165,7 @@ async def test_an_external_node_that_is_deleted_while_no_agent_runs(
         assert all(one.reaches(address, from_peer=True) for address in ADDRESSES)
 
 
+@pytest.mark.wide
 async def test_an_address_that_has_changed_is_reported_and_policies_hold(
     netns: Namespaces, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ async def test_an_address_that_has_changed_is_reported_and_policies_hold(
         assert condition["status"] == "True"
 
 
+@pytest.mark.wide
 async def test_a_card_that_the_external_node_does_not_list_is_not_taken(
     netns: Namespaces, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import tarfile
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from certificate_world import ApiServer
 from machine_process import NODE, NODES, SPACE, external_node, machine
 from sftp_server import secret, sftp_server
@@ -21,6 +22,7 @@ COLLECTION = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections/one"
 SECRET = "/api/v1/namespaces/ops/secrets/file-server"
 
 
+@pytest.mark.wide
 async def test_a_bundle_of_a_machine_arrives_at_the_file_server(netns: Namespaces, tmp_path: Path) -> None:
     api = ApiServer({SECRET: secret()})
     async with (

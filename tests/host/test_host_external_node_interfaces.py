@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from machine_process import (
     ADDRESSES,
     ENTITIES,
@@ -96,6 +97,7 @@ async def test_policies_hold_on_each_of_two_interfaces(netns: Namespaces, tmp_pa
         assert not any(one.reaches(address) for address in PEERS)
 
 
+@pytest.mark.wide
 async def test_an_interface_that_is_not_found_does_not_keep_the_other(
     netns: Namespaces, tmp_path: Path
 ) -> None:

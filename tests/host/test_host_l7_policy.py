@@ -118,6 +118,7 @@ HEADS = (
 )
 
 
+@pytest.mark.wide
 async def test_requests_of_a_megabyte_and_an_engine_that_hangs(
     node: L7Node, files: EngineFiles, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ with socket.create_connection((sys.argv[1], 80), timeout=20) as peer:
 """
 
 
+@pytest.mark.wide
 async def test_a_connection_of_before_a_change_is_judged_by_the_change_a_little_later(
     node: L7Node, files: EngineFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -258,6 +258,7 @@ def comments(path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.wide
 async def test_what_ends_a_capture_early_is_its_condition(netns: Namespaces, tmp_path: Path) -> None:
     async with node(netns, tmp_path) as one:
         one.capture("nobody", destination={"pod": {"namespace": "shop", "name": "gone"}})
@@ -293,6 +294,7 @@ async def test_what_ends_a_capture_early_is_its_condition(netns: Namespaces, tmp
         assert len(lines(one.file("moved"))) == 3
 
 
+@pytest.mark.wide
 async def test_a_file_goes_to_the_server_that_has_the_key(netns: Namespaces, tmp_path: Path) -> None:
     async with sftp_server(tmp_path / "server") as server, node(netns, tmp_path) as one:
         one.agent.api.put(SECRET, secret())

@@ -192,6 +192,7 @@ async def test_a_bundle_arrives_at_the_file_server_without_the_credentials_in_an
         assert server.asked == [USER]
 
 
+@pytest.mark.wide
 async def test_a_missing_secret_is_named_and_awaited_and_two_go_one_after_the_other(world: World) -> None:
     world.api.drop(SECRET)
     async with world.running_controller(), sftp_server(world.folder / "files") as server:
@@ -233,6 +234,7 @@ async def test_a_node_without_an_agent_is_named_when_it_expires(world: World) ->
         assert [one[2] for one in world.conditions("late")] == ["Expired", "", "Expired", ""]
 
 
+@pytest.mark.wide
 async def test_a_controller_that_was_killed_goes_on(world: World) -> None:
     world.api.put("/api/v1/nodes/away", {"metadata": {"name": "away"}})
     async with sftp_server(world.folder / "files") as server:
