@@ -45,7 +45,7 @@ from antrea.outside.reload.correction import Correction, configured
 from antrea.outside.reload.supervisor import PROOF_SECONDS, Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Coroutine
+    from collections.abc import Coroutine
 
     from antrea.features.framework.gate import EnabledGates
 
@@ -178,14 +178,14 @@ async def _work(
                         config=config, gates=wanted, facts=facts, kube=ours.kube, lead=ours.lead,
                         namespace=own_namespace(),
                     )  # fmt: skip
-                    parts = make_parts(context, folders_on(wanted))
+                    parts = (*make_parts(context, folders_on(wanted)), AgentInfos(context))
                     alone = Isolation(moments.heard.set)
                     computation = Computation(features, facts, ours, publisher, parts, alone)
                     info.counts, info.failed = computation.counts, alone.failed
                     info.refused, front.metrics = facts.feeds.refused, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
-                for work in (front.run(), info.run(), *_managed(config, ours, places, wanted)):
+                for work in (front.run(), info.run(), *_managed(config, ours, places)):
                     tasks.create_task(work)
                 if ours.kube and not config.self_signed_cert:
                     await provided(places.certificates or PROVIDED)
@@ -194,9 +194,7 @@ async def _work(
             await front.stop()
 
 
-def _managed(
-    config: ControllerConfig, ours: Replica, places: Places, gates: Container[str]
-) -> list[Coroutine[Any, Any, None]]:
+def _managed(config: ControllerConfig, ours: Replica, places: Places) -> list[Coroutine[Any, Any, None]]:
     """Return the tasks that write to the API server, if there is one."""
     kube, lead = ours.kube, ours.lead
     if kube is None:
@@ -204,7 +202,6 @@ def _managed(
     self_signed, directory = config.self_signed_cert, places.certificates
     return [
         *([ours.election.run()] if ours.election else []),
-        lead.run_while_leading(lambda: AgentInfos(kube, external_nodes="ExternalNode" in gates).run()),
         keep_managed_objects(kube, lead, own_namespace(), self_signed=self_signed, directory=directory),
     ]
 

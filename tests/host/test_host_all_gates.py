@@ -35,6 +35,7 @@ from test_host_traffic_control import (
 from antrea.apis.annotation import L7_EXPORT
 from antrea.features.framework.gate import GATES
 from antrea.features.l7_flow_export.agent import TAP
+from antrea.features.registry.webhooks import WATCHED as READ_BY_WEBHOOKS
 from antrea.outside.ipfix.collector import Collector
 
 if TYPE_CHECKING:
@@ -188,6 +189,19 @@ async def test_every_feature_does_its_work_beside_all_others(netns: Namespaces, 
             began = time.monotonic()
             await step(one)
             print(f"{step.__name__}: {time.monotonic() - began:.1f} s")
+        no_object_is_watched_twice(one)
+
+
+def no_object_is_watched_twice(one: World) -> None:
+    """Watches that the API server holds: one for each path and selector in the agent and in each process of the controller."""
+    agent, controller = sorted(
+        one.agent.api.open_watches().values(), key=lambda watches: ("/api/v1/pods", "") in watches
+    )
+    assert ("/api/v1/pods", f"fieldSelector=spec.nodeName={NODE}") in agent
+    assert {watch for watch, count in agent.items() if count > 1} == set()
+    # what its webhooks read is watched by the process that serves them, too
+    served = {(watched.path, watched.field_selector) for watched in READ_BY_WEBHOOKS}
+    assert {watch: count for watch, count in controller.items() if count > 1} == dict.fromkeys(served, 2)
 
 
 async def pods_are_connected(one: World) -> None:

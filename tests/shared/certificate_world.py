@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
 
 Object = dict[str, Any]
+SELECTORS = ("fieldSelector", "labelSelector")
 
 
 def merged(old: Any, patch: Any) -> Any:
@@ -53,6 +55,7 @@ class ApiServer:
         self.refuse_status = 403
         self.reviewed: Callable[[str, Object], Object] = lambda _, question: {**question, "status": {}}
         """The answer to a TokenReview or a SubjectAccessReview at a path; it proves and allows nothing."""
+        self._watches: list[web.Request] = []
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         """Version, path, kind of change and object, of all there was: a watch may start in the past."""
@@ -81,6 +84,15 @@ class ApiServer:
         self._history.append((self._version, path, kind, self.objects[path]))
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    def open_watches(self) -> dict[str, Counter[tuple[str, str]]]:
+        """Watches whose clients are still connected, by path and selectors, for each address that this is served at."""
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for watch in self._watches:
+            if watch.transport is not None and not watch.transport.is_closing():
+                selectors = "&".join(f"{key}={watch.query[key]}" for key in SELECTORS if key in watch.query)
+                found.setdefault(watch.host, Counter())[watch.path, selectors] += 1
+        return found
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         path = request.path
@@ -149,6 +161,7 @@ class ApiServer:
         return web.json_response(self.objects[path])
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
+        self._watches.append(request)
         response = web.StreamResponse()
         await response.prepare(request)
         seen = int(request.query["resourceVersion"])

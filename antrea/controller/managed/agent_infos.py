@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.apis import core
 from antrea.apis.core import ObjectMeta
+from antrea.apis.crd.external import ExternalNode
 from antrea.apis.crd.info import AntreaAgentInfo
 from antrea.errors import Refused, Unavailable
-from antrea.outside.kube.answer import Drop, Listed
+from antrea.facts.fact import Fact
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_part import ControllerPart
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from antrea.outside.kube.client import Kube
+    from antrea.features.framework.controller_part import ControllerContext
 
 log = klog.logger(__name__)
 
@@ -29,73 +33,90 @@ NODES, EXTERNAL_NODES = "/api/v1/nodes", "/apis/crd.antrea.io/v1alpha1/externaln
 RECONCILE_SECONDS = 600.0
 
 
+class NodeWithInfo(Fact, frozen=True):
+    """A Node, which has an AntreaAgentInfo of its name."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class MachineWithInfo(Fact, frozen=True):
+    """An ExternalNode, which has an AntreaAgentInfo of its name."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def node_row(node: core.Node) -> NodeWithInfo:
+    """Make the row of a Node."""
+    return NodeWithInfo(node.metadata.name)
+
+
+def machine_row(machine: ExternalNode) -> MachineWithInfo:
+    """Make the row of an ExternalNode."""
+    return MachineWithInfo(machine.metadata.namespace, machine.metadata.name)
+
+
 class Named(msgspec.Struct, frozen=True):
-    """All that is read of a Node and of an AntreaAgentInfo."""
+    """All that is read of an object in a list."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class AgentInfos:
+class AgentInfos(ControllerPart):
     """Follows the Nodes, and ExternalNodes if they are on, and checks every `seconds` whether an object was deleted.
 
     ExternalNodes of one name in several Namespaces, or with the name of a Node, share one: it has no Namespace.
     """
 
-    def __init__(
-        self, kube: Kube, seconds: float = RECONCILE_SECONDS, *, external_nodes: bool = False
-    ) -> None:
-        self._kube = kube
+    def __init__(self, controller: ControllerContext, seconds: float = RECONCILE_SECONDS) -> None:
+        self._kube, self._facts = controller.kube, controller.facts
         self._seconds = seconds
-        self._found: dict[str, set[tuple[str, str]]] = {}
-        """Namespaces and names, by the collection; of one that is not listed yet nothing is here."""
-        self._collections = (NODES, EXTERNAL_NODES) if external_nodes else (NODES,)
+        watched = [Watched(NODES, core.Node, NodeWithInfo, node_row)]
+        if "ExternalNode" in controller.gates:
+            watched.append(Watched(EXTERNAL_NODES, ExternalNode, MachineWithInfo, machine_row))
+        self._watched = tuple(watched)
         self._held: set[str] | None = None
-        """Names of the objects that there are; None: to be listed."""
-        self._changed = asyncio.Event()
+        """Names of the objects that exist; None: to be listed."""
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for path in self._collections:
-                tasks.create_task(self._follow(path), name=f"names of {path}")
-            tasks.create_task(self._keep(), name="AntreaAgentInfos")
+    def watched(self) -> tuple[Watched, ...]:
+        return self._watched
 
-    async def _follow(self, path: str) -> None:
-        async for change in self._kube.watch(path, Named):
-            before = self._names()
-            if isinstance(change, Listed):
-                self._found[path] = {_key(named) for named in change.objects}
-            elif isinstance(change, Drop):
-                self._found[path].discard(_key(change.object))
-            else:
-                self._found[path].add(_key(change.object))
-            if isinstance(change, Listed) or self._names() != before:
-                self._changed.set()
+    def _names(self) -> set[str]:
+        nodes = {row.name for row in self._facts.all(NodeWithInfo)}
+        return nodes | {row.name for row in self._facts.all(MachineWithInfo)}
 
-    def _names(self) -> frozenset[str]:
-        return frozenset(name for names in self._found.values() for _, name in names)
-
-    async def _keep(self) -> None:
+    async def run_while_leading(self) -> None:
+        self._held = None
         pause = Backoff(asyncio.sleep, random.uniform)
-        # nothing is deleted before the Nodes are known
-        while len(self._found) < len(self._collections):
-            self._changed.clear()
-            await self._changed.wait()
-        while True:
-            self._changed.clear()
-            try:
-                await self._align()
-            except (Refused, Unavailable) as error:
-                log.warning("Failed to bring AntreaAgentInfos in line with the Nodes", err=str(error))
-                self._held = None
-                await pause.wait()
-                continue
-            pause.reset()
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await self._changed.wait()
-            except TimeoutError:
-                self._held = None
+        kinds = [watched.fact for watched in self._watched]
+        with self._facts.watch(*kinds) as changed:
+            # nothing is deleted before the Nodes are known
+            while not all(self._facts.feeds.has(kind) for kind in kinds):
+                changed.clear()
+                await changed.wait()
+            while True:
+                changed.clear()
+                try:
+                    await self._align()
+                except (Refused, Unavailable) as error:
+                    log.warning("Failed to bring AntreaAgentInfos in line with the Nodes", err=str(error))
+                    self._held = None
+                    await pause.wait()
+                    continue
+                pause.reset()
+                try:
+                    async with asyncio.timeout(self._seconds):
+                        await changed.wait()
+                except TimeoutError:
+                    self._held = None
 
     async def _align(self) -> None:
         """Raises Refused, Unavailable."""
@@ -104,6 +125,9 @@ class AgentInfos:
             self._held = {info.metadata.name for info in existing}
         nodes = self._names()
         for name in sorted(self._held - nodes):
+            if await self._exists(name):
+                # this replica's watch lags behind the one of the previous leader, which created the object
+                continue
             await self._kube.delete(f"{PATH}/{name}")
             self._held.discard(name)
             log.info("Deleted AntreaAgentInfo", node=name)
@@ -113,6 +137,8 @@ class AgentInfos:
             self._held.add(name)
             log.info("Created AntreaAgentInfo", node=name)
 
-
-def _key(named: Named) -> tuple[str, str]:
-    return named.metadata.namespace, named.metadata.name
+    async def _exists(self, name: str) -> bool:
+        """Whether the API server has a Node or an ExternalNode of this name. Raises Refused, Unavailable."""
+        query = {"fieldSelector": f"metadata.name={name}"}
+        listed = [await self._kube.list(watched.path, Named, query) for watched in self._watched]
+        return any(objects for objects, _ in listed)
