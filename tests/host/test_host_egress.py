@@ -218,7 +218,10 @@ async def test_ovs_knows_what_a_process_of_the_node_sends_from_what_passes_it(no
 VLAN_IPS = {4: "172.16.181.40", 6: "fd00:181::40"}
 
 
-@pytest.mark.parametrize("unique", [True, False], ids=["own MAC", "the card's MAC"])
+@pytest.mark.parametrize(
+    "unique",
+    [pytest.param(True, id="own MAC"), pytest.param(False, id="the card's MAC", marks=pytest.mark.wide)],
+)
 async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_goes_with_it(
     node: Node, *, unique: bool
 ) -> None:

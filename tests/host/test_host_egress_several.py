@@ -62,6 +62,7 @@ async def test_pods_of_one_egress_leave_with_one_of_its_addresses_in_each_family
         }
 
 
+@pytest.mark.wide
 async def test_of_300_addresses_wanted_on_one_node_it_asks_for_takes_and_translates_255(
     node: Node,
 ) -> None:

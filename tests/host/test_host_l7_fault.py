@@ -94,6 +94,7 @@ async def test_an_engine_without_memory_is_closed_named_and_comes_back(
             assert "at its limit" in control.memory_trouble()
 
 
+@pytest.mark.wide
 async def test_an_engine_without_room_on_its_disk_judges_on_as_before_a_change(
     node: L7Node, folder: Path, tmp_path: Path
 ) -> None:

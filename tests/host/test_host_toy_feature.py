@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from agent_process import agent_process
 from toy_checkout import plug_in
 
@@ -45,6 +46,7 @@ async def test_a_feature_of_one_folder_one_part_and_one_line_has_flows_and_effec
         await agent.until(lambda agent: not flows(agent), "the flow of the Beacon is gone")
 
 
+@pytest.mark.wide
 async def test_a_part_that_fails_is_named_and_started_again_while_the_agent_goes_on(
     netns: Namespaces, tmp_path: Path
 ) -> None:

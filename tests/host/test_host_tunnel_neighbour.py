@@ -93,6 +93,7 @@ async def test_ovs_knows_neighbours_of_both_families_before_any_packet_and_learn
         await place.knows(KNOWN, PERIOD + 30)
 
 
+@pytest.mark.wide
 async def test_entries_do_not_age(place: Place) -> None:
     """Told anew ten times before they would: a machine may stand still for a while."""
     place.sink = TunnelNeighbourSink(place.switch.directory, refresh=0.5)
