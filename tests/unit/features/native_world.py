@@ -11,10 +11,8 @@ from antrea.apis import core
 from antrea.apis.crd import group as crd_group
 from antrea.apis.crd.external import ExternalEntity
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy, NetworkPolicy
-from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
-from antrea.features.admin_policy.controller import AdminPolicy, BaselinePolicy, TieredPolicy, admin_row
 from antrea.features.grouping.publication import GroupSpan, Membership, Memberships, PublishedPolicy
 from antrea.features.grouping.row import entity_row, namespace_row, node_row, pod_row, service_row
 from antrea.features.network_policy.controller.antrea_internal_policy import cluster_policy_row, policy_row
@@ -36,9 +34,6 @@ CONVERSIONS: dict[str, tuple[type, Any]] = {
     "Group": (crd_group.Group, group_row),
     "ClusterNetworkPolicy": (ClusterNetworkPolicy, cluster_policy_row),
     "NetworkPolicy": (NetworkPolicy, policy_row),
-    "AdminNetworkPolicy": (v1alpha1.AdminNetworkPolicy, admin_row(AdminPolicy)),
-    "BaselineAdminNetworkPolicy": (v1alpha1.BaselineAdminNetworkPolicy, admin_row(BaselinePolicy)),
-    "K8sClusterNetworkPolicy": (v1alpha2.ClusterNetworkPolicy, admin_row(TieredPolicy)),
 }
 
 
@@ -49,7 +44,11 @@ def named(selector: str) -> str:
 
 def row(kind: str, name: str, namespace: str = "", **more: Any) -> Fact:
     """The row of an object; `labels` and `annotations` are its metadata's, all else is at its top."""
-    struct, convert = CONVERSIONS[kind]
+    return converted(*CONVERSIONS[kind], name, namespace, **more)
+
+
+def converted(struct: type, convert: Any, name: str, namespace: str = "", **more: Any) -> Fact:
+    """As `row`, of an object of any kind."""
     meta: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1}
     meta |= {"labels": more.pop("labels", {}), "annotations": more.pop("annotations", {})}
     meta["ownerReferences"] = more.pop("ownerReferences", [])

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from native_world import Told, named, node, pod, row, space
+from admin_world import admin_policy
+from native_world import Told, named, node, pod, space
 
 from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.apis.status import Status
@@ -29,16 +30,16 @@ ALL_ADDRESSES = [
 
 def admin(**spec: Any) -> Any:
     given = {"priority": 10, "subject": {"namespaces": {}}, **spec}
-    return row("AdminNetworkPolicy", "p", spec=given)
+    return admin_policy("AdminNetworkPolicy", "p", spec=given)
 
 
 def baseline(**spec: Any) -> Any:
-    return row("BaselineAdminNetworkPolicy", "default", spec={"subject": {"namespaces": {}}, **spec})
+    return admin_policy("BaselineAdminNetworkPolicy", "default", spec={"subject": {"namespaces": {}}, **spec})
 
 
 def tiered(**spec: Any) -> Any:
     given = {"tier": "Admin", "priority": 10, "subject": {"namespaces": {}}, **spec}
-    return row("K8sClusterNetworkPolicy", "p", spec=given)
+    return admin_policy("ClusterNetworkPolicy", "p", spec=given)
 
 
 def told(policy: Any) -> Object:
@@ -295,23 +296,21 @@ AUDITED_WHOLE = "all of its rules are audited: nothing is dropped by that"
         ({ENFORCEMENT: "dry"}, {}, None),
     ],
 )
-@pytest.mark.parametrize(
-    "kind", ["AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "K8sClusterNetworkPolicy"]
-)
+@pytest.mark.parametrize("kind", ["AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy"])
 def test_a_policy_or_a_rule_can_be_audited(
     kind: str, annotations: dict[str, str], sent: dict[str, str], condition: str | None
 ) -> None:
     deny = {"name": "no", "action": "Deny", "from": [{"namespaces": {}}]}
     spec = {"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}, "ingress": [deny]}
-    policy = row(kind, "default", spec=spec, annotations=annotations)
+    policy = admin_policy(kind, "default", spec=spec, annotations=annotations)
     assert told(policy)["metadata"].get("annotations", {}) == sent
     wanted = None if condition is None else ("True", "NetworkPolicyAudited", condition)
     assert conditions(policy).get("Audited") == wanted
 
 
 def test_an_annotation_that_cannot_be_read_is_told_by_an_event_of_the_leader() -> None:
-    policy = row(
-        "K8sClusterNetworkPolicy", "p", annotations={ENFORCEMENT: "dry"},
+    policy = admin_policy(
+        "ClusterNetworkPolicy", "p", annotations={ENFORCEMENT: "dry"},
         spec={"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}},
     )  # fmt: skip
     world = Told()

@@ -6,31 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from named_port_world import DB, REASON, WEB, condition, events, pod, said
 from native_world import Told, row, space
 
 from antrea.apis import networking
-from antrea.apis.status import Status
-from antrea.controller.compute.runtime import FEATURES
-from antrea.engine import Engine, Facts
-from antrea.facts.external_ip import FencedLeadership
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.publication import GroupHead, Membership
 from antrea.features.network_policy.controller.kube_policy import policy_row
-
-WEB, DB = ({"matchLabels": {"app": name}} for name in ("web", "db"))
-REASON = "PortNameUnknown"
-
-
-def pod(name: str, app: str, *ports: str, protocol: str = "TCP", **spec: Any) -> Any:
-    named = [{"name": port, "containerPort": 80, "protocol": protocol} for port in ports]
-    return row(
-        "Pod",
-        name,
-        "ns",
-        labels={"app": app},
-        spec={"nodeName": "n1", "containers": [{"ports": named}], **spec},
-        status={"podIPs": [{"ip": "10.0.0.7"}]},
-    )
 
 
 def kube(**spec: Any) -> Any:
@@ -43,34 +25,6 @@ def kube(**spec: Any) -> Any:
 def native(kind: str = "NetworkPolicy", **spec: Any) -> Any:
     given = {"priority": 5, "appliedTo": [{"podSelector": WEB}], **spec}
     return row(kind, "p", "ns" if kind == "NetworkPolicy" else "", spec=given)
-
-
-def admin(**spec: Any) -> Any:
-    subject: dict[str, Any] = {"namespaces": {}}
-    return row(
-        "K8sClusterNetworkPolicy", "p", spec={"tier": "Admin", "priority": 5, "subject": subject, **spec}
-    )
-
-
-def events(*rows: Any) -> list[RecordEvent]:
-    facts = Facts()
-    engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
-    for one in (FencedLeadership(), space("ns"), *rows):
-        facts.put(one)
-    acts = engine.plan().acts
-    assert not engine.errors.standing, engine.errors.standing
-    return [one for one in acts if isinstance(one, RecordEvent) and one.reason == REASON]
-
-
-def said(*rows: Any) -> list[str]:
-    return [one.message for one in events(*rows)]
-
-
-def condition(*rows: Any) -> tuple[str, str]:
-    told = Told().put(space("ns"), *rows)
-    (status,) = told.of(Status)
-    ((found,),) = [[one for one in status.conditions if one.type == REASON]]
-    return found.status, found.message
 
 
 IN = (
@@ -171,17 +125,6 @@ def test_groups_and_peers_in_relation_to_namespaces_are_looked_through() -> None
     relative = native("ClusterNetworkPolicy", egress=[peers])
     assert len(said(relative, pod("w", "web"))) == 1
     assert said(relative, pod("w", "web"), pod("d", "db", "dns")) == []
-
-
-def test_admin_policies_name_ports_without_a_protocol() -> None:
-    protocols = [{"destinationNamedPort": "metrics"}]
-    spec = {"ingress": [{"action": "Deny", "from": [{"namespaces": {}}], "protocols": protocols}]}
-    sentence = "spec.ingress[0]: no Pod that the policy is for has a port named 'metrics': the rule matches nothing by it"
-    assert condition(admin(**spec), pod("w", "web")) == ("True", sentence)
-    assert said(admin(**spec), pod("w", "web")) == [sentence]
-    assert said(admin(**spec), pod("w", "web", "metrics", protocol="UDP")) == []
-    out = {"egress": [{"action": "Accept", "to": [{"namespaces": {}}], "protocols": protocols}]}
-    assert len(said(admin(**out), pod("w", "web"))) == 1
 
 
 def test_more_than_three_names_are_counted_no_further() -> None:
