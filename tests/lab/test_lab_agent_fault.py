@@ -177,6 +177,7 @@ def test_flows_are_replayed_when_ovs_vswitchd_is_killed(
     assert pid_of(faulty, "node-2", "antrea-agent") == agent
 
 
+@pytest.mark.wide
 def test_a_second_agent_refuses_with_one_line_and_the_first_goes_on(
     faulty: Lab, pods: dict[str, str]
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_second_agent_refuses_with_one_line_and_the_first_goes_on(
     assert (pid_of(faulty, "node-1", "antrea-agent"), ready(faulty, "node-1")) == (agent, True)
 
 
+@pytest.mark.wide
 def test_what_vanished_while_the_agent_was_away_is_removed_and_pods_keep_theirs(
     faulty: Lab, pods: dict[str, str], sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -227,6 +229,7 @@ def without_allocator(lab: Lab) -> Iterator[None]:
         yield
 
 
+@pytest.mark.wide
 def test_a_node_without_pod_cidr_is_waited_for_and_said(
     faulty: Lab, pods: dict[str, str], sandbox: Sandbox
 ) -> None:
@@ -250,6 +253,7 @@ def test_a_node_without_pod_cidr_is_waited_for_and_said(
     sandbox.remove()
 
 
+@pytest.mark.wide
 def test_a_pod_cidr_that_changes_serves_new_pods_and_an_event_names_the_old_ones(
     faulty: Lab, pods: dict[str, str], sandbox: Sandbox
 ) -> None:

@@ -133,6 +133,7 @@ def policies_are_enforced(two: Lab, ip: str) -> None:
     assert traffic_flows(two, "actions=drop") == []
 
 
+@pytest.mark.wide
 def test_every_feature_does_its_work_beside_all_others(two: Lab) -> None:
     """A TrafficControl that redirects what no Pod is stands from the beginning."""
     gone = {"action": "Redirect", "direction": "Both", "targetPort": {"device": {"name": "gone0"}}}

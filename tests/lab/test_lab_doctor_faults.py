@@ -93,7 +93,7 @@ PROGRAMS = (
 )  # fmt: skip
 REGISTRATIONS = (
     Fault("api-service-deleted", "api-services", "v1beta2.controlplane.antrea.io is missing",
-          lambda lab: lab.kubectl("delete", "apiservice", "v1beta2.controlplane.antrea.io"), restore, core=True),
+          lambda lab: lab.kubectl("delete", "apiservice", "v1beta2.controlplane.antrea.io"), restore),
     Fault("stats-deleted", "api-services", "v1alpha1.stats.antrea.io is missing",
           lambda lab: lab.kubectl("delete", "apiservice", "v1alpha1.stats.antrea.io"), restore),
     Fault("service-deleted", "api-services", "is not present", system("delete", "service", "antrea"), restore),
@@ -105,7 +105,7 @@ REGISTRATIONS = (
           lambda lab: lab.kubectl("delete", "crd", "traceflows.crd.antrea.io"), restore),
 )  # fmt: skip
 SWITCHES = (
-    Fault("switch-hangs", "switch", "no answer of ovs-vswitchd", lambda lab: lab.stop("node-2", "ovs-vswitchd"), node="node-2", core=True),
+    Fault("switch-hangs", "switch", "no answer of ovs-vswitchd", lambda lab: lab.stop("node-2", "ovs-vswitchd"), node="node-2"),
     Fault("switch-away", "switch", "ovs-vswitchd", lambda lab: lab.end("node-2", "ovs-vswitchd"), node="node-2"),
     Fault("database-hangs", "ovsdb", "no answer of ovsdb-server", lambda lab: lab.stop("node-2", "ovsdb-server"), node="node-2"),
     Fault("database-away", "ovsdb", "disconnected from OVSDB", lambda lab: lab.end("node-2", "ovsdb-server"), node="node-2"),

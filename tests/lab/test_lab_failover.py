@@ -79,6 +79,7 @@ def longest_gap(said: Path) -> float:
     return max(after - before for before, after in pairwise(at))
 
 
+@pytest.mark.wide
 def test_new_connections_go_on_while_a_node_is_drained_and_when_it_returns(three: Lab) -> None:
     lab, home = three, holder(three)
     with quiet_pods(lab, {name: name for name in NODES}) as pods:

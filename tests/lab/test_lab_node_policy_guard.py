@@ -6,6 +6,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
 import traffic
 import workstation
 import yaml
@@ -65,6 +66,7 @@ def ready(lab: Lab) -> set[str]:
     return set(lab.api.kubectl(*words).split())
 
 
+@pytest.mark.wide
 def test_a_policy_that_drops_everything_leaves_nodes_to_the_cluster_and_says_so(nodes: Lab) -> None:
     """kubelets renew their leases and serve logs, agents report, Pods of different Nodes reach each other, SSH as annotated."""
     lab = nodes

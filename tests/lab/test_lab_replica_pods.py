@@ -106,6 +106,7 @@ def addresses(lab: Lab) -> list[str]:
     return [one["spec"]["egressIP"] for one in found if "egressIP" in one["spec"]]
 
 
+@pytest.mark.wide
 def test_controllers_run_on_different_nodes_without_any_power_there(lab: Lab) -> None:
     found = ready(lab)
     assert len(set(found.values())) == 2
@@ -189,6 +190,7 @@ def test_no_object_of_a_user_is_refused_while_replicas_are_replaced(lab: Lab) ->
     assert refused == []
 
 
+@pytest.mark.wide
 def test_every_right_on_the_lease_is_used_and_no_request_of_a_controller_is_refused(lab: Lab) -> None:
     controllers = [
         (event, rights)
