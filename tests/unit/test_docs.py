@@ -111,3 +111,12 @@ def test_each_dependency_has_a_row_in_its_decision() -> None:
     ]
     page = (DOCS / "decisions/0001-dependencies.md").read_text().partition("| Program ")[0]
     assert [name for name in named if re.split("[=><]", name)[0] not in page] == []
+
+
+def test_docs_give_the_value_of_the_chart_before_the_key_of_the_configmap() -> None:
+    """Helm and GitOps tools undo edits of the ConfigMap; install.md and troubleshooting.md list both ways."""
+    begins = re.compile(
+        r"^\s*(# antrea-(?:agent|controller)\.conf|kubectl .*edit configmap antrea-config).*$", re.MULTILINE
+    )
+    found = {page: begins.findall(page.read_text()) for page in PAGES}
+    assert pages_with(found) == {}
