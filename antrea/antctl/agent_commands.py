@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from antrea.antctl.commands import DATA_COMMANDS, SORT_BY, DataCommand, Flag
+from antrea.antctl.commands import DATA_COMMANDS, SORT_BY
 from antrea.antctl.trace_packet import TRACE_PACKET
+from antrea.features.framework.command import DataCommand, Flag
 
 
 def _of_controller(name: str, path: str, long: str, flags: tuple[Flag, ...]) -> DataCommand:

@@ -1,4 +1,6 @@
-"""All commands as rows: what prints an answer, what does more, and what is not built yet.
+"""All commands as rows: those that print an answer, those that do more, and those that are not built yet.
+
+A feature declares its commands in module `antctl` of its folder.
 
 Modes: A agent, C controller, F flow-aggregator, R remote. Source: upstream pkg/antctl/antctl.go.
 """
@@ -6,67 +8,18 @@ Modes: A agent, C controller, F flow-aggregator, R remote. Source: upstream pkg/
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl import shape
 from antrea.antctl.failure import Failure
-from antrea.antctl.output import Column, listed
+from antrea.antctl.output import listed
+from antrea.features import FEATURES
+from antrea.features.framework.command import Action, DataCommand, Flag, field
+from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-
-class Flag(NamedTuple):
-    """An option of a command; `names` without dashes are the key of the query."""
-
-    key: str
-    short: str
-    help: str
-    is_bool: bool = False
-
-
-class DataCommand(NamedTuple):
-    """Prints what a program answers under `path`; `group` is get, query or empty."""
-
-    group: str
-    name: str
-    modes: str
-    short: str
-    path: str
-    """Path of the program's own API, or group/version/resource of the aggregated API."""
-    aliases: tuple[str, ...] = ()
-    long: str = ""
-    example: str = ""
-    argument: str = ""
-    """Key of the query that the optional argument becomes."""
-    flags: tuple[Flag, ...] = ()
-    columns: tuple[Column, ...] = ()
-    ordered: bool = True
-    """Whether rows of a table are sorted."""
-    form: str = "table"
-    """Output format if none is asked for."""
-    shape: Callable[[Any, Mapping[str, str]], Any] | None = None
-    """Function that makes the output from the answer and the command's options; None prints the answer."""
-    text: Callable[[Any], str] | None = None
-    """The table, where it is none of rows and columns."""
-    body: Callable[[Mapping[str, str]], Any] | None = None
-    """Function that makes the body of a POST from the options; None sends the options as the query of a GET."""
-
-    @property
-    def is_resource(self) -> bool:
-        """Whether kube-apiserver serves it, too."""
-        return not self.path.startswith("/")
-
-
-class Action(NamedTuple):
-    """Does more than print an answer; `module` has it as `command()` and is loaded when it is asked for."""
-
-    group: str
-    name: str
-    modes: str
-    short: str
-    module: str
-    aliases: tuple[str, ...] = ()
 
 
 class NotBuilt(NamedTuple):
@@ -77,10 +30,6 @@ class NotBuilt(NamedTuple):
     modes: str
     short: str
     aliases: tuple[str, ...] = ()
-
-
-def _text(key: str) -> Callable[[dict[str, Any]], str]:
-    return lambda row: str(row.get(key, ""))
 
 
 def _container(row: dict[str, Any]) -> str:
@@ -143,44 +92,14 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         "name",
         (Flag("namespace", "n", "only of this Namespace"),),
         (
-            ("NAMESPACE", _text("podNamespace")),
-            ("NAME", _text("name")),
-            ("INTERFACE-NAME", _text("interfaceName")),
+            ("NAMESPACE", field("podNamespace")),
+            ("NAME", field("name")),
+            ("INTERFACE-NAME", field("interfaceName")),
             ("IP", lambda row: ", ".join(row.get("ips", []))),
-            ("MAC", _text("mac")),
-            ("PORT-UUID", _text("portUUID")),
+            ("MAC", field("mac")),
+            ("PORT-UUID", field("portUUID")),
             ("OF-PORT", lambda row: str(row.get("ofPort", 0))),
             ("CONTAINER-ID", _container),
-        ),
-    ),
-    DataCommand(
-        "get",
-        "memberlist",
-        "A",
-        "Print state of memberlist cluster",
-        "/memberlist",
-        ("ml",),
-        "Print which Nodes' agents are alive, as gossip between them finds it.",
-        "  antctl get memberlist",
-        columns=(("NODE", _text("nodeName")), ("IP", _text("ip")), ("STATUS", _text("status"))),
-    ),
-    DataCommand(
-        "get",
-        "serviceexternalip",
-        "A",
-        "Print external IPs of Services",
-        "/serviceexternalip",
-        ("serviceexternalips", "seip"),
-        "Print the external IPs of Services of type LoadBalancer that come from pools, and the Node that answers for each.",
-        "  antctl get serviceexternalip\n  antctl get serviceexternalip web -n shop",
-        "name",
-        (Flag("namespace", "n", "only of this Namespace"),),
-        columns=(
-            ("NAMESPACE", _text("namespace")),
-            ("NAME", _text("serviceName")),
-            ("EXTERNAL-IP-POOL", _text("externalIPPool")),
-            ("EXTERNAL-IP", _text("externalIP")),
-            ("ASSIGNED-NODE", _text("assignedNode")),
         ),
     ),
     DataCommand(
@@ -206,7 +125,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
             Flag("groups", "G", "ids of groups, comma-separated, or all"),
             Flag("table-names-only", "", "print names of tables, nothing else", True),
         ),
-        columns=(("", _text("flow")),),
+        columns=(("", field("flow")),),
         ordered=False,
     ),
     DataCommand(
@@ -217,10 +136,10 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         "/config",
         long="Print every key of the configuration: its value in effect, who says it, and what waits for a restart.",
         columns=(
-            ("KEY", _text("key")),
+            ("KEY", field("key")),
             ("VALUE", lambda row: json.dumps(row["value"])),
-            ("ORIGIN", _text("origin")),
-            ("PENDING-RESTART", _text("pending")),
+            ("ORIGIN", field("origin")),
+            ("PENDING-RESTART", field("pending")),
         ),
         ordered=False,
     ),
@@ -298,7 +217,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         "  antctl get appliedtogroup\n  antctl get appliedtogroup --sort-by=.metadata.name",
         "name",
         (SORT_BY,),
-        (("NAME", _text("name")), ("PODS", shape.names)),
+        (("NAME", field("name")), ("PODS", shape.names)),
         shape=shape.groups(("pods",)),
     ),
     DataCommand(
@@ -313,34 +232,11 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         "name",
         (SORT_BY,),
         (
-            ("NAME", _text("name")),
+            ("NAME", field("name")),
             ("POD-IPS", shape.addresses("pods")),
             ("NODE-IPS", shape.addresses("nodes")),
         ),
         shape=shape.groups(("pods", "nodes")),
-    ),
-    DataCommand(
-        "get",
-        "nodelatencystats",
-        "CR",
-        "Print round-trip times between Nodes",
-        "stats.antrea.io/v1alpha1/nodelatencystats",
-        ("nls",),
-        "Print the round-trip times from each Node, or from the named one, to the addresses of all others.",
-        "  antctl get nodelatencystats\n  antctl get nodelatencystats node-1",
-        "name",
-        columns=tuple(
-            (name, _text(key))
-            for name, key in (
-                ("FROM", "from"),
-                ("TO", "to"),
-                ("ADDRESS", "address"),
-                ("RTT", "rtt"),
-                ("ASKED", "asked"),
-                ("ANSWERED", "answered"),
-            )
-        ),
-        shape=shape.latencies,
     ),
     DataCommand(
         "query",
@@ -385,6 +281,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         argument="level",
         form="yaml",
     ),
+    *chain.from_iterable(declared(FEATURES, "antctl", DataCommand, "COMMANDS").values()),
 )
 
 ACTIONS: tuple[Action, ...] = (
@@ -420,14 +317,6 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "", "explain", "R", "Explain what network policies do with a packet", "antrea.antctl.explain.command"
     ),
-    Action(
-        "",
-        "packetcapture",
-        "ACR",
-        "Capture packets of a Pod",
-        "antrea.antctl.packet_capture.command",
-        ("pc", "packetcaptures"),
-    ),
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action(
         "",
@@ -437,17 +326,8 @@ ACTIONS: tuple[Action, ...] = (
         "antrea.antctl.kube_proxy.command",
     ),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy.command"),
-    Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle.command"),
-    Action("", "supportbundle", "R", "Generate support bundle", "antrea.antctl.supportbundle.remote"),
-    Action(
-        "",
-        "traceflow",
-        "ACR",
-        "Trace a packet through the cluster",
-        "antrea.antctl.traceflow",
-        ("tf", "traceflows"),
-    ),
     Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
+    *chain.from_iterable(declared(FEATURES, "antctl", Action, "ACTIONS").values()),
 )
 
 NOT_BUILT: tuple[NotBuilt, ...] = (

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from antrea.antctl.commands import DataCommand, Flag
+from antrea.features.framework.command import DataCommand, Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from antrea.antctl.output import Column
+    from antrea.features.framework.command import Column
 
 _RECORD: Final = (
     ("SPORT", "sourceTransportPort"), ("DPORT", "destinationTransportPort"), ("PROTO", "protocolIdentifier"),

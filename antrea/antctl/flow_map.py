@@ -9,7 +9,7 @@ import click
 from antrea.antctl import flows
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import FLOW_AGGREGATOR
-from antrea.antctl.output import Column, render
+from antrea.antctl.output import render
 from antrea.antctl.request import ask
 from antrea.apis.shown import one_word
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from antrea.antctl.main import Target
+    from antrea.features.framework.command import Column
 
 KINDS: Final = ("namespace", "workload", "service", "endpoint")
 TEXT: Final = """Print who talks to whom, as the flow aggregator has seen it: a line for both ends, port and protocol.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from antrea.antctl.main import Target
-    from antrea.antctl.output import Column
     from antrea.antctl.request import Server
+    from antrea.features.framework.command import Column
 
 NAMESPACE: Final = "flow-aggregator"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -93,6 +93,9 @@ class Group(click.Group):
             return super().invoke(ctx)
 
     def add(self, command: click.Command, aliases: tuple[str, ...]) -> None:
+        """Add a command with its other names. Raises ValueError for a name that another command has."""
+        if twice := sorted({command.name or "", *aliases} & {*self.commands, *self.aliases}):
+            raise ValueError(f"antctl {self.name} {', '.join(twice)}: two commands have it")
         self.add_command(command)
         self.aliases |= dict.fromkeys(aliases, command.name or "")
 

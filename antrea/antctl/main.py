@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from antrea import VERSION
 from antrea.antctl import completion
 from antrea.antctl.agent_commands import AGENT_COMMANDS
-from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
+from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.flow_commands import FLOW_COMMANDS
 from antrea.antctl.gates import blocks
@@ -23,7 +23,11 @@ from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
 from antrea.antctl.request import Server, ask, ask_warned, loopback
 
+if TYPE_CHECKING:
+    from antrea.features.framework.command import DataCommand
+
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
+COMMANDS = (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS)
 CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
 
 
@@ -42,7 +46,7 @@ def antctl(mode: Mode) -> Group:
         "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
     }
     _tell_of_other_modes(groups)
-    for row in (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS):
+    for row in COMMANDS:
         if mode.name in row.modes:
             groups[row.group].add(_data_command(row, mode), row.aliases)
     for action in ACTIONS:
@@ -64,7 +68,7 @@ def antctl(mode: Mode) -> Group:
 
 def _tell_of_other_modes(groups: dict[str, Group]) -> None:
     """Give each group the commands of all modes, for its message on one that it lacks."""
-    for row in (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS):
+    for row in COMMANDS:
         groups[row.group].elsewhere |= dict.fromkeys((row.name, *row.aliases), row.modes)
     for action in ACTIONS:
         groups[action.group].elsewhere |= dict.fromkeys((action.name, *action.aliases), action.modes)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from antrea.antctl.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from antrea.features.framework.command import Column
 
 FORMATS = "json|table|yaml|raw"
 MAX_LENGTH = 50
 """Characters of a list in a cell."""
-Column = tuple[str, "Callable[[dict[str, Any]], str]"]
 
 
 def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) -> str:

@@ -56,29 +56,6 @@ def policies(answer: Any, options: Mapping[str, str]) -> Any:
     return sorted(answer["items"], key=effective)
 
 
-def latencies(answer: Any, _: Mapping[str, str]) -> list[Row]:
-    """A row for each address that a Node has asked: how long its last answer took, and when it was asked and answered last."""
-    items = answer.get("items", [answer])
-    return [
-        {
-            "from": item["metadata"]["name"],
-            "to": peer.get("nodeName", ""),
-            "address": target.get("targetIP", ""),
-            "rtt": _milliseconds(target),
-            "asked": target.get("lastSendTime") or "",
-            "answered": target.get("lastRecvTime") or "",
-        }
-        for item in items
-        for peer in item.get("peerNodeLatencyStats") or ()
-        for target in peer.get("targetIPLatencyStats") or ()
-    ]
-
-
-def _milliseconds(target: Row) -> str:
-    taken = target.get("lastMeasuredRTTNanoseconds", 0)
-    return f"{taken / 1e6:.3f}ms" if target.get("lastRecvTime") else ""
-
-
 def groups(kinds: Sequence[str]) -> Callable[[Any, Mapping[str, str]], Any]:
     """A shaper of groups whose members are listed by kind: pods, and nodes where `kinds` has them."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
     from antrea.antctl.doctor.state import Finding
     from antrea.antctl.main import Target
-    from antrea.antctl.output import Column
+    from antrea.features.framework.command import Column
 
 STEP_SECONDS: Final = 1.0
 """Between two looks while waiting."""

@@ -5,7 +5,7 @@ Source: upstream pkg/antctl/antctl.go "trace-packet"; the text of OVS is printed
 
 from __future__ import annotations
 
-from antrea.antctl.commands import DataCommand, Flag
+from antrea.features.framework.command import DataCommand, Flag
 
 TRACE_PACKET = DataCommand(
     "",

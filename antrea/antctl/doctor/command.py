@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
     from antrea.antctl.main import Target
-    from antrea.antctl.output import Column
+    from antrea.features.framework.command import Column
 
 MAX_CONCURRENT: Final = 16
 """Agents that are asked at the same time."""

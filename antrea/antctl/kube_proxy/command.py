@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.kube_proxy.plan import ClusterView
     from antrea.antctl.main import Target
-    from antrea.antctl.output import Column
+    from antrea.features.framework.command import Column
 
 TAKEOVER = """Hand all Services over from kube-proxy to AntreaProxy, Node by Node, and back.
 

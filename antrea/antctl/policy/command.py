@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from antrea.antctl.main import Target
-    from antrea.antctl.output import Column
+    from antrea.features.framework.command import Column
 
 SHORT: Final = "Recommend network policies, and try them on what was seen"
 TEXT: Final = """Print the Kubernetes NetworkPolicies that allow the connections that were seen in a Namespace, and no others.

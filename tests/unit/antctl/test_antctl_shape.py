@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.antctl.commands import DATA_COMMANDS, DataCommand
+from antrea.antctl.commands import DATA_COMMANDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.output import render
+
+if TYPE_CHECKING:
+    from antrea.features.framework.command import DataCommand
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "antctl"
 

@@ -1,0 +1,16 @@
+"""`antctl packetcapture`."""
+
+from __future__ import annotations
+
+from antrea.features.framework.command import Action
+
+ACTIONS = (
+    Action(
+        "",
+        "packetcapture",
+        "ACR",
+        "Capture packets of a Pod",
+        "antrea.antctl.packet_capture.command",
+        ("pc", "packetcaptures"),
+    ),
+)
