@@ -31,12 +31,13 @@ from chart_schema import schema_of_values  # noqa: E402
 from lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from antrea.features.framework.gate_row import Component, Gate
 
 CHART = ROOT / "build/charts/antrea"
 MANIFEST = ROOT / "build/yamls/antrea.yml"
+RIGHTS = ROOT / "antrea/antctl/doctor/rights.json"
 HEAD = "# Generated from build/charts/antrea by `make manifests`. To use: kubectl apply -f antrea.yml\n"
 ENGINES = {"antrea-l7-engine": "L7NetworkPolicy", "antrea-l7-flow-engine": "L7FlowExporter"}
 """Gates by the container that the chart adds with them."""
@@ -203,6 +204,18 @@ def rendered(program: Path, *words: str) -> str:
     return subprocess.check_output(command, text=True)
 
 
+def rights(objects: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """Return the rules of agents and controller by ServiceAccount and scope, which the doctor compares a cluster with."""
+    rules = {
+        account: {
+            scope: objects[kind, account]["rules"]
+            for kind, scope in (("ClusterRole", "cluster"), ("Role", "namespace"))
+        }
+        for account in ("antrea-agent", "antrea-controller")
+    }
+    return json.dumps(rules, indent=1) + "\n"
+
+
 def engine_patch(program: Path, container: str, gate: str) -> str:
     """The container that the chart adds to agents with a gate, as a patch for those that Helm did not install."""
     agents = _objects(program, f"featureGates.{gate}=true")["DaemonSet", "antrea-agent"]
@@ -243,13 +256,19 @@ def workload_rights(program: Path) -> str:
 def _objects(program: Path, value: str) -> dict[tuple[str, str], dict[str, Any]]:
     """What the chart makes with a value, by kind and name."""
     found = yaml.load_all(rendered(program, "--set", value), yaml.CSafeLoader)
-    return {(item["kind"], item["metadata"]["name"]): item for item in found if item}
+    return by_name(found)
+
+
+def by_name(objects: Iterable[dict[str, Any] | None]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return objects by kind and name."""
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects if item}
 
 
 if __name__ == "__main__":
     for file, text in generated().items():
         file.write_text(text)
     MANIFEST.write_text(manifest(helm(print)))
+    RIGHTS.write_text(rights(by_name(yaml.load_all(MANIFEST.read_text(), yaml.CSafeLoader))))
     for container, gate in ENGINES.items():
         (MANIFEST.parent / f"{container}.yml").write_text(engine_patch(helm(print), container, gate))
     (MANIFEST.parent / "antrea-l7-flow-export-rights.yml").write_text(workload_rights(helm(print)))

@@ -15,7 +15,7 @@ from antrea.errors import Invalid
 if TYPE_CHECKING:
     import http.client
     import ssl
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Mapping, MutableMapping, Sequence
     from email.message import Message
     from pathlib import Path
 
@@ -103,6 +103,29 @@ def ask(
     method = method or ("GET" if sent is None else "POST")
     status, _, answer = _exchange(server, method, target, sent, content, accept)
     return _read(path, status, answer)
+
+
+def ask_each(server: Server, path: str, bodies: Sequence[Any]) -> list[Any]:
+    """POST each body as JSON on one connection, and return the answers. Raises Failure, ErrorResponse."""
+    import http.client  # noqa: PLC0415 (start-up time)
+
+    from antrea.errors import AntreaError  # noqa: PLC0415
+
+    answers = []
+    try:
+        with contextlib.closing(_connection(server)) as connection:
+            connection.auto_open = 0  # http.client would connect again without TLS
+            for body in bodies:
+                headers = server.access.authorization()
+                headers.update({"Accept": JSON, "Content-Type": JSON})
+                _send(server, connection, "POST", path, headers, json.dumps(body))
+                answer = connection.getresponse()
+                answers.append(_read(path, answer.status, answer.read()))
+    except AntreaError as error:
+        raise Failure(str(error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"request to server failed: {server.access.url}{path}: {error}") from error
+    return answers
 
 
 def ask_warned(server: Server, path: str) -> tuple[Any, list[str]]:

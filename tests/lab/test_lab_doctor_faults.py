@@ -50,6 +50,18 @@ def refuse_agents(lab: Faulty) -> None:
     lab.system("delete", "pod", "-l", "component=antrea-agent", "--field-selector=spec.nodeName=node-2")
 
 
+def refuse_agent_at_start(lab: Faulty) -> None:
+    """Without an earlier configuration that works it waits; agents of other Nodes keep theirs."""
+    lab.configure(tunnelType="gre")
+    lab.shell("node-2", "rm -f /var/run/antrea/antrea-agent.conf.good")
+    lab.system("delete", "pod", "-l", "component=antrea-agent", "--field-selector=spec.nodeName=node-2")
+
+
+def refuse_controller_at_start(lab: Faulty) -> None:
+    lab.configure("antrea-controller.conf", tlsMinVersion="none")
+    lab.system("delete", "pod", "-l", "component=antrea-controller")
+
+
 def restore(lab: Faulty) -> None:
     lab.restore()
 
@@ -89,7 +101,10 @@ PROGRAMS = (
     Fault("agent-refused-by-a-quota", "agents", "creates none",
           refuse_agents,
           system("delete", "quota", "none"), node="node-2", repairs=False),
-    Fault("agent-rights", "rights", "is forbidden", without_rights("antrea-agent"), restore, node="node-1"),
+    Fault("agent-rights", "missing-rights", "ServiceAccount kube-system/antrea-agent lacks rights", without_rights("antrea-agent"), restore),
+    Fault("controller-rights", "missing-rights", "ServiceAccount kube-system/antrea-controller lacks rights", without_rights("antrea-controller"), restore),
+    Fault("agent-refused-at-start", "configuration", "the agent waits for the correction", refuse_agent_at_start, restore, node="node-2"),
+    Fault("controller-refused-at-start", "controller", "waits for the correction", refuse_controller_at_start, restore, node="*"),
 )  # fmt: skip
 REGISTRATIONS = (
     Fault("api-service-deleted", "api-services", "v1beta2.controlplane.antrea.io is missing",

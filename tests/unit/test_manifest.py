@@ -124,6 +124,11 @@ def test_the_generated_parts_of_the_chart_are_current() -> None:
     }
 
 
+def test_the_rights_that_the_doctor_asks_for_are_those_of_the_manifest() -> None:
+    made = CHART.rights(OBJECTS)
+    assert CHART.RIGHTS.read_text() == made, "run `make manifests`"
+
+
 def test_the_manifests_configuration_is_the_default_one_and_accepted() -> None:
     agent, controller = (
         parse(AgentConfig, DATA["antrea-agent.conf"]),

@@ -63,6 +63,13 @@ ORDER: Final = (
     Cause(
         "config-map", in_cluster=("agents", "controller", "config", *REPORTS, *REGISTRATIONS, *OF_CONTROLLER)
     ),
+    Cause(
+        "missing-rights",
+        in_cluster=(
+            *("rights", "controller", "api-services", *OF_CONTROLLER),
+            *("heartbeats", "transport", "tunnels", "gossip-port", "services"),
+        ),
+    ),
     Cause("time-skew", ("certificates", "controller-connection", "agent-health")),
     Cause("agents", ("node-network", *REPORTS, *ON_NODE)),
     Cause("certificates", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
@@ -73,6 +80,13 @@ ORDER: Final = (
     Cause(
         "rights",
         ("heartbeats", "controller-connection", "agent-health", "transport", "tunnels", "gossip-port"),
+    ),
+    Cause(
+        "configuration",
+        (
+            *("node-network", "heartbeats", "controller-connection", "agent-health"),
+            *("transport", "tunnels", "gossip-port", "services"),
+        ),
     ),
     Cause("heartbeats", ("controller-connection", "agent-health")),
     Cause("agent", tuple(check for check in ON_NODE if check != "agent")),

@@ -6,10 +6,11 @@ import itertools
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.doctor import paths
+from antrea.antctl.doctor import paths, refusal
 from antrea.antctl.doctor.control_plane.report import CONNECTIONS, RECONCILE, repair_of
 from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
+from antrea.apis.shown import one_line
 from antrea.features import FEATURES
 from antrea.features.framework.doctor import ConditionCheck
 from antrea.features.framework.plug import declared
@@ -345,6 +346,11 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
 
 def findings(node: NodeState) -> list[Finding]:
     """All checks. What a check could not see is a finding, too: silence would pass for health."""
+    if node.refusal:
+        # it serves nothing but this, and has changed nothing of the Node
+        text = f"the agent waits for the correction of its configuration, which was refused: {node.refusal}"
+        repair = edit(node.pod.partition("/")[0])
+        return [Finding(node.name, "error", refusal.CHECK, one_line(text), repair)]
     said = [Finding(node.name, row.severity, "agent", row.finding, row.repair) for row in agent(node)]
     for name, (check, fields) in CHECKS.items():
         unseen = [field for field in fields if getattr(node, field) is None]

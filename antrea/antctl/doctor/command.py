@@ -28,6 +28,8 @@ from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
 from antrea.antctl.doctor.progress import Progress
+from antrea.antctl.doctor.rights import CHECK as RIGHTS
+from antrea.antctl.doctor.rights import missing_rights
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.doctor.workloads import CHECK as WORKLOADS
 from antrea.antctl.doctor.workloads import workloads
@@ -68,7 +70,16 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 COLUMNS: tuple[Column, ...] = tuple(
     (field.upper(), _cell(field)) for field in Finding._fields if field != "peer"
 )
-OF_CLUSTER = (*control_plane.CHECKS, POLICIES, *KINDS, AGENT_GATES, WORKLOADS, NODE_LATENCY, FLOW_AGGREGATOR)
+OF_CLUSTER = (
+    *control_plane.CHECKS,
+    RIGHTS,
+    POLICIES,
+    *KINDS,
+    AGENT_GATES,
+    WORKLOADS,
+    NODE_LATENCY,
+    FLOW_AGGREGATOR,
+)
 """Checks that are made from a workstation."""
 TEXT = f"""Find what is wrong with Antrea, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
@@ -178,6 +189,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
         }
         if not names:
             work["objects"] = partial(_of_cluster, kubernetes, pods)
+            work[RIGHTS] = partial(_answered, RIGHTS, lambda: missing_rights(kubernetes, state))
         for name in work:
             progress.begin(name)
         answers = list(pool.map(answer, work, work.values()))

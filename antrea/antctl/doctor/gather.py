@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from antrea.antctl.doctor.checks import messages_of
 from antrea.antctl.doctor.packet_filter import chains
 from antrea.antctl.doctor.program import output
+from antrea.antctl.doctor.refusal import refusal
 from antrea.antctl.doctor.state import CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
@@ -194,8 +195,7 @@ def gather(
 ) -> NodeState:
     """The Node that this container runs on; `kubernetes` finds the API server by the agent's configuration."""
     node = NodeInspector()
-    rows = node.look("config", lambda: ask(agent, "/config", {}), [])
-    config = {row["key"]: row["value"] for row in rows}
+    config, refused = _configuration(agent, node)
     told = node.look("agentinfo", lambda: ask(_answering(agent, node), "/agentinfo", {}))
     info = told or {}
     network = info.get("networkInfo", {})
@@ -219,6 +219,7 @@ def gather(
         name=name,
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
+        refusal=refused,
         conditions=said,
         unknown_keys=node.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
         cni_files=node.look("cni_files", host.cni_files),
@@ -239,6 +240,13 @@ def gather(
         skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
         unseen=node.unseen,
     )
+
+
+def _configuration(agent: Server, node: NodeInspector) -> tuple[dict[str, Any], str]:
+    """Return the values in effect by key, and why the agent waits for their correction; empty: it does not."""
+    rows = node.look("config", lambda: ask(agent, "/config", {}), [])
+    refused = node.look("refusal", lambda: refusal(agent), "") if "config" in node.unseen else ""
+    return {row["key"]: row["value"] for row in rows}, refused
 
 
 def _answering(agent: Server, node: NodeInspector) -> Server:

@@ -86,6 +86,8 @@ class NodeState(NamedTuple):
     """The agent's, as namespace/name."""
     config: Mapping[str, Any] = NOTHING
     """Values in effect by key; a missing one is the default."""
+    refusal: str = ""
+    """Why the agent waits for the correction of the configuration that it was started with; empty: it does not."""
     unknown_keys: tuple[str, ...] | None = ()
     """A sentence for each key without effect."""
     cni_files: tuple[CniFile, ...] | None = ()

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea.antctl.config_owner import ConfigOwner, config_owner
+from antrea.antctl.doctor.refusal import refusal
 from antrea.antctl.failure import Failure
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, DAEMON_SETS
 from antrea.antctl.request import ErrorResponse, ask, date, text
@@ -49,6 +50,8 @@ class ClusterState(NamedTuple):
     """Warnings of Antrea's Namespace; read only where a program is not as desired."""
     log_lines: Mapping[str, str] = NOTHING
     """The last line that a container printed before it ended, by Pod and container as `pod/container`."""
+    refusals: Mapping[str, str] = NOTHING
+    """Why the configuration was refused, by Pods of the controller that wait for its correction."""
     api_services: Sequence[Mapping[str, Any]] | None = ()
     webhooks: Mapping[str, Mapping[str, Any]] | None = NOTHING
     """Webhook configurations by name."""
@@ -182,7 +185,8 @@ def collect(kubernetes: Server) -> ClusterState:
             "config_owner": config_owner(config_map.get("metadata", {})),
         }
     state = ClusterState(namespace=namespace, **programs, **fields)
-    return state._replace(log_lines=_log_lines(reader, state), unseen=reader.unseen)
+    refusals = waiting_refusals(reader, kubernetes, state)
+    return state._replace(log_lines=_log_lines(reader, state), refusals=refusals, unseen=reader.unseen)
 
 
 def read_reports(kubernetes: Server, state: ClusterState) -> ClusterState:
@@ -253,6 +257,26 @@ def _log_lines(reader: Collector, state: ClusterState) -> dict[str, str]:
     for place in lines:
         reader.unseen.pop(place, None)  # a log that has been rotated away
     return {place: line for place, line in lines.items() if line}
+
+
+def waiting_refusals(reader: Collector, kubernetes: Server, state: ClusterState) -> dict[str, str]:
+    """Return causes by Pods of the controller that run and are not Ready, asked for through the proxy of kube-apiserver."""
+    waits = {
+        name_of(pod): next(
+            (port["containerPort"] for port in container.get("ports", ()) if port.get("name") == "api"), 0
+        )
+        for pod in state.pods_of(CONTROLLER)
+        if any(row.get("type") == "Ready" and row.get("status") != "True" for row in pod.get("status", {}).get("conditions", ()))
+        and all("running" in status.get("state", {}) for status in statuses(pod))
+        for container in pod["spec"].get("containers", ())
+    }  # fmt: skip
+    scope = f"/api/v1/namespaces/{state.namespace}/pods"
+    refusals = reader.read({
+        name: partial(refusal, kubernetes, f"{scope}/https:{name}:{port}/proxy") for name, port in waits.items()
+    })  # fmt: skip
+    for name in refusals:
+        reader.unseen.pop(name, None)  # it does not answer, which its own check names
+    return {name: why for name, why in refusals.items() if why}
 
 
 def statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -130,6 +130,9 @@ def pod_problem(
     describe = f"kubectl -n {namespace} describe pod {name}"
     if condition(pod, "Ready").get("status") == "True":
         return None
+    if why := state.refusals.get(name):
+        text = f"Pod {name} waits for the correction of its configuration, which was refused: {one_line(why)}"
+        return text, edit(namespace)
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         text = f"Pod {name} cannot be scheduled: {one_line(scheduled.get('message', ''))}"
