@@ -19,15 +19,20 @@ from antrea.antctl.pod_exec import read_file
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.crd.packet_capture import NO_NODE, NOT_STARTED
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target
 
 COLLECTION = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
+GATE = "PacketCapture"
+CONFIG_MAP, AGENT_CONF = "antrea-config", "antrea-agent.conf"
 DEFAULT_SECONDS, LONGEST_SECONDS = 60.0, 300.0
 EXTRA_SECONDS = 5.0
 """On top of the capture's own time; a wait that ends earlier would lose what was captured."""
 LOOK_SECONDS = 1.0
+TAKEN_SECONDS = 15.0
+"""In which the agent of the Pod's Node, or the controller, writes the first condition."""
 COPY_SECONDS = 600.0
 REQUEST_SECONDS = 10.0
 DIRECTIONS = ("SourceToDestination", "DestinationToSource", "Both")
@@ -75,6 +80,9 @@ def _callback(**given: Any) -> None:
     body = capture(given, int(seconds))
     server = Server(cluster(target.kubeconfig, target.server), REQUEST_SECONDS, target.verbose)
     name = body["metadata"]["name"]
+    check_gate(server)
+    if not given["nowait"]:
+        check_pods(server, body["spec"])
     try:
         ask(server, COLLECTION, {}, body)
     except Failure as error:
@@ -122,6 +130,36 @@ def capture(given: dict[str, Any], seconds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def check_pods(server: Server, spec: dict[str, Any]) -> None:
+    """Raise Failure for a Pod that does not exist: the capture would begin when it is created. Without the right to know nothing is raised."""
+    for pod in (spec[key]["pod"] for key in ("source", "destination") if "pod" in spec.get(key, {})):
+        path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}"
+        try:
+            ask(server, path, {})
+        except ErrorResponse as error:
+            if error.status == 404:
+                raise Failure(f"Pod {pod['namespace']}/{pod['name']} does not exist") from error
+
+
+def check_gate(server: Server) -> None:
+    """Raise Failure if the configuration of the agents turns the feature off. Without the right to know nothing is raised."""
+    from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
+    from antrea.config.load import parse  # noqa: PLC0415
+    from antrea.features.framework.config_validation import accept_agent  # noqa: PLC0415
+
+    name = f"{_namespace(server)}/{CONFIG_MAP}"
+    try:
+        namespace, _, plain = name.partition("/")
+        data = ask(server, f"/api/v1/namespaces/{namespace}/configmaps/{plain}", {}).get("data") or {}
+        is_on = GATE in accept_agent(parse(AgentConfig, data.get(AGENT_CONF, "")).config)
+    except (ErrorResponse, Invalid):
+        return  # not readable, or refused by the agents, which keep the configuration from before
+    if not is_on:
+        raise Failure(
+            f"the feature gate {GATE} is off in ConfigMap {name}: set featureGates.{GATE} to true in {AGENT_CONF}"
+        )
+
+
 def _name(given: dict[str, Any]) -> str:
     parts = [
         given[what].replace("/", "-").replace(":", "-") for what in ("source", "destination") if given[what]
@@ -152,7 +190,8 @@ def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:
 
 def _complete(server: Server, name: str, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
     """Its status and the condition that ends it. Raises Failure."""
-    end = time.monotonic() + seconds + EXTRA_SECONDS
+    begin = time.monotonic()
+    end = begin + seconds + EXTRA_SECONDS
     why = ""
     while time.monotonic() < end:
         status = ask(server, f"{COLLECTION}/{name}", {}).get("status") or {}
@@ -161,6 +200,11 @@ def _complete(server: Server, name: str, seconds: float) -> tuple[dict[str, Any]
                 return status, condition
             if condition.get("reason") in (NOT_STARTED, NO_NODE):
                 why = f": {condition.get('message', '')}"
+        if not status.get("conditions") and time.monotonic() > begin + TAKEN_SECONDS:
+            raise Failure(
+                f"no agent has reported on PacketCapture {name} within {TAKEN_SECONDS:g} s: "
+                f"is the feature gate {GATE} on, and does the agent run on the Node of the Pod?"
+            )
         time.sleep(LOOK_SECONDS)
     raise Failure(f"timeout while waiting for PacketCapture to complete{why}")
 

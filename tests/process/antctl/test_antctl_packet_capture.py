@@ -31,6 +31,9 @@ class Api(ThreadingHTTPServer):
         self.created: list[dict[str, Any]] = []
         self.deleted: list[str] = []
         self.status: dict[str, Any] = {}
+        self.absent = ""
+        """Path of an object that does not exist."""
+        self.agent_conf: str | None = None
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -50,6 +53,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.startswith(PATH):
             self._answer(200, {"status": self.server.status})
+        elif "/pods/" in self.path and self.path != self.server.absent:
+            self._answer(200, {})
+        elif self.path.endswith("/configmaps/antrea-config") and self.server.agent_conf is not None:
+            self._answer(200, {"data": {"antrea-agent.conf": self.server.agent_conf}})
         else:
             self._answer(404, {"kind": "Status", "message": "not found"})
 
@@ -128,6 +135,43 @@ def test_the_file_is_fetched_and_the_object_deleted(
     name = api.created[0]["metadata"]["name"]
     assert name.startswith("web-0-")
     assert api.deleted == [f"{PATH}/{name}"]
+
+
+@pytest.mark.parametrize("place", ["-S", "-D"])
+def test_a_pod_that_does_not_exist_fails_at_once(api: Api, tmp_path: Path, place: str) -> None:
+    api.absent = "/api/v1/namespaces/shop/pods/web-0"
+    result = run(api, tmp_path, place, "shop/web-0")
+    assert (result.exit_code, result.stderr) == (1, "Error: Pod shop/web-0 does not exist\n")
+    assert api.created == []
+    assert run(api, tmp_path, place, "shop/web-0", "--nowait").exit_code == 0, "it may be created later"
+
+
+@pytest.mark.parametrize(
+    ("conf", "made"),
+    [
+        ("featureGates: {PacketCapture: false}", 0),
+        ("featureGates: {PacketCapture: true}", 1),
+        ("{", 1),
+        (None, 1),
+    ],
+)
+def test_a_gate_that_is_off_fails_at_once(api: Api, tmp_path: Path, conf: str | None, made: int) -> None:
+    api.agent_conf, api.status = conf, completed("Succeed")
+    result = run(api, tmp_path, "-S", "web-0")
+    assert (result.exit_code, len(api.created)) == (1 - made, made), result.stderr
+    off = "the feature gate PacketCapture is off in ConfigMap kube-system/antrea-config: set featureGates.PacketCapture to true"
+    assert (off in result.stderr) == (not made)
+
+
+def test_a_capture_that_no_agent_takes_fails_soon(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TAKEN_SECONDS", 0.5)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.1)
+    result = run(api, tmp_path, "-S", "web-0")
+    assert result.exit_code == 1
+    assert "no agent has reported on PacketCapture web-0-" in result.stderr
+    assert len(api.deleted) == 1
 
 
 @pytest.mark.parametrize(
