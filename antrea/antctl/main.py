@@ -268,18 +268,21 @@ def _told_version(mode: Mode) -> str:
 
 
 def _feature_gates(mode: Mode) -> click.Command:
-    def callback(insecure: bool = False) -> None:
+    def callback(output: str, insecure: bool = False) -> None:
+        if output not in FORMATS.split("|"):
+            raise Failure(f"unsupported format type: {output}")
         server = _server()
         if mode is REMOTE:
             from antrea.antctl.remote import controller  # noqa: PLC0415 (start-up time)
 
             server = controller(server, insecure=insecure)
         gates, warnings = ask_warned(server, "/featuregates")
-        click.echo(blocks(gates), nl=False)
+        text = blocks(gates) if output == "table" else render(gates, output, (), ordered=False)
+        click.echo(text, nl=False)
         for warning in warnings:
             click.echo(f"Warning: {warning}", err=True)
 
-    params: list[click.Parameter] = []
+    params: list[click.Parameter] = [_output_option("table")]
     if mode is REMOTE:
         params.append(
             click.Option(["--insecure"], is_flag=True, help="do not verify the server's certificate")

@@ -115,6 +115,11 @@ async def test_antctl_prints_flows_table_names_and_gates(address: str, tmp_path:
         "AntreaIPAM                        Disabled     ALPHA",
     ]
     assert not any("Controller" in line for line in gates)
+    rows = json.loads((await run(address, tmp_path, "get", "featuregates", "-o", "json")).output)
+    assert rows[0] == {"component": "agent", "name": "AntreaIPAM", "status": "Disabled", "version": "ALPHA"}
+    assert len(rows) == len(gates) - 2
+    wrong = await run(address, tmp_path, "get", "featuregates", "-o", "xml")
+    assert (wrong.exit_code, wrong.stderr) == (1, "Error: unsupported format type: xml\n")
 
 
 async def test_antctl_says_why_gates_that_are_asked_for_are_not_in_effect(
