@@ -66,4 +66,7 @@ def decode_text(data: bytes, path: str, encoding: str = "utf-8") -> str:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_REASON])
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in text[:MAX_REASON]
+    )

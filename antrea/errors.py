@@ -57,8 +57,8 @@ def words(error: BaseException) -> str:
 
 
 def _each(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from _each(one)
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _each(error)
         else:
-            yield one
+            yield error

@@ -263,9 +263,9 @@ def _words(status: int, answer: bytes) -> str:
     import http.client  # noqa: PLC0415 (start-up time)
 
     try:
-        told = guarded("status", json.loads, answer)
-        if isinstance(told, dict) and told.get("kind") == "Status" and told.get("message"):
-            return str(told["message"])
+        body = guarded("status", json.loads, answer)
+        if isinstance(body, dict) and body.get("kind") == "Status" and body.get("message"):
+            return str(body["message"])
     except Invalid:
         pass
     return f"{http.client.responses.get(status, str(status))}: {answer.decode(errors='replace').strip()}"

@@ -84,10 +84,10 @@ def _callback(**given: Any) -> None:
         return
     path = f"{PATH}/{trace['metadata']['name']}"
     try:
-        found = _ended(server, path, seconds)
-        explained = add_explanation(server, found) if target.mode.name == "R" else {}
-        click.echo(render(answer_of(found, explained), given["output"], (), ordered=False), nl=False)
-        status = found.get("status", {})
+        traceflow = _ended(server, path, seconds)
+        explained = add_explanation(server, traceflow) if target.mode.name == "R" else {}
+        click.echo(render(answer_of(traceflow, explained), given["output"], (), ordered=False), nl=False)
+        status = traceflow.get("status", {})
         if status.get("phase") not in ENDED:
             raise Failure("timeout waiting for Traceflow done")
         if status["phase"] != SUCCEEDED:

@@ -18,7 +18,7 @@ VERDICTS: Final = {"Dropped": "Drop", "Rejected": "Reject"}
 
 def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
     """The `explain` of the whole; each observation of a policy or a Service gets its own. Nothing where the packet is not fully known."""
-    ends = _asked(trace["spec"])
+    ends = _ends_of(trace["spec"])
     results = trace.get("status", {}).get("results", ())
     if ends is None or not results:
         return {}
@@ -38,7 +38,7 @@ def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _asked(spec: dict[str, Any]) -> tuple[str, str, str] | None:
+def _ends_of(spec: dict[str, Any]) -> tuple[str, str, str] | None:
     """Source, destination and port as `antctl explain` takes them; None: no one packet is meant."""
     source, to = spec.get("source", {}), spec.get("destination", {})
     end = to.get("pod") or to.get("service")

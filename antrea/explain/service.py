@@ -99,7 +99,7 @@ def balanced(world: World, packet: Packet) -> Balanced | None:
     if (entered := asked_by_node_port(world, packet)) is not None:
         return _at_node_port(world, packet, *entered)
     pod = packet.source.pod
-    entered = _asked(world, packet) or _asked_at_node(world, packet)
+    entered = _requested_service(world, packet) or _requested_service_at_node(world, packet)
     if pod is None or entered is None:
         return None
     service, port = entered
@@ -128,7 +128,7 @@ def why_unserved(world: World, packet: Packet) -> str:
     """
     end, port = packet.destination, packet.port
     known = world.proxy is not None and world.proxy.all_addresses and packet.protocol in PORTED and port
-    if not known or packet.service or end.pod is not None or end.host or _asked(world, packet):
+    if not known or packet.service or end.pod is not None or end.host or _requested_service(world, packet):
         return ""
     names = sorted(
         f"{service.metadata.namespace}/{service.metadata.name}" for service in world.serving(end.ip)
@@ -266,7 +266,7 @@ def _key(text: str) -> tuple[str, str]:
 # the Service
 
 
-def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
+def _requested_service(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
     """The Service and port that the packet is for, if AntreaProxy serves them."""
     if world.proxy is None or packet.protocol not in PORTED or packet.service:
         return None
@@ -279,7 +279,7 @@ def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
     return min(services, key=_age, default=None)
 
 
-def _asked_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
+def _requested_service_at_node(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
     """The Service with an external IP that is an address of the sender's own Node, which serves it there.
 
     Which ports are in use on the Node is not known here: those that every Node needs are left out.

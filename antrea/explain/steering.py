@@ -44,12 +44,12 @@ class SteeredPacket(Printed, frozen=True):
 class _Claim(NamedTuple):
     direction: str
     pod: str
-    found: TrafficControl
+    control: TrafficControl
 
     @property
     def order(self) -> tuple[bool, bool]:
         """The smallest one counts on a Node."""
-        return self.found.spec.action != "Redirect", self.direction != EGRESS
+        return self.control.spec.action != "Redirect", self.direction != EGRESS
 
 
 def steered(world: World, packet: Packet) -> tuple[SteeredPacket, ...]:
@@ -80,11 +80,11 @@ def _at_node(world: World, node: str, pods: list[tuple[str, Pod]]) -> SteeredPac
     if not claims:
         return None
     first, *others = sorted(claims, key=lambda claim: claim.order)
-    name, spec = first.found.metadata.name, first.found.spec
+    name, spec = first.control.metadata.name, first.control.spec
     names = {name}
     for other_claim in others:
-        if other_claim.found.metadata.name not in names:
-            lost.append(f"{other_claim.found.metadata.name}: {STRONGER.format(name)}")
+        if other_claim.control.metadata.name not in names:
+            lost.append(f"{other_claim.control.metadata.name}: {STRONGER.format(name)}")
     redirects = spec.action == "Redirect"
     returned = where(spec.return_port) if redirects and spec.return_port is not None else ""
     description = (name, spec.action, where(spec.target_port), returned)

@@ -28,7 +28,7 @@ class EgressRow(Fact, frozen=True):
     """Address in its spec, as `ipaddress` writes it; empty: none."""
     judged: str = ""
     """Whether it was given its addresses, by its status: True, False, or empty."""
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     """Types of conditions in its status about Pods that it selects without effect."""
     slot: int = 0
     """Which of its addresses this is."""

@@ -160,7 +160,7 @@ class PooledService(Fact, frozen=True):
     """Whether it has its address together with others that share it, too."""
     families: tuple[int, ...] = ()
     """4 or 6: those of its ClusterIPs, in their order."""
-    told: tuple[str, str, str] | None = None
+    condition: tuple[str, str, str] | None = None
     """Status, reason and message of our condition, which marks an address as ours to take away; None: there is none."""
     doubt: str = ""
     """Sentence on an annotation that has no effect; empty: none."""
@@ -231,9 +231,9 @@ class AnsweringNetwork(Fact, frozen=True):
     network: str
     """Its CIDR."""
     answers: bool
-    """Whether any of those that are asked does."""
-    asked: tuple[str, ...] = ()
-    """Their addresses."""
+    """Whether any of the probed neighbours does."""
+    targets: tuple[str, ...] = ()
+    """Addresses of the probed neighbours."""
     unheard: str = ""
     """An external IP as which they answer the Node no longer, though they answer it; empty: none."""
 

@@ -98,13 +98,13 @@ class Matches(Fact, frozen=True):
     """Keys."""
     groups: tuple[PublishedGroup, ...]
     """Made of one of them or more."""
-    told: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    group_names: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Names of groups without a home, by the plural of their kind."""
     homes: tuple[PublishedGroup, ...] = ()
     """Groups with a home."""
     indexes: ClassVar[Mapping[str, Callable[[Matches], Iterable[Hashable]]]] = {
         "egressgroups": lambda row: (
-            (row.labels,) if any(resource == "egressgroups" for resource, _ in row.told) else ()
+            (row.labels,) if any(resource == "egressgroups" for resource, _ in row.group_names) else ()
         )
     }
 

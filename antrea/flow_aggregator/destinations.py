@@ -133,8 +133,13 @@ def _wanted(config: FlowAggregatorConfig, embedded: Store | None) -> dict[str, W
             "clickHouse", server, lambda: ClickHouseOutput(store(), server.retention), seconds(server.commit_interval)
         )  # fmt: skip
     if embedded:
-        own = config.store
-        add("store", own, lambda: ClickHouseOutput(embedded, own.retention), seconds(own.commit_interval))
+        settings = config.store
+        add(
+            "store",
+            settings,
+            lambda: ClickHouseOutput(embedded, settings.retention),
+            seconds(settings.commit_interval),
+        )
     if config.s3_uploader.enable:
         to = config.s3_uploader
         rest = seconds(to.upload_interval), to.max_records_per_file

@@ -22,7 +22,7 @@ def test_a_bundle_asks_the_switch_by_its_sockets_because_its_pid_is_of_another_c
     os.utime(left, (1, 1))
     answers = {
         command.path: subprocess.run(
-            command.words,
+            command.arguments,
             env={**os.environ, **command.environment},
             check=False,
             capture_output=True,

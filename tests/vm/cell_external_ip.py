@@ -159,7 +159,7 @@ def arp_answers(ip: str) -> set[str]:
     return set(json.loads(run([sys.executable, str(ARP_ANSWERS), ip], seconds=TIMEOUT)))
 
 
-def is_told(node: KernelNode, ip: str) -> bool:
+def is_reported(node: KernelNode, ip: str) -> bool:
     """Whether the Node's condition on strictARP names the address; "": whether there is none."""
     found = json.loads(kubectl("get", "antreaagentinfo", node.name, "-o", "json"))
     conditions = {one["type"]: one for one in found.get("agentConditions", ())}
@@ -198,14 +198,14 @@ def test_without_strict_arp_every_node_answers_and_says_so_and_with_it_one_does(
             assert arp_answers(FLAT[4]) == set(macs.values())
             node.wait_for("Events", lambda: strict_arp_events(node) >= set(macs))
             for one in both:
-                one.wait_for("the condition", partial(is_told, one, FLAT[4]))
+                one.wait_for("the condition", partial(is_reported, one, FLAT[4]))
             assert FLAT[4] in doctor(node)
         with ExitStack() as stack:
             for one in both:
                 stack.enter_context(kube_proxy(one, ipvs={"strictARP": True}))
             wait_for("one answer", lambda: arp_answers(FLAT[4]) == {macs[node.name]}, seconds=TIMEOUT)
             for one in both:
-                one.wait_for("no condition", partial(is_told, one, ""))
+                one.wait_for("no condition", partial(is_reported, one, ""))
             assert doctor(node) == ""
             for ip in FLAT.values():
                 for netns in (Path("/proc/self/ns/net"), kernel.netns(OUTSIDE)):

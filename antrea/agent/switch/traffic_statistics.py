@@ -90,7 +90,7 @@ class TrafficStatistics:
         self._flows: dict[str, SeenCounters] | None = None
         """None if the counters were never read."""
         self.account = TrafficAccountStore(Account())
-        self._told: Kube | None = None
+        self._reported_to: Kube | None = None
         """The connection by which a report was answered."""
         self._trouble = ""
         self._written: int | None = None
@@ -160,7 +160,7 @@ class TrafficStatistics:
             raise Unavailable("no connection to antrea-controller")
         while controller is not None:
             rows = self.account.begin(MAX_SHARES)
-            if not rows and controller is self._told:
+            if not rows and controller is self._reported_to:
                 return
             # kept first: an agent that ends before it hears of the answer says the same again
             await self._write()
@@ -173,7 +173,7 @@ class TrafficStatistics:
             whole = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "NodeStatsSummary", **said}
             answer = await controller.ask(PATH, whole, NodeStatsSummary)
             self.account.answered(answer.metadata.annotations.get(STATS_EPOCH, ""))
-            self._told = controller
+            self._reported_to = controller
 
     def read(self) -> None:
         """Continue where the last agent stopped; a file that cannot be read counts as none."""

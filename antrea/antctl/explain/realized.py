@@ -27,12 +27,12 @@ MORE = re.compile(r" and \d+ more\b")
 def realized(kubernetes: Server, answer: Answer) -> Answer:
     """The answer with what the Nodes report of the TrafficControls that it names."""
     traffic_controls = tuple(
-        _told(kubernetes, traffic_control) for traffic_control in answer.traffic_controls
+        _with_missing_ports(kubernetes, traffic_control) for traffic_control in answer.traffic_controls
     )
     return msgspec.structs.replace(answer, traffic_controls=traffic_controls)
 
 
-def _told(kubernetes: Server, steered: SteeredPacket) -> SteeredPacket:
+def _with_missing_ports(kubernetes: Server, steered: SteeredPacket) -> SteeredPacket:
     try:
         info = ask(kubernetes, f"{AGENT_INFOS}/{steered.node}", {})
     except Failure as error:

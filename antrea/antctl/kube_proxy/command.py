@@ -150,7 +150,8 @@ def show_plan(view: ClusterView, *, force_conflicts: bool = False) -> int:
 def show_nodes(view: ClusterView) -> int:
     """Print a row for each Node; 1: kube-proxy has something on one, or Services are not served there without it."""
     rows = [
-        {"node": node.name, **node.told, "why": node.unseen or node.told["trouble"]} for node in view.nodes
+        {"node": node.name, **node.report, "why": node.unseen or node.report["trouble"]}
+        for node in view.nodes
     ]
     click.echo(table(rows, COLUMNS, ordered=True), nl=False)
     return int(not all(node.is_free and not node.serves for node in view.nodes))

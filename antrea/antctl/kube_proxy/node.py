@@ -62,7 +62,7 @@ def callback(clean: bool, keep: bool) -> None:
             keep_routes(gateway, Path(str(config.get("ovsRunDir", "/var/run/openvswitch"))))
         click.echo(json.dumps({**read_state(host, config, os.environ), "endedConnections": ended}))
     except (OSError, ValueError, subprocess.SubprocessError, Invalid, Unavailable) as error:
-        raise Failure(f"the Node cannot be looked at: {_told(error)}") from error
+        raise Failure(f"the Node cannot be looked at: {_reason_of(error)}") from error
 
 
 def read_state(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -122,15 +122,15 @@ def switched(dumps: Iterable[str]) -> Iterator[Ends]:
 def _listed() -> list[LeadRow]:
     """List the names of kube-proxy's own tables without their rules: they are removed whole, and the rules of 10,000 Services are 100 MB of JSON."""
     places = [(family, name) for family in FAMILIES for name in sorted(tables(family))]
-    found: list[LeadRow] = []
+    rows: list[LeadRow] = []
     for family, table in places:
         if table == TABLE:
-            found.append(Row(ListedTable(family, table)))
+            rows.append(Row(ListedTable(family, table)))
         elif table not in OUR_TABLES:
-            found += lead_rows(
+            rows += lead_rows(
                 output("nft", "-j", "list", "table", family, table, seconds=LISTING_TIMEOUT, most=MAX_LISTING)
             )
-    return found
+    return rows
 
 
 def _families() -> frozenset[str]:
@@ -148,6 +148,6 @@ def _legacy_tables() -> list[str]:
     return tables
 
 
-def _told(why: Exception) -> str:
+def _reason_of(why: Exception) -> str:
     said = (why.stderr or "").strip() if isinstance(why, subprocess.CalledProcessError) else ""
     return said or f"{type(why).__name__}: {why}"

@@ -34,23 +34,23 @@ class NodeView(NamedTuple):
     """The answer of the agent of a Node (`node.look`); `unseen` is why there is none."""
 
     name: str
-    told: Mapping[str, Any]
+    report: Mapping[str, Any]
     unseen: str = ""
 
     @property
     def is_free(self) -> bool:
         """Whether nothing is left of kube-proxy."""
         left = ("runs", "tables", "chains", "ipvs", "virtualServers", "ipSets")
-        return not self.unseen and not any(self.told.get(key) for key in left)
+        return not self.unseen and not any(self.report.get(key) for key in left)
 
     @property
     def serves(self) -> str:
         """Why Services are not served without kube-proxy; empty if they are."""
         if self.unseen:
             return self.unseen
-        if not self.told["proxyAll"]:
+        if not self.report["proxyAll"]:
             return "antreaProxy.proxyAll is not in effect"
-        return f"{self.told['trouble']}" if self.told["trouble"] else ""
+        return f"{self.report['trouble']}" if self.report["trouble"] else ""
 
 
 class ClusterView(NamedTuple):
@@ -83,7 +83,7 @@ class ClusterView(NamedTuple):
     @property
     def is_deleted(self) -> bool:
         """Whether nothing starts or runs kube-proxy: what is left of it can be removed, and not given back."""
-        return self.daemon_set is None and not any(node.told.get("runs") for node in self.nodes)
+        return self.daemon_set is None and not any(node.report.get("runs") for node in self.nodes)
 
     @property
     def override(self) -> str:
@@ -110,10 +110,10 @@ def blockers(view: ClusterView, *, force_conflicts: bool = False) -> Iterator[st
     for node in view.nodes:
         if node.unseen:
             yield f"Node {node.name}: {node.unseen}"
-        elif node.told["legacy"]:
-            yield f"Node {node.name} has tables of iptables-legacy ({', '.join(node.told['legacy'])}), which this command cannot change: let kube-proxy use nf_tables"
-        elif node.told["held"]:
-            yield f"Node {node.name}: rules of another program lead to chains of kube-proxy ({'; '.join(node.told['held'])}): remove them first"
+        elif node.report["legacy"]:
+            yield f"Node {node.name} has tables of iptables-legacy ({', '.join(node.report['legacy'])}), which this command cannot change: let kube-proxy use nf_tables"
+        elif node.report["held"]:
+            yield f"Node {node.name}: rules of another program lead to chains of kube-proxy ({'; '.join(node.report['held'])}): remove them first"
 
 
 def _hidden_proxies(view: ClusterView) -> Iterator[str]:
@@ -121,8 +121,8 @@ def _hidden_proxies(view: ClusterView) -> Iterator[str]:
     if not view.is_deleted:
         yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy), and kube-proxy runs: stop what starts it, and see docs/take-over.md"
     for node in view.nodes:
-        listening = node.told.get("listening") or ()
-        if not node.told.get("runs") and any(
+        listening = node.report.get("listening") or ()
+        if not node.report.get("runs") and any(
             (socket[0], socket[2]) == ("TCP", METRICS_PORT) for socket in listening
         ):
             yield f"Node {node.name}: a program listens at port {METRICS_PORT} of TCP, as kube-proxy does, which k3s has within itself (there --disable-kube-proxy ends it): stop that first"
@@ -163,7 +163,7 @@ def changes(view: ClusterView) -> Iterator[str]:
         addresses = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
         if sorted(addresses) != sorted(wanted):
             yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {addresses or 'empty: all addresses'}; this command leaves it"
-    listening = {node.name: node.told.get("listening") or () for node in view.nodes}
+    listening = {node.name: node.report.get("listening") or () for node in view.nodes}
     conf = view.files.get(AGENT_CONF, "")
     yield from node_address_notes(view.services, view.node_objects, listening, conf)
     if (view.proxy_config.get("ipvs") or {}).get("strictARP"):
@@ -183,17 +183,17 @@ LABEL = "antrea.io/kube-proxy"
 
 
 def _node_changes(node: NodeView) -> Iterator[str]:
-    if node.told["runs"]:
+    if node.report["runs"]:
         yield f"loses label {LABEL}, so that its kube-proxy ends"
-    if node.told["chains"]:
-        yield f"{node.told['chains']} chains of kube-proxy and the rules that lead to them go"
-    for table in node.told["tables"]:
+    if node.report["chains"]:
+        yield f"{node.report['chains']} chains of kube-proxy and the rules that lead to them go"
+    for table in node.report["tables"]:
         yield f"nftables table {table} goes"
-    if node.told["ipvs"]:
-        yield f"kube-ipvs0 goes, with {node.told.get('ipvsAddresses', 0)} addresses of Services"
-    if servers := node.told.get("virtualServers"):
+    if node.report["ipvs"]:
+        yield f"kube-ipvs0 goes, with {node.report.get('ipvsAddresses', 0)} addresses of Services"
+    if servers := node.report.get("virtualServers"):
         yield f"{servers} virtual servers of IPVS are removed; connections through them pause for a moment and continue"
-    if sets := node.told.get("ipSets"):
+    if sets := node.report.get("ipSets"):
         yield f"{sets} ipsets of kube-proxy go"
 
 

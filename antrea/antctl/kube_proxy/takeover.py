@@ -43,13 +43,13 @@ KEPT = {"key": LABEL, "operator": "Exists"}
 
 def recorded(data: Mapping[str, str]) -> dict[str, Any]:
     """Values of the ConfigMap. Raises what a decoder raises, KeyError, ValueError."""
-    found = {name: json.loads(data[name]) for name in ("affinity", "nodes", "values")}
-    affinity, nodes, values = found.values()
+    record = {name: json.loads(data[name]) for name in ("affinity", "nodes", "values")}
+    affinity, nodes, values = record.values()
     if not (affinity is None or isinstance(affinity, dict)) or not isinstance(nodes, list):
         raise ValueError("affinity is not an object, or nodes is not a list")
     if missing := [f"{file} {path}" for file, path in VALUES if f"{file} {path}" not in values]:
         raise ValueError(f"values has no {missing[0]}")
-    return found
+    return record
 
 
 class Takeover:
@@ -180,7 +180,7 @@ class Takeover:
             late = [
                 node.unseen or f"Node {node.name}"
                 for node in self._cluster.nodes()
-                if node.unseen or node.told["proxyAll"] != proxy_all
+                if node.unseen or node.report["proxyAll"] != proxy_all
             ]
             return ", ".join(late)
 
@@ -212,7 +212,7 @@ class Takeover:
     def _take(self, name: str) -> None:
         self._label(name, on=False)
         self._wait(f"the end of kube-proxy on Node {name}", lambda: self._proxy_there(name))
-        if ended := self._node(name, "clean").told.get("endedConnections"):
+        if ended := self._node(name, "clean").report.get("endedConnections"):
             self._say(
                 f"Node {name}: {ended} connections through IPVS end, since there were too many to hand over."
             )
@@ -227,7 +227,7 @@ class Takeover:
     def _proxy_there(self, name: str) -> str:
         if name in self._cluster.proxy_nodes():
             return "its Pod is there"
-        return "its process runs" if self._node(name).told["runs"] else ""
+        return "its process runs" if self._node(name).report["runs"] else ""
 
     def _unserved(self, name: str) -> str:
         node = self._node(name)
@@ -240,14 +240,14 @@ class Takeover:
         self._say(f"Node {name}: kube-proxy is back.")
 
     def _keep(self, name: str) -> None:
-        if self._cluster.proxy_config().get("mode") == "ipvs" and not self._node(name).told["runs"]:
+        if self._cluster.proxy_config().get("mode") == "ipvs" and not self._node(name).report["runs"]:
             self._node(name, "keep")
 
     def _wait_proxy(self, name: str) -> None:
         self._wait(f"kube-proxy on Node {name}", lambda: self._proxy_lacks(name))
 
     def _proxy_lacks(self, name: str) -> str:
-        report = self._node(name).told
+        report = self._node(name).report
         if not report["runs"]:
             return "it does not run"
         return "" if report["complete"] else "it has not made its rules yet"

@@ -49,9 +49,9 @@ class Start(Frame, frozen=True):
 
 
 class Leader(Frame, frozen=True):
-    """How the election stands: `own`, or the host:port of the replica that leads; empty: none does."""
+    """How the election stands: `is_self`, or the host:port of the replica that leads; empty: none does."""
 
-    own: bool
+    is_self: bool
     address: str = ""
 
 
@@ -61,7 +61,7 @@ class Put(Frame, frozen=True):
     group: str
     resource: str
     key: str
-    found: msgspec.Raw
+    body: msgspec.Raw
     span: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
 
@@ -100,7 +100,7 @@ class Processed(Frame, frozen=True):
 
 
 class Query(Frame, frozen=True):
-    """A query that the compute process answers; `found` is the posted object, or NOTHING."""
+    """A query that the compute process answers; `body` is the posted object, or NOTHING."""
 
     number: int
     group: str
@@ -110,14 +110,14 @@ class Query(Frame, frozen=True):
     namespace: str
     name: str
     query: dict[str, str] = {}
-    found: msgspec.Raw = NOTHING
+    body: msgspec.Raw = NOTHING
 
 
 class QueryResult(Frame, frozen=True):
     """The response to the query of this number: an object, or a Status where `is_status`. NOTHING: there is none."""
 
     number: int
-    found: msgspec.Raw = NOTHING
+    body: msgspec.Raw = NOTHING
     is_status: bool = False
 
 

@@ -54,7 +54,7 @@ class LeaderState:
     def __init__(self, *, elected: bool) -> None:
         self.elected = elected
         """Whether there are other replicas."""
-        self.own = not elected
+        self.is_self = not elected
         """Whether this replica leads."""
         self.address = ""
         """Where else the leader serves, host:port; empty while there is none."""
@@ -62,7 +62,7 @@ class LeaderState:
 
     def follow(self, now: ipc.Leader) -> None:
         """Take the state of the election."""
-        self.own, self.address = now.own, now.address
+        self.is_self, self.address = now.is_self, now.address
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -74,11 +74,11 @@ class LeaderState:
         """Where the leader serves, as soon as there is one; empty: here. Raises Unavailable if there is none in time."""
         try:
             async with asyncio.timeout(LEADER_SECONDS):
-                while not (self.own or self.address):
+                while not (self.is_self or self.address):
                     await self._changed.wait()
         except TimeoutError as error:
             raise Unavailable("no replica of the controller leads now, try again") from error
-        return "" if self.own else self.address
+        return "" if self.is_self else self.address
 
 
 def is_the_leaders(attributes_of_request: Attributes) -> bool:
@@ -123,7 +123,7 @@ class LeaderProxy:
         if attributes_of_request.verb == "watch" and self._leading.elected:
             # the client may have been told more by another replica than this one knows yet
             await self._fresh()
-        if self._leading.own or not is_the_leaders(attributes_of_request):
+        if self._leading.is_self or not is_the_leaders(attributes_of_request):
             return await self._objects.answer(request, attributes_of_request)
         if MARK in request.headers:
             return web.Response(status=503, headers={MARK: "does not lead"})
@@ -148,7 +148,7 @@ class LeaderProxy:
     async def report_number(self, connected: ConnectedAgents) -> None:
         """Report the number of connected agents to the leader; a failed report is repeated."""
         address = self._leading.address
-        if self._leading.own or not address or not connected.needs_report(address):
+        if self._leading.is_self or not address or not connected.needs_report(address):
             return
         path = f"{PATH}?replica={self._me}&agents={connected.own}"
         try:

@@ -78,9 +78,9 @@ class Publisher:
         """Everything for the Pods of this Node, up to this resourceVersion, was sent."""
         self._channel.send(ipc.Processed(node, version))
 
-    def leader(self, address: str, *, own: bool) -> None:
+    def leader(self, address: str, *, is_self: bool) -> None:
         """How the election stands: this replica leads, or the one at `address`, or none."""
-        self._channel.send(ipc.Leader(own, address))
+        self._channel.send(ipc.Leader(is_self, address))
 
     async def drained(self) -> None:
         """Wait until the API server process has taken most of what was sent."""
@@ -222,8 +222,8 @@ def answer(facts: Facts, ask: ipc.Query) -> ipc.QueryResult:
         if rule is None:
             raise Unavailable(f"{ask.verb} {ask.resource} is not built yet")
         posted = None
-        if ask.found != ipc.NOTHING:
-            posted = decode_msgpack(ask.found, kind_of(row, ask.subresource), row.plural)
+        if ask.body != ipc.NOTHING:
+            posted = decode_msgpack(ask.body, kind_of(row, ask.subresource), row.plural)
         shown = rule(facts, Query(ask.namespace, ask.name, ask.query, posted))
     except Invalid as error:
         shown = _failure(400, "BadRequest", error.why)

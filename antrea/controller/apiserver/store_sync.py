@@ -54,7 +54,7 @@ class ComputeClient:
             raise ApiError(429, "too many requests wait for the controller, try again")
         row = ROWS[question.group, question.resource]
         number = next(self._numbers)
-        posted = question.found
+        posted = question.body
         ask = ipc.Query(
             number,
             question.group,
@@ -67,12 +67,12 @@ class ComputeClient:
             ipc.raw(posted) if posted is not None else ipc.NOTHING,
         )
         answer: ipc.QueryResult = await self._reply(number, ask, ANSWER_SECONDS)
-        if answer.found == ipc.NOTHING:
+        if answer.body == ipc.NOTHING:
             raise missing(row, question.name)
         if not answer.is_status:
-            shown: msgspec.Struct = msgspec.msgpack.decode(answer.found, type=row.struct)
+            shown: msgspec.Struct = msgspec.msgpack.decode(answer.body, type=row.struct)
             return shown
-        status = msgspec.msgpack.decode(answer.found, type=Status)
+        status = msgspec.msgpack.decode(answer.body, type=Status)
         if status.status == "Failure":
             raise ApiError(status.code, status.message, status.details)
         return status
@@ -139,7 +139,7 @@ def publish(objects: Objects, frame: ipc.Put | ipc.Change | ipc.Drop | ipc.Synce
     if store is None:
         raise ApiError(404, NO_RESOURCE)
     if isinstance(frame, ipc.Put):
-        value = msgspec.msgpack.decode(frame.found, type=store.resource.struct)
+        value = msgspec.msgpack.decode(frame.body, type=store.resource.struct)
         store.put(frame.key, value, frozenset(frame.span), frame.places)
     elif isinstance(frame, ipc.Change):
         added, removed = (

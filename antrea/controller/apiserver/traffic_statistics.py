@@ -172,9 +172,9 @@ class TrafficCounts:
     async def follow(self, leading: LeaderState) -> None:
         """Restart counting each time this replica begins to lead, until cancelled: other replicas got the reports before."""
         while True:
-            was = leading.own
+            was = leading.is_self
             await leading.changed()
-            if leading.own and not was:
+            if leading.is_self and not was:
                 self._stale, self._reports, self._epoch = set(self._places), {}, uuid.uuid4().hex
                 await self._all_anew()
 
@@ -216,7 +216,7 @@ class StatsIntake:
         """Raises Answered, Unavailable."""
         if question.resource != "nodestatssummaries":
             return await self._computing.answer(question)
-        return self.counts.take(question.found) if self.counts else NodeStatsSummary()
+        return self.counts.take(question.body) if self.counts else NodeStatsSummary()
 
 
 def _number(text: str) -> int:

@@ -102,7 +102,7 @@ class PublishSink:
         self._plurals = plurals
         self._pods: dict[str, Memberships] = {}
         """Groups of each Pod as published last."""
-        self._told: dict[Name, _PublishedGroup] = {}
+        self._published: dict[Name, _PublishedGroup] = {}
         self._policies: dict[str, PublishedPolicy] = {}
         """Last published policies by UID."""
         self.processed: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class PublishSink:
 
     def counts(self) -> Counter[str]:
         """How many there are of each kind, by its plural."""
-        groups = Counter(resource for (resource, _), published in self._told.items() if published.exists)
+        groups = Counter(resource for (resource, _), published in self._published.items() if published.exists)
         return groups + Counter({POLICIES: len(self._policies)})
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
@@ -134,7 +134,7 @@ class PublishSink:
             self._left(policy.key, _reporters(self._policies.pop(policy.key, None)))
             self._publisher.drop(GROUP, POLICIES, policy.key)
         for name, delta in deltas.items():
-            published = self._told.get(name)
+            published = self._published.get(name)
             if published is not None and (published.exists or name in gone):  # else told once it exists
                 self._tell(published, name, delta)
         for policy in policies:
@@ -152,7 +152,7 @@ class PublishSink:
 
     async def resync(self, entries: Sequence[Any]) -> None:
         """All groups anew: the stores of the front are empty when this process starts."""
-        self._told.clear()
+        self._published.clear()
         self._pods.clear()
         self._policies.clear()
         await self.apply(entries, ())
@@ -177,14 +177,14 @@ class PublishSink:
             return
         name = entry.group
         if isinstance(entry, GroupHead):
-            self._told.setdefault(name, _PublishedGroup()).head = entry
+            self._published.setdefault(name, _PublishedGroup()).head = entry
             deltas[name].anew = True
         elif isinstance(entry, GroupSpan):
-            self._told.setdefault(name, _PublishedGroup()).wanted = entry.parts
+            self._published.setdefault(name, _PublishedGroup()).wanted = entry.parts
             deltas[name].moved = True
         elif isinstance(entry, Membership):
             placed = (entry.member, entry.node)
-            before = self._told.setdefault(name, _PublishedGroup()).enter(entry.who, placed)
+            before = self._published.setdefault(name, _PublishedGroup()).enter(entry.who, placed)
             if before != placed:
                 deltas[name].added.append(placed)
                 deltas[name].removed += [before] if before else []
@@ -200,7 +200,7 @@ class PublishSink:
             self._put(membership, deltas)
 
     def _leave(self, membership: Membership, deltas: dict[Name, _Delta]) -> None:
-        published = self._told.get(membership.group)
+        published = self._published.get(membership.group)
         before = published.leave(membership.who) if published else None
         if before is not None:
             deltas[membership.group].removed.append(before)
@@ -208,13 +208,13 @@ class PublishSink:
 
     def _forget(self, name: Name) -> None:
         """Members of a group that is not published any more may still be withdrawn, or stay until it is published again."""
-        if name in self._told and self._told[name].empty:
-            del self._told[name]
+        if name in self._published and self._published[name].empty:
+            del self._published[name]
 
     def _name(self, policy: PublishedPolicy, deltas: dict[Name, _Delta]) -> None:
         """Groups that the policy names exist from now on."""
         for name in _groups(policy) - _groups(self._policies.get(policy.key)):
-            published = self._told.setdefault(name, _PublishedGroup())
+            published = self._published.setdefault(name, _PublishedGroup())
             deltas[name].anew |= not published.exists
             published.policies += 1
 
@@ -222,7 +222,7 @@ class PublishSink:
         """Return the groups that no policy names any more."""
         gone = []
         for name in sorted(_groups(before) - _groups(after)):
-            published = self._told[name]
+            published = self._published[name]
             published.policies -= 1
             if not published.exists:
                 gone.append(name)
@@ -237,7 +237,7 @@ class PublishSink:
                 self._pods.pop(entry.who, None)
             elif isinstance(entry, Membership):
                 self._leave(entry, deltas)
-            elif (published := self._told.get(entry.group)) is None:
+            elif (published := self._published.get(entry.group)) is None:
                 continue
             elif isinstance(entry, GroupHead):
                 published.head = None

@@ -45,7 +45,7 @@ class Replica:
         """Let the front know how the election stands, now and whenever that changes."""
 
         def tell() -> None:
-            publisher.leader(self.lead.address, own=self.lead.leads())
+            publisher.leader(self.lead.address, is_self=self.lead.leads())
 
         self.lead.listeners.append(tell)
         tell()

@@ -116,7 +116,7 @@ class IdleRequestEvents:
         self._gates = ProgramGates()
         self._known: dict[str, Requests] = {}
         """Objects that ask for something, by UID, the oldest first."""
-        self._told: dict[str, dict[str, str]] = {}
+        self._reported: dict[str, dict[str, str]] = {}
         """Last message by reason, by UID."""
         self._waiting: dict[tuple[str, str], Event] = {}
         self._news = asyncio.Event()
@@ -159,7 +159,7 @@ class IdleRequestEvents:
         for finding in _findings(requests, self._gates):
             texts.setdefault(finding.reason, []).append(finding.text)
         uid = requests.about.uid
-        before = self._told.pop(uid, {})
+        before = self._reported.pop(uid, {})
         now = {reason: "; ".join(lines)[:MAX_MESSAGE] for reason, lines in texts.items()}
         for reason in before.keys() - now.keys():
             self._waiting.pop((uid, reason), None)
@@ -168,12 +168,12 @@ class IdleRequestEvents:
                 self._waiting[uid, reason] = event(requests.about, reason, message)
                 self._news.set()
         if now:
-            self._told[uid] = now
+            self._reported[uid] = now
         while len(self._waiting) > MAX_OBJECTS:
             del self._waiting[next(iter(self._waiting))]
 
     def _forget(self, uid: str) -> None:
-        for reason in self._told.pop(uid, {}):
+        for reason in self._reported.pop(uid, {}):
             self._waiting.pop((uid, reason), None)
 
     async def run(self) -> None:

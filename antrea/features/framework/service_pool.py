@@ -25,30 +25,30 @@ MAX_PREFERRED: Final = 16
 """Nodes that are read of an annotation."""
 
 
-def pools_of(found: core.Service) -> tuple[str, ...]:
+def pools_of(service: core.Service) -> tuple[str, ...]:
     """Its ExternalIPPools, at most MAX_POOLS; none: it is to have no address of one."""
-    spec = found.spec
+    spec = service.spec
     if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
         return ()
-    return named_pools(found)[:MAX_POOLS]
+    return named_pools(service)[:MAX_POOLS]
 
 
-def named_pools(found: core.Service) -> tuple[str, ...]:
+def named_pools(service: core.Service) -> tuple[str, ...]:
     """Names of ExternalIPPools in the annotation, each once; commas separate them."""
-    names = found.metadata.annotations.get(EXTERNAL_IP_POOL, "").split(",")
+    names = service.metadata.annotations.get(EXTERNAL_IP_POOL, "").split(",")
     return tuple(dict.fromkeys(filter(None, (name.strip() for name in names))))
 
 
-def preferred_of(found: core.Service) -> tuple[str, ...]:
+def preferred_of(service: core.Service) -> tuple[str, ...]:
     """Nodes that are to answer for its external IP before others; at most MAX_PREFERRED."""
     return (
-        preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MAX_PREFERRED]
-        if pools_of(found)
+        preferred_nodes(service.metadata.annotations, PREFERRED_FOR_SERVICE)[:MAX_PREFERRED]
+        if pools_of(service)
         else ()
     )
 
 
-def failback_of(found: core.Service) -> str:
+def failback_of(service: core.Service) -> str:
     """never or when-idle; empty: its external IP goes to a better Node at once, as it does with a value that is not known."""
-    value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, "").strip()
-    return value if value in (NEVER, WHEN_IDLE) and pools_of(found) else ""
+    value = service.metadata.annotations.get(FAILBACK_FOR_SERVICE, "").strip()
+    return value if value in (NEVER, WHEN_IDLE) and pools_of(service) else ""

@@ -95,7 +95,7 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
     if matching is None:
         return
     members, node = [], (pod.node,)
-    for resource, names in matching.told:
+    for resource, names in matching.group_names:
         member = MEMBERS[resource](pod)
         members.append(member)
         if resource == APPLIED and member is not None:
@@ -104,7 +104,7 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
         if resource == PORTS:
             yield from _group_ports(pod, names)
     if any(members):
-        yield Memberships(pod.key, pod.node, matching.told, tuple(members))
+        yield Memberships(pod.key, pod.node, matching.group_names, tuple(members))
     for group in matching.homes:
         if group.home != pod.namespace:
             yield ForeignMember(group.key)

@@ -22,7 +22,7 @@ def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
     """
     ranges = [{**ip_range} for ip_range in spec.get("ipRanges") or ()]
     subnets = [{name: ip_range.pop(name) for name in SUBNET if name in ip_range} for ip_range in ranges]
-    if any(_told(subnet) != _told(subnets[0]) for subnet in subnets):
+    if any(_subnet_key(subnet) != _subnet_key(subnets[0]) for subnet in subnets):
         raise Invalid(
             "spec.ipRanges",
             "failed to convert IPPool from version v1alpha2 to to version v1beta1 because the original ipRanges "
@@ -57,7 +57,7 @@ def older(spec: Spec, annotations: dict[str, str]) -> Spec:
     }
 
 
-def _told(subnet: dict[str, Any]) -> tuple[Any, ...]:
+def _subnet_key(subnet: dict[str, Any]) -> tuple[Any, ...]:
     return (subnet.get("gateway"), subnet.get("prefixLength"), subnet.get("vlan", 0))
 
 

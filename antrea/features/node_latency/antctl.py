@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def latencies(answer: Any, _: Mapping[str, str]) -> list[Row]:
-    """A row for each address that a Node has asked: how long its last answer took, and when it was asked and answered last."""
+    """A row for each address that a Node probes: the round-trip time of its last answer, and the times of the last request and answer."""
     items = answer.get("items", [answer])
     return [
         {
@@ -21,7 +21,7 @@ def latencies(answer: Any, _: Mapping[str, str]) -> list[Row]:
             "to": peer.get("nodeName", ""),
             "address": target.get("targetIP", ""),
             "rtt": _milliseconds(target),
-            "asked": target.get("lastSendTime") or "",
+            "sent": target.get("lastSendTime") or "",
             "answered": target.get("lastRecvTime") or "",
         }
         for item in items
@@ -53,7 +53,7 @@ COMMANDS = (
                 ("TO", "to"),
                 ("ADDRESS", "address"),
                 ("RTT", "rtt"),
-                ("ASKED", "asked"),
+                ("SENT", "sent"),
                 ("ANSWERED", "answered"),
             )
         ),

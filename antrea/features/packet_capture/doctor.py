@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def has_no_node(capture: Mapping[str, Any]) -> bool:
     """Return True if the controller has found that no Node can make this capture, so that no agent has read it."""
     conditions = capture.get("status", {}).get("conditions", ())
-    return any((one.get("type"), one.get("reason")) == (STARTED, NO_NODE) for one in conditions)
+    return any(
+        (condition.get("type"), condition.get("reason")) == (STARTED, NO_NODE) for condition in conditions
+    )
 
 
 GATED_KINDS = (

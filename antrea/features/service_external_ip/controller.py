@@ -95,7 +95,7 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
     if facts.get(FencedLeadership) is None:
         return
     if not service.pools:
-        if service.told:
+        if service.condition:
             yield _written(facts, service, (), None)
         return
     if service.doubt:
@@ -123,9 +123,9 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
     if why:
         condition = Condition(ALLOCATED, "False", reason="AllocationError", message=why)
     said = (condition.status, condition.reason, condition.message)
-    if (service.addresses, service.count, service.told) != (addresses, len(addresses), said):
+    if (service.addresses, service.count, service.condition) != (addresses, len(addresses), said):
         yield _written(facts, service, verdicts, condition)
-    before = service.told[0] if service.told else ""
+    before = service.condition[0] if service.condition else ""
     if condition.status != before and (why or before):
         event = why or f"{', '.join(addresses)} is the external IP, of {named(pools)}"
         yield RecordEvent(
@@ -209,7 +209,7 @@ def _written(
     verdicts: Sequence[tuple[Slot, Verdict]],
     condition: Condition | None,
 ) -> ServiceAddress:
-    before = service.told[0] if service.told else ""
+    before = service.condition[0] if service.condition else ""
     addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
     pools = ((name, facts.get(PoolRow, name)) for name in service.pools)
     return ServiceAddress(

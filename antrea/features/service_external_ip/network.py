@@ -147,12 +147,12 @@ def unheard_texts(facts: Facts, node: str) -> list[str]:
 def unheard_text(row: AnsweringNetwork, node: str) -> str:
     """Return why the Node counts as unanswered, and what to check; empty if it does not."""
     others = "; as long as other Nodes can, they answer for the external IPs of Services in it"
-    if not row.answers and not row.asked:
+    if not row.answers and not row.targets:
         return f"Node {node} has no address in {row.network} on {row.dev} any more{others}"
     if not row.answers:
-        probed = ", ".join(row.asked)
+        probed = ", ".join(row.targets)
         return (
-            f"no neighbour answers Node {node} in {row.network} on {row.dev}, asked for {probed}:"
+            f"no neighbour answers Node {node} in {row.network} on {row.dev}, probed at {probed}:"
             f" the Node has to have a cable that leads to it{others}"
         )
     if row.unheard:

@@ -21,7 +21,7 @@ class Expiring(Generic[T]):
         self._most = most
         self._now = now
         self._known: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
-        self._asked: dict[Hashable, asyncio.Task[T]] = {}
+        self._pending: dict[Hashable, asyncio.Task[T]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -32,10 +32,10 @@ class Expiring(Generic[T]):
         if value is not None and self._now() < until:
             self._known.move_to_end(key)
             return value
-        task = self._asked.get(key)
+        task = self._pending.get(key)
         if task is None:
             task = asyncio.ensure_future(ask())
-            self._asked[key] = task
+            self._pending[key] = task
             task.add_done_callback(lambda done: self._learn(key, done))
         # one who gives up does not end the question of others
         return await asyncio.shield(task)
@@ -45,7 +45,7 @@ class Expiring(Generic[T]):
         return self._now() < self._known.get(key, (0.0, None))[0]
 
     def _learn(self, key: Hashable, done: asyncio.Task[T]) -> None:
-        self._asked.pop(key, None)
+        self._pending.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
         self.learn(key, done.result())

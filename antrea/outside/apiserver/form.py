@@ -88,12 +88,12 @@ class Table:
         self._resource = resource
         self._include = include
         self._api_version = f"meta.k8s.io/{version}"
-        self._told = False
+        self._has_columns = False
         self.key = f"table/{version}/{include}/{id(self)}"
 
     def event(self, _kind: str, value: msgspec.Struct, rest: bytes) -> Pieces:
-        columns = None if self._told else definitions(self._resource.columns)
-        self._told = True
+        columns = None if self._has_columns else definitions(self._resource.columns)
+        self._has_columns = True
         return (self._table([(value, rest)], "", columns),)
 
     def one(self, value: msgspec.Struct, rest: bytes) -> Pieces:

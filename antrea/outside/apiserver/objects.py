@@ -29,7 +29,7 @@ SYNC_SECONDS = 10.0
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Request that only the computing process can answer; `found` is the posted object, None for get and delete."""
+    """Request that only the computing process can answer; `body` is the posted object, None for get and delete."""
 
     group: str
     resource: str
@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     query: Mapping[str, str] = {}
-    found: Any = None
+    body: Any = None
 
 
 class Computes(Protocol):

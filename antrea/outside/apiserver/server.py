@@ -148,7 +148,7 @@ class Server:
             raise ConnectionResetError
         peer = transport.get_extra_info("peername")
         if self._listener:
-            self._listener.asked(peer)
+            self._listener.note_request(peer)
         try:
             return await self._bounded(request, transport)
         finally:

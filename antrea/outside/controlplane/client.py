@@ -160,9 +160,9 @@ class WatchFeed:
                 event = decode_json(line, _Line, self._path)
             except Invalid as error:
                 raise Unavailable(f"{self._path}: answer is not understood: {error.why}") from error
-            self.hear(facts, event)
+            self._apply(facts, event)
 
-    def hear(self, facts: Facts, event: _Line) -> None:
+    def _apply(self, facts: Facts, event: _Line) -> None:
         """Take in one event of the watch. Raises Unavailable for what the server itself gives up with."""
         if event.type == "ERROR":
             raise Unavailable(f"{self._path}: {_message(event.object)}")

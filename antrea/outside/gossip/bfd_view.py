@@ -44,12 +44,12 @@ OBSERVERS = 16
 class AbsentMember:
     """A member that is back in a moment."""
 
-    __slots__ = ("asked", "fell", "sign", "since")
+    __slots__ = ("fell", "probed", "sign", "since")
 
     def __init__(self, now: float) -> None:
         self.since = self.sign = now
         """When this member received it, and when the other one's kernel answered last."""
-        self.asked = float("-inf")
+        self.probed = float("-inf")
         self.fell = False
         """Its switch has been seen down since."""
 
@@ -57,11 +57,11 @@ class AbsentMember:
 class SilentAgent:
     """A member whose switch is up and whose agent does not answer."""
 
-    __slots__ = ("asked", "looked")
+    __slots__ = ("judged", "probed")
 
     def __init__(self) -> None:
-        self.asked = self.looked = float("-inf")
-        """When its kernel was asked last, and when it was last judged."""
+        self.probed = self.judged = float("-inf")
+        """Times at which its kernel was last probed and its silence last judged."""
 
 
 class BfdViews:
@@ -87,25 +87,25 @@ class BfdViews:
         self._refused: dict[str, float] = {}
         """When the kernels of members refused a connection last."""
 
-    def own(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
-        """This member sees a switch, sees it no longer (False), is `unsure`, or looks there no more (None)."""
+    def observe(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
+        """Set the view of this member: it sees a switch, does not (False), is `unsure`, or does not observe it any more (None)."""
         self._number += 1
         self._keep(View(self._me, node, self._number, up, unsure))
 
-    def hear(self, view: View, *, own: bool = False) -> None:
-        """Take in a view, perhaps one of our own from an earlier run, which is overridden; `own`: sent by its observer."""
+    def merge(self, view: View, *, is_direct: bool = False) -> None:
+        """Merge a view, perhaps of an earlier run of this member, which is overridden; `is_direct`: sent by its observer."""
         held = self._views.get(view.node, {})
         known = held.get(view.observer)
         before = self._number if view.observer == self._me else known.number if known else 0
-        if view.number > before + LEAP and not own:
+        if view.number > before + LEAP and not is_direct:
             return
-        if own and known and abs(view.number - known.number) > LEAP:
+        if is_direct and known and abs(view.number - known.number) > LEAP:
             self._keep(view)
             return
         if view.observer == self._me != view.node:
             if known is None or known.number < view.number:
                 self._number = max(self._number, view.number)
-                self.own(view.node, known.up if known else None, unsure=bool(known and known.unsure))
+                self.observe(view.node, known.up if known else None, unsure=bool(known and known.unsure))
         elif (known.number < view.number) if known else len(held) < OBSERVERS:
             if view.observer == self._me:
                 self._number = max(self._number, view.number)
@@ -173,7 +173,7 @@ class BfdViews:
             return False
         if node in self.away:
             return True
-        self._silent.setdefault(node, SilentAgent()).looked = now
+        self._silent.setdefault(node, SilentAgent()).judged = now
         return now - max(since, self._refused.get(node, since)) < self._timing.hung
 
     def why_dead(self, node: str, counts: Callable[[str], bool]) -> str:
@@ -199,11 +199,11 @@ class BfdViews:
     def knock(self, now: float) -> list[str]:
         """Members that restart, or may hang, each once a period: their kernels refuse a connection, if no agent listens."""
         period = self._timing.period
-        self._silent = {node: silent for node, silent in self._silent.items() if now - silent.looked < period}
+        self._silent = {node: silent for node, silent in self._silent.items() if now - silent.judged < period}
         absent: dict[str, AbsentMember | SilentAgent] = {**self._silent, **self.away}
-        due = [node for node, member in absent.items() if now >= member.asked + period]
+        due = [node for node, member in absent.items() if now >= member.probed + period]
         for node in due:
-            absent[node].asked = now
+            absent[node].probed = now
         return [node for node in due if node != self._me]
 
     def reached(self, now: float, node: str, *, refused: bool = False) -> bool:

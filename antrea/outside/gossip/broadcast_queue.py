@@ -32,47 +32,49 @@ class BroadcastQueue:
     """At most one of each member, or one of each of its witnesses."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, _Broadcast]] = {}
+        self._broadcasts: dict[str, dict[str, _Broadcast]] = {}
         """Broadcasts by member and witness."""
 
     def __bool__(self) -> bool:
-        return bool(self._told)
+        return bool(self._broadcasts)
 
     def add(self, update: Update) -> None:
         """Broadcast it; what it overrides is sent no longer."""
-        held = self._told.get(update.node, {})
+        held = self._broadcasts.get(update.node, {})
         same = update.standing == Standing.SUSPECT and all(
             broadcast.update.standing == Standing.SUSPECT
             and broadcast.update.incarnation == update.incarnation
             for broadcast in held.values()
         )
-        self._told[update.node] = {**(held if same else {}), update.witness: _Broadcast(update)}
+        self._broadcasts[update.node] = {**(held if same else {}), update.witness: _Broadcast(update)}
 
     def forget(self, node: str) -> None:
         """Stop sending what concerns it."""
-        self._told.pop(node, None)
+        self._broadcasts.pop(node, None)
 
-    def take(self, room: int, members: int, *, is_told: bool = True) -> list[Update]:
+    def take(self, room: int, members: int, *, is_delivered: bool = True) -> list[Update]:
         """Return the updates that fit into `room` bytes, sent once more to one of `members`, if that one counts."""
-        if not self._told:
+        if not self._broadcasts:
             return []
         most = often(members)
         updates: list[Update] = []
-        for broadcast in sorted((each for held in self._told.values() for each in held.values()), key=_times):
+        for broadcast in sorted(
+            (each for held in self._broadcasts.values() for each in held.values()), key=_times
+        ):
             if broadcast.size > room:
                 continue
             room -= broadcast.size
             updates.append(broadcast.update)
-            broadcast.times += is_told
+            broadcast.times += is_delivered
             if broadcast.times >= most:
                 self._done(broadcast.update)
         return updates
 
     def _done(self, update: Update) -> None:
-        held = self._told[update.node]
+        held = self._broadcasts[update.node]
         del held[update.witness]
         if not held:
-            del self._told[update.node]
+            del self._broadcasts[update.node]
 
 
 def _times(broadcast: _Broadcast) -> int:

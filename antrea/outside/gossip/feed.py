@@ -70,7 +70,7 @@ class GossipFeed:
         """Calls that the thread makes as soon as it runs."""
         self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._report: Callable[[SilenceReport], None] = lambda _report: None
-        self._told: Quorum | None = None
+        self._reported_quorum: Quorum | None = None
         self._away: frozenset[str] = frozenset()
         """Members that announced a restart, as last logged."""
         self.deaths = self.joins = 0
@@ -175,7 +175,7 @@ class GossipFeed:
             self.gossip.peers(self._peers)
             self.gossip.keys(self._keys)
             if self._silent is not None:
-                self.gossip.machine.silence.own(now(), self._silent)
+                self.gossip.machine.silence.observe(now(), self._silent)
 
     def _changed(self, gossip: Gossip, changes: Sequence[Change]) -> None:
         has, alive, of = gossip.machine.swim.census
@@ -188,8 +188,8 @@ class GossipFeed:
         while silence.changed:
             node = silence.changed.pop()
             self._report(SilenceReport(node, silence.reports[node]))
-        if changes or quorum != self._told:
-            self._told = quorum
+        if changes or quorum != self._reported_quorum:
+            self._reported_quorum = quorum
             self._tell(changes, quorum)
 
     def _stop(self) -> None:

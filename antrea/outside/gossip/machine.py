@@ -66,7 +66,7 @@ class Machine:
             return True
         if isinstance(message, Silence):
             if heard.sender in self.swim.rows:
-                self.silence.hear(heard.sender, message.networks)
+                self.silence.merge(heard.sender, message.networks)
             return True
         self.swim.received(now, heard.sender, message, origin)
         self._seal(now)

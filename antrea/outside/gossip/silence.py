@@ -31,13 +31,13 @@ class SilentNetworks:
         self._most = 0
         self._due = 0.0
 
-    def own(self, now: float, networks: tuple[str, ...]) -> None:
+    def observe(self, now: float, networks: tuple[str, ...]) -> None:
         """This member's from now on."""
         if networks != self._own:
             self._most = MAX_BATCH + AFTERWARDS * (self._own is not None)
             self._own, self._sent, self._due = networks, 0, now
 
-    def hear(self, sender: str, networks: tuple[str, ...]) -> None:
+    def merge(self, sender: str, networks: tuple[str, ...]) -> None:
         """Record a member's report of itself."""
         if self.reports.get(sender) != networks:
             self.reports[sender] = networks

@@ -128,7 +128,7 @@ class Swim:
 
     def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
-        self.bfd.own(name, up, unsure=unsure)
+        self.bfd.observe(name, up, unsure=unsure)
         self._is_counted = False
         self._tell_views(self._some(TOLD_AT_ONCE))
 
@@ -265,7 +265,7 @@ class Swim:
         members = {self.me, *self.rows}
         for view in views:
             if {view.observer, view.node} <= members:
-                self.bfd.hear(view, own=sender == view.observer)
+                self.bfd.merge(view, is_direct=sender == view.observer)
         self._is_counted = False
 
     def _judge(self, now: float) -> None:
@@ -480,7 +480,7 @@ class Swim:
         # one that may not hear it is not one that was told
         return (
             *first,
-            *self._updates.take(room, len(self.rows) + 1, is_told=row.standing != Standing.SUSPECT),
+            *self._updates.take(room, len(self.rows) + 1, is_delivered=row.standing != Standing.SUSPECT),
         )
 
     def _some(self, most: int, but: str = "") -> list[str]:

@@ -103,12 +103,12 @@ KINDS = (
     *(
         Kind(
             f"{_WEBHOOKS}/{plural}",
-            frozenset(own),
+            frozenset(names),
             lambda place: _decoded(*(hook.client_config.ca_bundle for hook in place.webhooks)),
             _hook_patch,
             PatchKind.STRATEGIC,
         )
-        for plural, own in (
+        for plural, names in (
             ("mutatingwebhookconfigurations", ("crdmutator.antrea.io", "labelsmutator.antrea.io")),
             ("validatingwebhookconfigurations", ("crdvalidator.antrea.io",)),
         )

@@ -28,7 +28,7 @@ class ExternalEntitySink:
         self._kube = kube
         self._wanted: set[str] = set()
         """Keys, for the sweep."""
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """Why an object was not written, by key: each reason gives one Event."""
 
     async def apply(self, put: Sequence[GeneratedEntity], drop: Sequence[GeneratedEntity]) -> None:
@@ -45,7 +45,7 @@ class ExternalEntitySink:
                 message = message or error.why
                 await self._tell(entry, error.why)
             else:
-                self._told.pop(entry.key, None)
+                self._reported.pop(entry.key, None)
         # last: an interface that gets another name is never without an ExternalEntity, nor its machine without policies
         for entry in drop:
             await self._delete(entry)
@@ -93,9 +93,9 @@ class ExternalEntitySink:
             log.info("Deleted ExternalEntity", entity=entry.key)
 
     async def _tell(self, entry: GeneratedEntity, why: str) -> None:
-        if self._told.get(entry.key) == why:
+        if self._reported.get(entry.key) == why:
             return
-        self._told[entry.key] = why
+        self._reported[entry.key] = why
         about = ObjectReference(OWNER_KIND, entry.owner, entry.namespace, entry.uid, OWNER_API)
         message = f"policies cannot select this machine: {why}"
         await self._kube.create_event(about, REASON, message, warning=True, component=COMPONENT)

@@ -62,7 +62,7 @@ class LeaseKeeper:
         self._heard = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
-        self._told = (False, "")
+        self._reported = (False, "")
         self.lead = Leadership(lambda: self._election.leads(clock()))
         self.lead.elected = True
 
@@ -177,12 +177,12 @@ class LeaseKeeper:
         leads = self._election.leads(now)
         self.lead.address = "" if leads else self._election.leader(now)
         state = (leads, self.lead.address)
-        if state != self._told:
-            if leads != self._told[0]:
+        if state != self._reported:
+            if leads != self._reported[0]:
                 log.info("Leading" if leads else "No longer leading", lease=self._name)
             elif self.lead.address:
                 log.info("Following a leader", lease=self._name, address=self.lead.address)
-            self._told = state
+            self._reported = state
             self.lead.changed()
         if self._alarm:
             self._alarm.cancel()

@@ -108,7 +108,7 @@ class Listener:
         """How many are open."""
         return len(self._all)
 
-    def asked(self, peer: Peer) -> None:
+    def note_request(self, peer: Peer) -> None:
         """A whole request has come over this connection; `proved` or `answered` is called with its outcome."""
         if self._new.discard(peer):
             self._strangers.add(peer)

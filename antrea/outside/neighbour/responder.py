@@ -112,7 +112,7 @@ class _Listener:
         self._link: socket.socket | None = None
         self._groups: _Groups | None = None
         self._again: asyncio.TimerHandle | None = None
-        self._told = ""
+        self._reported = ""
         self._open()
 
     def join(self, address: bytes) -> None:
@@ -139,12 +139,12 @@ class _Listener:
         except OSError as error:
             self._retry(str(error))
             return
-        self._told = ""
+        self._reported = ""
         self._loop.add_reader(self._link, self._read, self._link)
 
     def _retry(self, why: str) -> None:
-        if why != self._told:
-            self._told = why
+        if why != self._reported:
+            self._reported = why
             log.warning("Cannot answer for addresses now", dev=self._dev, err=why)
         self._release()
         self._again = self._loop.call_later(REOPEN_SECONDS, self._open)

@@ -23,9 +23,9 @@ def run(*command: str, given: str = "", fine: bool = False) -> str:
     return done.stdout
 
 
-def ip_rows(*words: str) -> list[dict[str, Any]]:
-    """The rows that `ip -json` prints for these words. Raises as `run`; Invalid for output that is not a list of objects."""
-    return guarded(f"output of ip {' '.join(words)}", rows_of, run("ip", "-json", *words))
+def ip_rows(*arguments: str) -> list[dict[str, Any]]:
+    """The rows that `ip -json` prints for these arguments. Raises as `run`; Invalid for output that is not a list of objects."""
+    return guarded(f"output of ip {' '.join(arguments)}", rows_of, run("ip", "-json", *arguments))
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:

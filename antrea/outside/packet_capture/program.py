@@ -104,7 +104,7 @@ class Capture:
             why = str(error)
         except OSError as error:
             why = f"{self._order.device}: {error.strerror}"
-        return self._told(done=True, timed_out=timed_out, why=why)
+        return self._state(done=True, timed_out=timed_out, why=why)
 
     def _socket(self) -> socket.socket:
         """Nothing arrives before it is bound, and so nothing that the filter has not seen. Raises OSError, _Failed."""
@@ -155,7 +155,7 @@ class Capture:
         while (left := end - time.monotonic()) > 0 and select.select([self._drops.source], (), (), left)[0]:
             self._append_drops(file)
 
-    def _told(self, *, done: bool = False, timed_out: bool = False, why: str = "") -> CaptureReport:
+    def _state(self, *, done: bool = False, timed_out: bool = False, why: str = "") -> CaptureReport:
         return CaptureReport(
             self._captured, self._drops.number, self._dropped, done=done, timed_out=timed_out, why=why
         )
@@ -187,7 +187,7 @@ class Capture:
     def _report(self, sock: socket.socket) -> None:
         self._count(sock)
         self._reported = time.monotonic()
-        emit(self._told())
+        emit(self._state())
 
 
 def _moment(notes: list[tuple[int, int, bytes]]) -> int:

@@ -51,7 +51,7 @@ class Configuration(Generic[S, G]):
         self.compare = compare
         self.compared: tuple[str, ...] = ()
         """Sentences of `compare` that were reported to the user."""
-        self.told: InEffect[S, G] | None = None
+        self.reported: InEffect[S, G] | None = None
         """Configuration that was last reported to the user."""
         self._accept = accept
         self._kept = kept

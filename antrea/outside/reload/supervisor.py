@@ -228,10 +228,10 @@ class ConfigWarning(NamedTuple):
 def _record_warnings(configuration: Configuration[Any, Any], events: EventQueue) -> None:
     """Record new warnings; a program that is rebuilt does not repeat them."""
     now = configuration.now
-    for line in sentences(configuration.told, now):
+    for line in sentences(configuration.reported, now):
         log.warning("Configuration", reason=line.reason, message=line.message)
         events.record(line.reason, line.message, warning=True)
-    configuration.told = now
+    configuration.reported = now
 
 
 def _record_comparison(

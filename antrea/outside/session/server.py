@@ -46,12 +46,12 @@ class Session:
 
     def mark_request(self) -> None:
         """Note that a whole request or message has come; the connection is idle again."""
-        self._listener.asked(self._peer)
+        self._listener.note_request(self._peer)
         self._listener.answered(self._peer)
 
     def prove(self, user: str = "") -> None:
         """Note that the client has proved its identity; a `user` has a bounded number of sessions from one source."""
-        self._listener.asked(self._peer)
+        self._listener.note_request(self._peer)
         self._listener.proved(self._peer, f"{user} at {network(self.address)}" if user else "")
 
 

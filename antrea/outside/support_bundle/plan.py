@@ -11,7 +11,7 @@ class Command(msgspec.Struct, frozen=True):
     """A file that holds what a command prints; one that is not installed is left out."""
 
     path: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     environment: dict[str, str] = {}
 
 

@@ -100,15 +100,15 @@ class Bundle:
     def _run(self, command: Command) -> None:
         if self._late(command.path):
             return
-        program = shutil.which(command.words[0])
+        program = shutil.which(command.arguments[0])
         if program is None:
-            self._notes.append(f"{command.path}: {command.words[0]} is not installed")
+            self._notes.append(f"{command.path}: {command.arguments[0]} is not installed")
             return
         with (
             tempfile.TemporaryFile(dir=self._folder) as output,
             tempfile.TemporaryFile(dir=self._folder) as trouble,
         ):
-            why = self._ended([program, *command.words[1:]], command, output, trouble)
+            why = self._ended([program, *command.arguments[1:]], command, output, trouble)
             if why:
                 trouble.seek(0)
                 said = trouble.read(2000).decode(errors="replace").strip()

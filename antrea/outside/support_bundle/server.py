@@ -86,7 +86,7 @@ class SupportBundles:
     async def answer(self, question: Question) -> msgspec.Struct:
         """Raises Answered: 400, 403, 404, 500 (why the collection failed)."""
         if question.verb == "create":
-            return await self._create(question.found)
+            return await self._create(question.body)
         self._only_own(question.name)
         if question.verb == "delete":
             await self.close()

@@ -365,17 +365,17 @@ async def test_a_vlan_is_kept_for_its_version_until_no_connection_has_it(
         await until(lambda: agent.versions() == {TWO.vlan: TWO.version})
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("is_reported", [False, True])
 async def test_a_rule_that_comes_back_judges_the_connections_that_it_had(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, is_told: bool
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, is_reported: bool
 ) -> None:
     """None is forgotten, whether or not the engine was told meanwhile that the rule is gone."""
     async with without_one(agent, monkeypatch) as engine:
-        if is_told:
+        if is_reported:
             await until(lambda: agent.texts().get(ONE.vlan) == GONE)
         await agent.control.apply((ONE,), ())
         await until(lambda: len(agent.loaded()) == 2 and agent.texts()[ONE.vlan] == ONE.signatures)
-        assert engine.commands == [("reload-tenant", ONE.vlan)] * 2 * is_told
+        assert engine.commands == [("reload-tenant", ONE.vlan)] * 2 * is_reported
         assert agent.forgotten == []
 
 

@@ -150,7 +150,7 @@ async def test_what_is_remembered_is_bounded() -> None:
         events = IdleRequestEvents(kube)
         for number in range(idle_requests.MAX_OBJECTS + 10):
             events.note(PODS, pod(f"s{number}", **{POOL: "p"}))
-        assert (len(events._told), len(events._waiting)) == (
+        assert (len(events._reported), len(events._waiting)) == (
             idle_requests.MAX_OBJECTS,
             idle_requests.MAX_OBJECTS,
         )

@@ -327,7 +327,7 @@ async def test_that_neighbours_do_not_answer_is_an_event_of_the_node_and_a_condi
     check = node.conditions()["ExternalIPsUnheard"]
     assert check() == ""
     for network in ("192.0.2.0/24", "2001:db8::/64", "198.51.100.0/24"):
-        facts.put(AnsweringNetwork("eth0", network, answers=network.startswith("198"), asked=("a",)))
+        facts.put(AnsweringNetwork("eth0", network, answers=network.startswith("198"), targets=("a",)))
     assert [text.partition(" on ")[0] for text in check().split("; ") if text.startswith("no ")] == [
         f"no neighbour answers Node n1 in {network}" for network in ("192.0.2.0/24", "2001:db8::/64")
     ]

@@ -115,7 +115,7 @@ def test_antctl_latencies_are_a_row_for_each_address_and_say_which_never_answere
         "peerNodeLatencyStats": [{"nodeName": "node-2", "targetIPLatencyStats": [four, six]}],
     }
     assert [line.split() for line in printed("nodelatencystats", {"items": [node]}).splitlines()] == [
-        ["FROM", "TO", "ADDRESS", "RTT", "ASKED", "ANSWERED"],
+        ["FROM", "TO", "ADDRESS", "RTT", "SENT", "ANSWERED"],
         ["node-1", "node-2", "10.10.1.1", "0.711ms", asked, answered],
         ["node-1", "node-2", "fd74:1::1", "<NONE>", asked, "<NONE>"],
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antrea.antctl.traceflow_explain import _asked, _compared
+from antrea.antctl.traceflow_explain import _compared, _ends_of
 from antrea.explain.answer import Answer, AskedPacket, AtEndpoint, Through
 from antrea.explain.verdict import Half, Verdict
 
@@ -27,7 +27,7 @@ TCP = {"transportHeader": {"tcp": {"dstPort": 80}}}
     ],
 )
 def test_the_packet_that_is_explained_is_the_one_that_was_traced(spec: Any, wanted: Any) -> None:
-    assert _asked(spec) == wanted
+    assert _ends_of(spec) == wanted
 
 
 def half(direction: str, verdict: Verdict, sentence: str) -> Half:

@@ -168,9 +168,9 @@ async def test_channel_questions_are_answered_by_who_computes() -> None:
     status = NetworkPolicyStatus(metadata=ObjectMetadata(name="x"))
     async with connected() as (_, _, computing, _):
         for given, expected in (
-            (question("networkpolicyevaluation", "create", found=asked), asked),
+            (question("networkpolicyevaluation", "create", body=asked), asked),
             (
-                question("networkpolicies", "create", subresource="status", found=status),
+                question("networkpolicies", "create", subresource="status", body=status),
                 Status(status="Success", code=201),
             ),
         ):
@@ -193,7 +193,7 @@ async def test_channel_the_front_hears_whether_the_stores_are_up_to_date() -> No
     ("given", "code", "words"),
     [
         (
-            question("networkpolicyevaluation", "create", found=NetworkPolicyEvaluation()),
+            question("networkpolicyevaluation", "create", body=NetworkPolicyEvaluation()),
             400,
             "request entities",
         ),
@@ -215,7 +215,7 @@ def test_channel_a_bug_in_an_answer_is_an_answer() -> None:
     without = ipc.Query(8, CP, "networkpolicyevaluation", "", "create", "", "x")
     assert answer(Facts(), broken).number == 7
     found = answer(Facts(), without)
-    assert msgspec.msgpack.decode(found.found, type=Status).code == 500
+    assert msgspec.msgpack.decode(found.body, type=Status).code == 500
 
 
 def test_channel_every_question_that_can_be_asked_has_an_answer() -> None:

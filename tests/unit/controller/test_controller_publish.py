@@ -258,7 +258,7 @@ def test_a_group_with_a_head_that_a_policy_names_as_well_goes_with_the_later_of_
     sink = PublishSink(Heard(), nobody_left, KINDS)  # type: ignore[arg-type]
     for put, drop in (start, ([], [head, policy])):
         asyncio.run(sink.apply(put, drop))
-    assert (sink.counts(), sink._told) == ({}, {})
+    assert (sink.counts(), sink._published) == ({}, {})
 
 
 def test_what_stands_is_counted_by_kind() -> None:

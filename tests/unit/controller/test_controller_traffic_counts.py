@@ -334,13 +334,13 @@ async def test_a_replica_that_begins_to_lead_begins_to_count() -> None:
         front.come("K8sNetworkPolicy", uid, uid, "a")
     following = asyncio.ensure_future(front.counts.follow(leading))
     await asyncio.sleep(0)
-    leading.follow(ipc.Leader(own=True))
+    leading.follow(ipc.Leader(is_self=True))
     front.counts.add(
         summary(network_policies=[row("u1", counted(3, 300, 1)), row("u1199", counted(1, 1, 1))])
     )
-    leading.follow(ipc.Leader(own=False, address="other"))
+    leading.follow(ipc.Leader(is_self=False, address="other"))
     await asyncio.sleep(0)
-    leading.follow(ipc.Leader(own=True))
+    leading.follow(ipc.Leader(is_self=True))
     for _ in range(9):
         await asyncio.sleep(0)
         front.counts.add(summary(network_policies=[row("u1199", counted(1, 10, 1))]))

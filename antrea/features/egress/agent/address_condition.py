@@ -41,7 +41,7 @@ def words_of(entry: AddressStatus) -> Words:
 def address_conditions(facts: Facts, report: AddressReport, node: ThisNode) -> tuple[Condition, ...]:
     """Return the conditions of an Egress of one address, by the Node that has it and translates it, or cannot take it."""
     row = report.row
-    if not report.is_told or (report.here and report.why):
+    if not report.is_reported or (report.here and report.why):
         return ()
     if not row.pool:
         return (conflict_conditions(facts, row) or _of_dead_holder(facts, row)) if report.here else ()

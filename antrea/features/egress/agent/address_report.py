@@ -33,7 +33,7 @@ class AddressReport(NamedTuple):
     """Whether no Node has had it for a moment, or may use it."""
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether this Node writes where it is."""
         return self.here or bool(self.why)
 

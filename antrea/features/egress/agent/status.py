@@ -57,7 +57,7 @@ def egress_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssign
     rows = sorted(facts.by(Egress, "name", first.name), key=lambda row: row.slot) if first.of else [first]
     reports = [report_of(facts, first, row, node) for row in rows]
     conditions = _conditions(facts, reports, node)
-    if not conditions and not any(report.is_told for report in reports):
+    if not conditions and not any(report.is_reported for report in reports):
         return
     if why := _why_failed(reports):
         yield from _failure_event(first, node.name, why)
@@ -75,7 +75,7 @@ def egress_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssign
 def _fields(report: AddressReport, node: str) -> tuple[tuple[str, str], ...]:
     """Return the fields of the first address, as upstream's status has them; none if others report it, or no status names it."""
     row = report.row
-    if not report.is_told or (report.missing and not (row.of or row.node or row.held)):
+    if not report.is_reported or (report.missing and not (row.of or row.node or row.held)):
         return ()
     return (
         (("egressNode", node), ("egressIP", row.ip))
@@ -89,7 +89,7 @@ def _items(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) -> It
     entries = {
         report.row.ip: address_entry(facts, report, node)
         for report in reports
-        if report.row.ip and report.is_told
+        if report.row.ip and report.is_reported
     }
     known = tuple(report.row.ip for report in reports if report.row.ip)
     return Items("addresses", "egressIP", tuple(entries.values()), known)

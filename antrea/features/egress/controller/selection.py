@@ -39,7 +39,7 @@ MAX_NAMED: Final = 5
 def egress_selection(facts: Facts, labels: str) -> Iterator[SelectionConflict]:
     """Yield the conflicts of all Pods with these labels at once."""
     matching = facts.get(Matches, labels)
-    names = dict(matching.told).get(EGRESS, ()) if matching else ()
+    names = dict(matching.group_names).get(EGRESS, ()) if matching else ()
     chosen = (row for name in names if (row := facts.get(EgressRow, name)))
     older = _older(address for row in chosen for address in all_of(facts, row))
     if older and all(pod.host_network for pod in facts.by(Pod, "labels", labels)):
@@ -70,7 +70,7 @@ def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status | Recor
     if spaces:
         yield _host_network(egress, spaces)
     conditions = [
-        Condition(kind) for kind in TYPES if kind in egress.told and not (kind == OVERLAPPED and older)
+        Condition(kind) for kind in TYPES if kind in egress.reported and not (kind == OVERLAPPED and older)
     ]
     if older:
         message = f"Pods that it selects follow an older Egress: {_named(older)}"

@@ -36,7 +36,7 @@ class DuplicateProber:
     def __init__(self, node: str) -> None:
         """`node` is the name of this one."""
         self._node = node
-        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._probes: dict[str, asyncio.Task[None]] = {}
         """Probes by Egress or Service."""
 
     async def run(self, facts: Facts) -> None:
@@ -48,19 +48,19 @@ class DuplicateProber:
                     for row in facts.all(ProbedAddress):
                         if not is_to_be_probed(facts, row.holder, row.ip, self._node):
                             facts.drop(ProbedAddress, row.holder)
-                    self._asked = {name: task for name, task in self._asked.items() if not task.done()}
+                    self._probes = {name: task for name, task in self._probes.items() if not task.done()}
                     await news.wait()
                     await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for task in self._asked.values():
+            for task in self._probes.values():
                 task.cancel()
-            await asyncio.gather(*self._asked.values(), return_exceptions=True)
+            await asyncio.gather(*self._probes.values(), return_exceptions=True)
 
     async def probe(self, facts: Facts, act: ProbeAddress) -> None:
         """Handle the act without waiting: many addresses may come together."""
-        if before := self._asked.get(act.holder):
+        if before := self._probes.get(act.holder):
             before.cancel()
-        self._asked[act.holder] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
+        self._probes[act.holder] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
 
     async def _ask(self, facts: Facts, act: ProbeAddress) -> None:
         if not act.before:

@@ -105,7 +105,7 @@ class FlowExportPart(Part):
         """Reasons why nothing goes to some FlowExporterDestinations."""
         self._exported = self._connected = self._lost = self._lost_records = 0
         """Counts of exports that have ended."""
-        self._trouble = self._uncounted = self._unasked = self._unseen = ""
+        self._trouble = self._uncounted = self._query_failure = self._unseen = ""
         agent.part(PolicyPart).packets.denied = self._deny
         self.requests: RequestStore | None = None
         """Requests that wait for their connections; set by the feature that gets them."""
@@ -293,11 +293,11 @@ class FlowExportPart(Part):
         try:
             originals = await asyncio.to_thread(host_originals, [connection.key for connection in lacking])
             self._originals.take(lacking, originals)
-            self._unasked = ""
+            self._query_failure = ""
         except Unavailable as error:
-            if str(error) != self._unasked:
+            if str(error) != self._query_failure:
                 log.warning("Failed to ask for clients of NodePorts and NodePortLocal", err=str(error))
-            self._unasked = str(error)
+            self._query_failure = str(error)
 
     async def _count(self) -> set[str]:
         """Read what is counted at the interfaces of Pods, and give the Pods' addresses.

@@ -49,7 +49,7 @@ class CaptureRun:
         self._part, self._agent, self._entry = part, agent, entry
         self._now = CaptureProgress(entry.name, entry.uid)
         self._process: asyncio.subprocess.Process | None = None
-        self._untold = 0
+        self._lost = 0
         """Number of packets dropped by the switch that came faster than the process takes them."""
 
     @property
@@ -62,7 +62,7 @@ class CaptureRun:
         if pipe is None or pipe.is_closing():
             return
         if pipe.transport.get_write_buffer_size() > MAX_WAITING:
-            self._untold += 1
+            self._lost += 1
             return
         pipe.write(msgspec.json.encode(packet) + b"\n")
 
@@ -106,8 +106,8 @@ class CaptureRun:
                 self._entry, "PacketsNotCaptured",
                 f"{last.dropped} packets came faster than they could be written; the file counts them, too",
             )  # fmt: skip
-        if last.refused or self._untold:
-            lost = f"; {self._untold} more came faster than they could be written" if self._untold else ""
+        if last.refused or self._lost:
+            lost = f"; {self._lost} more came faster than they could be written" if self._lost else ""
             self._part.warn(
                 self._entry, "CapturedPacketsDropped",
                 f"the switch has dropped {last.refused} packets, which the file has with their reasons{lost}",

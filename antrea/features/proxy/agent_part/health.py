@@ -95,7 +95,7 @@ class HealthServers:
         """`report` gets why a port cannot be listened at, and its Service; without one for the proxy's own port."""
         self._facts, self._config, self._health, self._report = facts, config, health, report
         self._open: dict[tuple[str, HealthCheck], asyncio.Task[None]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -145,8 +145,8 @@ class HealthServers:
                 self._open[ip, check] = tasks.create_task(work)
 
     def _tell(self, message: str, check: HealthCheck | None) -> None:
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._reported:
+            self._reported.add(message)
             log.error("Failed to listen for health checks", err=message)
             self._report(message, check)
 

@@ -65,12 +65,12 @@ class NetworkFeed:
                 # the routes of the last time are as good
                 note_failed_probe(error)
         self._turn += MAX_IPS
-        rows = await asyncio.gather(*(self._asked(facts, network) for network in wanted))
+        rows = await asyncio.gather(*(self._probe(facts, network) for network in wanted))
         keys = {network.key for network in wanted}
         self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if key in keys}
         facts.replace(AnsweringNetwork, [row for row in rows if row])
 
-    async def _asked(self, facts: Facts, network: AskedNetwork) -> AnsweringNetwork | None:
+    async def _probe(self, facts: Facts, network: AskedNetwork) -> AnsweringNetwork | None:
         """Probe one network; None while the result is open."""
         verdict = self._verdicts.setdefault(network.key, NetworkVerdict(silent=network.silent))
         if network.lost:
@@ -85,7 +85,7 @@ class NetworkFeed:
             verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(network.ips))
         if verdict.answers is False and before is not False:
             log.warning(
-                "No neighbour answers", dev=network.dev, network=network.network, asked=",".join(targets)
+                "No neighbour answers", dev=network.dev, network=network.network, targets=",".join(targets)
             )
         verdict.keep_only(network.ips, asyncio.get_running_loop().time())
         if there:

@@ -51,7 +51,7 @@ class TraceflowPart(Part):
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts = agent, agent.facts
         self._results = ResultWriter(agent.kube, agent.node)
-        self._told: Counter[str] = Counter()
+        self._result_counts: Counter[str] = Counter()
         """Results by UID."""
         agent.facts.observe(RunningTrace, self._changed)
 
@@ -68,7 +68,9 @@ class TraceflowPart(Part):
             if row is not None and (trace is None or trace.uid != row.uid):
                 self._facts.drop(type(row), name)
         running = {row.uid for row in self._facts.all(RunningTrace)}
-        self._told = Counter({uid: number for uid, number in self._told.items() if uid in running})
+        self._result_counts = Counter(
+            {uid: number for uid, number in self._result_counts.items() if uid in running}
+        )
 
     def _running(self, name: str, uid: str) -> RunningTrace | None:
         trace = self._facts.get(RunningTrace, name)
@@ -148,10 +150,10 @@ class TraceflowPart(Part):
 
     def _counts(self, trace: RunningTrace) -> bool:
         """Whether one more result of this Node is wanted."""
-        self._told[trace.uid] += 1
+        self._result_counts[trace.uid] += 1
         if not trace.spec.live_traffic:
-            return self._told[trace.uid] <= MAX_RESULTS
-        if self._told[trace.uid] > 1:
+            return self._result_counts[trace.uid] <= MAX_RESULTS
+        if self._result_counts[trace.uid] > 1:
             return False
         self._facts.put(SeenTrace(trace.name, trace.uid), urgent=True)
         return True

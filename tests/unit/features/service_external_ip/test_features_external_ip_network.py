@@ -25,7 +25,7 @@ NETWORK, NETWORK6 = "192.0.2.0/24", "2001:db8::/64"
 RANGES = ((4, int(ip_address("192.0.2.40")), int(ip_address("192.0.2.49"))),)
 FIRST = ring(frozenset(NODES)).pick(IP)
 SECOND = ring(frozenset(NODES) - {FIRST}).pick(IP)
-HERE = AnsweringNetwork("eth0", NETWORK, answers=True, asked=("192.0.2.254",))
+HERE = AnsweringNetwork("eth0", NETWORK, answers=True, targets=("192.0.2.254",))
 SILENT = msgspec.structs.replace(HERE, answers=False)
 UNHEARD = msgspec.structs.replace(HERE, unheard=IP)
 
@@ -94,7 +94,7 @@ def test_where_a_pool_names_its_gateway_that_one_is_asked_as_long_as_the_gates_a
 
 
 @pytest.mark.parametrize(("row", "text"), [
-    (SILENT, f"no neighbour answers Node {FIRST} in {NETWORK} on eth0, asked for 192.0.2.254: "),
+    (SILENT, f"no neighbour answers Node {FIRST} in {NETWORK} on eth0, probed at 192.0.2.254: "),
     (UNHEARD, f"neighbours in {NETWORK} answer Node {FIRST} on eth0, but no longer as {IP}: its switch port has to pass ARP"),
 ])  # fmt: skip
 def test_a_node_that_is_not_heard_gives_its_addresses_up_whatever_the_api_shows_and_takes_them_back(

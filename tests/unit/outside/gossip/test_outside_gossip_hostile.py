@@ -108,7 +108,7 @@ def test_gossip_witnesses_that_are_none_are_not_kept() -> None:
         say(world, HOSTILE, Gossip(0, (Update(VICTIM, 0, Standing.SUSPECT, f"nobody-{number}"),)), "node-2")
         say(world, HOSTILE, Gossip(0, (), (View(f"nobody-{number}", VICTIM, 1, False),)), "node-2")
     swim = world.machines["node-2"].swim
-    assert sum(len(held) for held in swim._updates._told.values()) < 20
+    assert sum(len(held) for held in swim._updates._broadcasts.values()) < 20
     world.until(lambda: world.agree(*FIVE), within=RECOVERY)
 
 

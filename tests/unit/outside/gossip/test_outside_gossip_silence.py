@@ -25,7 +25,7 @@ def whole(count: int) -> World:
 
 
 def say(world: World, name: str, networks: tuple[str, ...]) -> None:
-    world.machines[name].silence.own(world.now, networks)
+    world.machines[name].silence.observe(world.now, networks)
 
 
 def all_have(world: World, name: str, networks: tuple[str, ...]) -> bool:
