@@ -47,10 +47,10 @@ class Unavailable(AntreaError):
         self.what = what
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Describe an error for people: of several things at once each, which str() of their group only counts."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(dict.fromkeys(map(words, _each(error))))
+        return "; ".join(dict.fromkeys(map(describe_error, _each(error))))
     if isinstance(error, AntreaError) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

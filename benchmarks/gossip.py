@@ -143,7 +143,7 @@ def cost_without_sockets(count: int, seconds: int = 10) -> list[float]:
     def during(machine: Machine, work: Callable[[], object]) -> None:
         began = time.thread_time()
         work()
-        packets, _ = machine.take()
+        packets, _ = machine.pop_output()
         if machine is measured:
             taken[0] += time.thread_time() - began
         queue.extend(packets)

@@ -26,6 +26,14 @@ OPENINGS = ("As", "By", "From", "Of", "That", "Those", "Until", "What", "Who", "
 """First words of docstrings that continue the name above them instead of standing alone."""
 BINDINGS = frozenset(("asked", "found", "one", "own", "told", "words"))
 """Names of variables and parameters that do not say which thing they are."""
+FUNCTIONS = frozenset(
+    (
+        "asked", "because", "begun", "believe", "came", "everybody", "found", "give", "give_back", "gone", "hear", "heard", "knock",
+        "know", "learnt", "look", "meant", "nobody", "nothing", "own", "said", "saw", "say", "says", "see", "seen", "some", "take",
+        "tell", "telling", "there", "told", "went", "what", "where", "who", "whose", "why", "wishes", "word", "words",
+    )
+)  # fmt: skip
+"""Names of functions that are neither a verb with its object nor a noun of the field; a leading underscore does not count."""
 PHRASES = {
     "octet": re.compile(r"\boctets?\b", re.IGNORECASE),
     "is no": re.compile(r"(?<!there )\b(is|are) no (?!longer\b|more\b)", re.IGNORECASE),
@@ -145,6 +153,8 @@ def _forms(node: ast.AST) -> Iterator[str]:
                 yield "reason"
         case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in BINDINGS:
             yield f"binding {name}"
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.lstrip("_") in FUNCTIONS:
+            yield f"function {name.lstrip('_')}"
         case ast.Call():
             yield from _call_forms(node)
         case _:

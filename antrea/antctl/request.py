@@ -137,7 +137,7 @@ def ask_warned(server: Server, path: str) -> tuple[Any, list[str]]:
 
 def _read(path: str, status: int, answer: bytes) -> Any:
     if status not in (200, 201, 202):
-        raise ErrorResponse(f"request to server failed: {_words(status, answer)}", status)
+        raise ErrorResponse(f"request to server failed: {_message_of(status, answer)}", status)
     try:
         return guarded(path, json.loads, answer) if answer.strip() else None
     except Invalid as error:
@@ -156,7 +156,7 @@ def text(server: Server, target: str) -> str:
     """Return the answer to a GET as text, such as a log. Raises Failure, ErrorResponse."""
     status, _, answer = _exchange(server, "GET", target, None, "", "*/*")
     if status != 200:
-        raise ErrorResponse(f"request to server failed: {_words(status, answer)}", status)
+        raise ErrorResponse(f"request to server failed: {_message_of(status, answer)}", status)
     return answer.decode(errors="replace")
 
 
@@ -175,7 +175,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
             answer = connection.getresponse()
             if answer.status != 200:
                 raise ErrorResponse(
-                    f"request to server failed: {_words(answer.status, answer.read())}", answer.status
+                    f"request to server failed: {_message_of(answer.status, answer.read())}", answer.status
                 )
             shutil.copyfileobj(answer, file)
     except AntreaError as error:
@@ -258,7 +258,7 @@ def _proxy_authorization(proxy: str) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _words(status: int, answer: bytes) -> str:
+def _message_of(status: int, answer: bytes) -> str:
     """The message of a Kubernetes Status, else the HTTP status and the body."""
     import http.client  # noqa: PLC0415 (start-up time)
 

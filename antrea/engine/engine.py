@@ -91,7 +91,7 @@ class Engine:
                 pass
             retry = []
         changes: list[tuple[Slot, Any]] = []
-        while sum(self._take(queue, changes) for queue in self._ledger.queues):
+        while sum(self._offer_batch(queue, changes) for queue in self._ledger.queues):
             pass
         changes.sort(key=lambda change: (change[0].drop, change[0].weight))
         return Plan(
@@ -100,7 +100,7 @@ class Engine:
             self._evaluator.causes.take(),
         )
 
-    def _take(self, queue: SinkQueue, changes: list[tuple[Slot, Any]]) -> bool:
+    def _offer_batch(self, queue: SinkQueue, changes: list[tuple[Slot, Any]]) -> bool:
         batch = Batch()
         for _ in queue.fill(batch, float("inf"), self._pace.batch, self._pace.batch):
             pass

@@ -12,7 +12,7 @@ from antrea.apis.crd.part import LabelSelector, Metadata
 from antrea.explain.packet import PORTED, family, pod_name
 from antrea.explain.policy import kube_policies
 from antrea.explain.rule import ADMIN, BASELINE_ADMIN, CLUSTER, EGRESS, INGRESS, KUBE, TIERED
-from antrea.explain.selector import words
+from antrea.explain.selector import format_selector
 from antrea.explain.verdict import half, judged
 
 if TYPE_CHECKING:
@@ -186,12 +186,12 @@ def _peer(end: End, other: End) -> tuple[networking.NetworkPolicyPeer, str]:
         return networking.NetworkPolicyPeer(ip_block=networking.IPBlock(cidr)), f"ipBlock {cidr}"
     meta = other.pod.metadata
     selector = LabelSelector(match_labels=meta.labels)
-    text = f"podSelector {words(selector)}"
+    text = f"podSelector {format_selector(selector)}"
     if meta.namespace == end.pod.metadata.namespace:
         return networking.NetworkPolicyPeer(pod_selector=selector), text
     space = LabelSelector(match_labels={NAME: meta.namespace})
     peer = networking.NetworkPolicyPeer(pod_selector=selector, namespace_selector=space)
-    return peer, f"{text} and namespaceSelector {words(space)}"
+    return peer, f"{text} and namespaceSelector {format_selector(space)}"
 
 
 # nothing speaks of the packet
@@ -209,7 +209,7 @@ def _closed(world: World, packet: Packet, now: Half) -> Change:
     )
     objects = msgspec.structs.replace(world.objects, kube_policies=(*world.objects.kube_policies, policy))
     return Change(
-        f"Create a NetworkPolicy in Namespace {meta.namespace} with podSelector {words(selector)}, policyTypes"
+        f"Create a NetworkPolicy in Namespace {meta.namespace} with podSelector {format_selector(selector)}, policyTypes"
         f" [{now.direction}] and no rule: it isolates Pod {pod_name(pod)}.",
         objects,
     )
@@ -228,7 +228,7 @@ def _service_closed(world: World, packet: Packet) -> Change:
     policy = crd.NetworkPolicy(Metadata(name="new", namespace=meta.namespace), spec)
     objects = msgspec.structs.replace(world.objects, policies=(*world.objects.policies, policy))
     return Change(
-        f"Create an Antrea NetworkPolicy in Namespace {meta.namespace} with podSelector {words(selector)} in appliedTo"
+        f"Create an Antrea NetworkPolicy in Namespace {meta.namespace} with podSelector {format_selector(selector)} in appliedTo"
         f" and an egress rule that drops toServices {packet.destination.service}.",
         objects,
     )

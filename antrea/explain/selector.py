@@ -46,7 +46,7 @@ def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     return requirement.key in labels and labels[requirement.key] in requirement.values
 
 
-def words(selector: LabelSelector) -> str:
+def format_selector(selector: LabelSelector) -> str:
     """Format a selector as kubectl does: `app=web,tier in (a,b),!canary`; `all` if it has no condition."""
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     for requirement in selector.match_expressions:

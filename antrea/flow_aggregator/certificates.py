@@ -82,7 +82,7 @@ class Certificates:
             while True:
                 news.clear()
                 try:
-                    await self._look()
+                    await self._sync()
                     self.trouble = ""
                 except (Refused, Unavailable, Invalid) as error:
                     if str(error) != self.trouble:
@@ -98,7 +98,7 @@ class Certificates:
         async for _ in self._kube.watch(path, SecretData, {"fieldSelector": f"metadata.name={name}"}):
             news.set()
 
-    async def _look(self) -> None:
+    async def _sync(self) -> None:
         """Put right what is missing or old. Raises Refused, also when another replica was faster; Unavailable."""
         signer = await self._pair(AUTHORITY, lambda _: True, _new_authority)
         root = signer.certificate_pem

@@ -63,11 +63,11 @@ class ConfigurationFile:
         """Offer each configuration that comes to `change`, until that returns false: the program has to be built anew."""
         while True:
             await asyncio.sleep(PERIOD)
-            if self.look() and not await change(self.config):
+            if self.reload() and not await change(self.config):
                 return
 
-    def look(self) -> bool:
-        """Whether another configuration is in effect than before."""
+    def reload(self) -> bool:
+        """Read the file; return whether another configuration is in effect than before."""
         try:
             text = read(self._path)
         except Invalid as error:

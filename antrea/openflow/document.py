@@ -57,15 +57,15 @@ def _tables() -> Iterator[str]:
         rows = (_table(table) for table in TABLES if table.pipeline is pipeline)
         yield from _grid("Table", "Stage", "Purpose", "A packet that no flow matches", rows=rows)
     yield "### Stages, in order\n"
-    yield f"{', '.join(_words(stage) for stage in Stage)}.\n"
+    yield f"{', '.join(_stage_title(stage) for stage in Stage)}.\n"
 
 
-def _words(stage: Stage) -> str:
+def _stage_title(stage: Stage) -> str:
     return stage.name.replace("_", " ").capitalize()
 
 
 def _table(table: Table) -> tuple[str, ...]:
-    return (f"`{table.name}`", _words(table.stage), table.purpose, table.miss.value)
+    return (f"`{table.name}`", _stage_title(table.stage), table.purpose, table.miss.value)
 
 
 def _fields() -> Iterator[str]:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antrea.errors import words
+from antrea.errors import describe_error
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
 
@@ -117,7 +117,7 @@ class Isolation:
     def _note(self, name: str, error: Exception) -> None:
         self._counts[name] += 1
         times = before.times + 1 if (before := self._failures.get(name)) else 1
-        self._failures[name] = _Failure(" ".join(words(error).split())[:MAX_REASON], times, None)
+        self._failures[name] = _Failure(" ".join(describe_error(error).split())[:MAX_REASON], times, None)
         self._changed()
 
 

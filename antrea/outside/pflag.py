@@ -66,7 +66,7 @@ def rewritten(
     if leaf.context_settings.get("ignore_unknown_options"):
         return [*arguments, *rest]
     flags = _flags(chain)
-    if isinstance(leaf, click.Group) and (unknown := _words(rest, flags)):
+    if isinstance(leaf, click.Group) and (unknown := _commands_of(rest, flags)):
         # click, which knows the groups' own words for it, is left to refuse it
         return [*arguments, unknown[0]]
     given, positional = _parsed(rest, flags)
@@ -87,7 +87,7 @@ def _chain(
     """The commands that `args` name, from the root on, their names as written, and what else is in `args`."""
     chain, arguments, rest = [root], list[str](), list(args)
     while isinstance(group := chain[-1], click.Group):
-        names = _words(rest, _flags(chain))
+        names = _commands_of(rest, _flags(chain))
         command = group.get_command(click.Context(group), names[0]) if names else None
         if command is None:
             break
@@ -112,7 +112,7 @@ def _takes_next(arg: str, flags: Mapping[str, Flag]) -> bool:
     return arg not in flags or not flags[arg].is_bool
 
 
-def _words(args: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
+def _commands_of(args: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
     """Return the arguments that are neither an option nor its value. parity: cobra stripFlags."""
     return [args[place] for place in _places(args, flags)]
 
@@ -157,7 +157,7 @@ def _long(arg: str, waiting: list[str], flags: Mapping[str, Flag], given: dict[F
     flag = flags[name]
     if not equals and not flag.is_bool and not waiting:
         raise click.ClickException(f"flag needs an argument: {name}")
-    _give(given, flag, value if equals else "true" if flag.is_bool else waiting.pop(0))
+    _add_value(given, flag, value if equals else "true" if flag.is_bool else waiting.pop(0))
 
 
 def _short(arg: str, waiting: list[str], flags: Mapping[str, Flag], given: dict[Flag, list[str]]) -> None:
@@ -168,18 +168,18 @@ def _short(arg: str, waiting: list[str], flags: Mapping[str, Flag], given: dict[
         if flag is None:
             raise click.ClickException(f"unknown shorthand flag: '{letter}' in -{letters}")
         if len(rest) > 1 and rest[0] == "=":
-            return _give(given, flag, rest[1:])
+            return _add_value(given, flag, rest[1:])
         if flag.is_bool:
-            _give(given, flag, "true")
+            _add_value(given, flag, "true")
             letters = rest
             continue
         if not rest and not waiting:
             raise click.ClickException(f"flag needs an argument: '{letter}' in -{letters}")
-        return _give(given, flag, rest or waiting.pop(0))
+        return _add_value(given, flag, rest or waiting.pop(0))
     return None
 
 
-def _give(given: dict[Flag, list[str]], flag: Flag, value: str) -> None:
+def _add_value(given: dict[Flag, list[str]], flag: Flag, value: str) -> None:
     if flag.is_bool and value not in TRUE | FALSE:
         why = f'strconv.ParseBool: parsing "{value}": invalid syntax'
         raise click.ClickException(f'invalid argument "{value}" for "{flag.shown}" flag: {why}')

@@ -150,7 +150,7 @@ class PolicyNode(SwitchNode):
         )
         units = [unit for feature in features for unit in feature.units]
         acts: dict[type[Act], Doing] = {
-            InspectConnections: lambda look: cutting.look(engine, look),
+            InspectConnections: lambda look: cutting.flush(engine, look),
             SaveState: _forget,
             **more,
         }

@@ -137,7 +137,7 @@ async def test_kube_proxys_rule_that_drops_invalid_packets_is_named_while_endpoi
     facts, events = Facts(), asyncio.Queue[tuple[str, str]]()
     facts.put(AgentConfig(antrea_proxy=AntreaProxy(proxy_all=True)))
     report = InvalidDropReport(facts, lambda *event: events.put_nowait(event), look_seconds=0.05)
-    assert await report.look() == ""
+    assert await report.check() == ""
     facts.put(ServicePort("shop/web", "", "TCP", 80, ("10.96.0.10",), ("198.51.100.8",), direct=True))
     run = asyncio.create_task(report.run())
     reason, message = await asyncio.wait_for(events.get(), 10)
@@ -251,13 +251,13 @@ async def test_a_tunnel_that_carries_nothing_and_a_route_by_another_card_are_fou
         facts.put(row)
     facts.put(Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)))
     agent = Reachability(facts, 10351, lambda *event: events.append(event), {})
-    await agent.look()
-    await agent.look()
+    await agent.probe_round()
+    await agent.probe_round()
     assert events == []
 
     netns.sh("iptables -A INPUT -d 10.10.2.1 -p tcp -j DROP")
-    await agent.look()
-    await agent.look()
+    await agent.probe_round()
+    await agent.probe_round()
     ((reason, why, warning),) = events
     assert (reason, warning, agent.conditions["PodsUnreachable"]()) == ("PodsUnreachable", True, why)
     assert "10.10.2.1 of Node n2 does not answer through the tunnel to 198.51.100.2" in why
@@ -283,7 +283,7 @@ async def test_a_tunnel_that_carries_nothing_and_a_route_by_another_card_are_fou
     assert [(row.check, row.severity) for row in rows] == [("transport", "warning"), ("tunnels", "error")]
 
     netns.sh("iptables -F INPUT")
-    await agent.look()
+    await agent.probe_round()
     assert [event[0] for event in events] == ["PodsUnreachable", "PodsReachable"]
 
 

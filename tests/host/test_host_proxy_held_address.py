@@ -126,7 +126,7 @@ def test_a_connection_of_the_node_to_its_own_address_goes_on_when_it_is_gone(
         assert f"src {service}" not in chosen
         looks = TakeoverRemains("antrea-gw0", proxy_all=True)
         for _ in range(3):
-            looks.look()
+            looks.check()
         assert held_addresses() == [service]
         # the other end is quiet for a while, and sends first
         time.sleep(0.3)
@@ -137,9 +137,9 @@ def test_a_connection_of_the_node_to_its_own_address_goes_on_when_it_is_gone(
     assert held_addresses() == [service]
     looks = TakeoverRemains("antrea-gw0", proxy_all=True)
     wait_for("the end of the connection", lambda: not [*translated_connections()], seconds=5)
-    looks.look()
+    looks.check()
     assert held_addresses() == [service]
-    looks.look()
+    looks.check()
     assert held_addresses() == []
     left = netns.sh("ip link; ip rule; ip -6 rule; ip route show table all; nft list tables")
     assert DEVICE not in left
@@ -193,14 +193,14 @@ def test_connections_that_were_handed_over_stay_tracked_until_the_last_has_ended
                     socket.create_connection((ip, 80), 0.5)
             looks = TakeoverRemains("antrea-gw0", proxy_all=True)
             for _ in range(3):
-                looks.look()
+                looks.check()
             assert held_addresses() == []
             assert all(talks(stream, b"later") for stream in streams)
             assert goes_on(translated_connections())
         wait_for("the end of the connections", lambda: not goes_on(translated_connections()), seconds=5)
-    looks.look()
+    looks.check()
     assert "antrea-earlier" in netns.sh("nft list tables")
-    looks.look()
+    looks.check()
     assert "antrea-earlier" not in netns.sh("nft list tables; ip link")
 
 

@@ -58,15 +58,15 @@ def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Name
             socket.create_connection((SERVICE[version], 8080), 10)
         remains = TakeoverRemains("antrea-gw0", proxy_all=False)
         for _ in range(3):
-            remains.look()
+            remains.check()
         assert talks(stream, b"later")
         stream.shutdown(socket.SHUT_WR)
         assert stream.recv(9) == b""
     wait_for("the end", lambda: not stay_as_they_are([SERVICE[version]]), seconds=5)
-    TakeoverRemains("antrea-gw0", proxy_all=True).look()
-    remains.look()
+    TakeoverRemains("antrea-gw0", proxy_all=True).check()
+    remains.check()
     assert set(kept_addresses()) == set(SERVICE.values())
-    remains.look()
+    remains.check()
     assert kept_addresses() == []
     assert netns.sh(STATE) == rules
     assert "antrea-kept" not in netns.sh("nft list tables")
@@ -109,7 +109,7 @@ def test_connections_that_the_host_does_not_track_keep_their_route_by_their_ends
         assert ends not in tracked_ends()
         remains = TakeoverRemains("antrea-gw0", proxy_all=False)
         for _ in range(3):
-            remains.look(frozenset(SERVICE.values()))
+            remains.check(frozenset(SERVICE.values()))
         assert kept_addresses()
 
 

@@ -66,10 +66,10 @@ async def test_a_client_stays_for_all_of_a_day(bridge: OvsBridge, six: bool) -> 
     first = trace(bridge, POD.ips[six], CLUSTER[six], learns=True)
     before = learned(bridge)
     assert [line.count("hard_timeout=65535") for line in before] == [1]
-    assert await LongAffinity(facts, Aged(bridge, 20_864)).look() == 0
-    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 1
+    assert await LongAffinity(facts, Aged(bridge, 20_864)).renew() == 0
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).renew() == 1
     assert learned(bridge) == [before[0].replace("hard_timeout=65535", "hard_timeout=56400")]
-    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 0, "its last time to live"
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).renew() == 0, "its last time to live"
     assert {trace(bridge, POD.ips[six], CLUSTER[six]).to for _ in range(8)} == {first.to}
     # what was learned falls with its Service as before
     realized = facts.get(RealizedPipeline)
@@ -84,7 +84,7 @@ async def test_what_a_flow_can_live_for_is_left_to_the_switch(bridge: OvsBridge,
     facts = install(bridge, service, endpoint(POD.ips[0]))
     trace(bridge, POD.ips[0], CLUSTER[0], learns=True)
     assert f"hard_timeout={seconds}" in learned(bridge)[0]
-    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 0
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).renew() == 0
 
 
 @pytest.mark.parametrize("age", [86_400, 90_000])
@@ -113,10 +113,10 @@ async def test_what_clients_have_learned_outlives_the_switch(
     first = trace(bridge, POD.ips[six], CLUSTER[six], learns=True)
     before = learned(bridge)
     assert len(before) == 1
-    assert await kept().look(settled) == 0
+    assert await kept().sync(settled) == 0
     assert not (tmp_path / "affinity").exists(), "nothing is known of Services yet"
     facts.synced(Service)
-    assert await kept().look(settled) == 0
+    assert await kept().sync(settled) == 0
     rest = kept_until(tmp_path / "affinity") - time.clock_gettime(time.CLOCK_BOOTTIME)
     assert DAY - 60 < rest <= DAY, "no change of the clock moves it"
     process.kill("ovs-vswitchd")
@@ -127,10 +127,10 @@ async def test_what_clients_have_learned_outlives_the_switch(
     assert learned(bridge) == []
     # another agent, too: it has the file alone
     agent = kept()
-    assert await agent.look(settled) == 1
+    assert await agent.sync(settled) == 1
     assert learned(bridge) == before
     assert {trace(bridge, POD.ips[six], CLUSTER[six]).to for _ in range(8)} == {first.to}
-    assert await agent.look(settled) == 0
+    assert await agent.sync(settled) == 0
 
 
 def kept_until(file: Path) -> float:
@@ -184,13 +184,13 @@ async def test_a_clock_that_jumps_ends_no_choice_and_keeps_none_for_longer(
 
     first = trace(bridge, POD.ips[0], CLUSTER[0], learns=True)
     before = learned(bridge)
-    assert (len(before), await kept.look(settled)) == (1, 0)
+    assert (len(before), await kept.sync(settled)) == (1, 0)
     until = kept_until(tmp_path / "affinity")
     clock(days * DAY)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + days * DAY)
     await asyncio.sleep(3)  # the switch looks for flows whose time is over once a second
-    assert (await kept.look(settled), await long.look()) == (0, 0)
+    assert (await kept.sync(settled), await long.renew()) == (0, 0)
     assert learned(bridge) == before
     assert abs(kept_until(tmp_path / "affinity") - until) < 2
     assert {trace(bridge, POD.ips[0], CLUSTER[0]).to for _ in range(8)} == {first.to}

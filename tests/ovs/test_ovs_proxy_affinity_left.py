@@ -185,11 +185,11 @@ def test_what_is_kept_over_a_restart_of_the_switch_holds_no_longer(
         await asyncio.to_thread(node.replay)
 
     assert trace(bridge, OUTSIDE[six], CLUSTER[six], learns=True).to == gone.ip
-    assert asyncio.run(kept.look(settled)) == 0
+    assert asyncio.run(kept.sync(settled)) == 0
     bridge.process.kill("ovs-vswitchd")
     bridge.process.start_switch()
     bridge.vsctl("set", "bridge", "br-int", f"external_ids:again={six}")
-    assert asyncio.run(kept.look(settled)) == 1
+    assert asyncio.run(kept.sync(settled)) == 1
     assert trace(bridge, OUTSIDE[six], CLUSTER[six]).to == stays.ip
 
 

@@ -244,7 +244,7 @@ async def ours() -> dict[str, list[tuple[str, Known]]]:
 
 
 def hear_all(known: Known, watcher: Watcher) -> None:
-    text = watcher.take(1 << 30)
+    text = watcher.pop(1 << 30)
     text = text.replace(NOBODY_HERE, made()[1].encode())
     for event in map(json.loads, text.splitlines()):
         known.hear(event["type"], event["object"])

@@ -132,7 +132,7 @@ class World:
     def saw(self, observer: str, node: str, up: bool | None, *, unsure: bool = False) -> None:
         """One does so now."""
         if observer in self.machines and (observer != node or unsure):
-            self.machines[observer].saw(self.now, node, up, unsure=unsure)
+            self.machines[observer].report_bfd(self.now, node, up, unsure=unsure)
             self._flush(observer, self.machines[observer])
 
     def run(self, seconds: float) -> None:
@@ -185,7 +185,7 @@ class World:
         self._at(TICK, lambda: self._tick(name, machine))
 
     def _flush(self, name: str, machine: Machine) -> None:
-        packets, changes = machine.take()
+        packets, changes = machine.pop_output()
         self.events += [(self.now, name, change.node, change.alive) for change in changes]
         for packet in packets:
             self._post(name, packet)

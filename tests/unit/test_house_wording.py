@@ -67,6 +67,8 @@ def test_house_wordings_that_are_gone_do_not_come_back(form: str) -> None:
         ('def pods():\n    """Return the Pods of this Node."""', []),
         ("found = [one for one in rows]", ["binding found", "binding one"]),
         ("def pods(asked): ...", ["binding asked"]),
+        ("async def _look(self): ...", ["function look"]),
+        ("def look_up(self): ...", []),
         ('raise Invalid("name", f"{name} is no name")', ["phrase is no"]),
         ('error = "the Pod is no longer there"', []),
         ('tasks.create_task(run(), name=f"what {name} says")', ["task name"]),

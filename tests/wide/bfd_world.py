@@ -118,7 +118,7 @@ class End:
     def _look(self, status: BfdStatus) -> None:
         session, world = self._session, self._world
         before = session.word
-        session.look(status, world.now)
+        session.update(status, world.now)
         if session.word != before:
             world.saw(self._own, self._other, session.word, unsure=session.word is None)
         self._due = due = session.due

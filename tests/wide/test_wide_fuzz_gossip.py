@@ -73,7 +73,7 @@ def test_wide_fuzz_gossip_of_strangers(fuzz: Fuzz) -> None:
             continue
         world.machines[rnd.choice((to, *FIVE))].packet(world.now, one)
         for machine in world.machines.values():
-            assert machine.take() == ([], [])
+            assert machine.pop_output() == ([], [])
         if fuzz.count % 1000 == 0:
             assert state(world) == before
     assert state(world) == before
@@ -121,7 +121,7 @@ def test_wide_fuzz_gossip_of_who_holds_the_key(fuzz: Fuzz) -> None:
         world.until(lambda: world.agree(*rest), within=RECOVERY)  # noqa: B023
         for machine in world.machines.values():
             assert machine.channels.dropped["unreadable"] == 0
-            assert len(machine.swim._updates._told) <= len(FIVE)
+            assert len(machine.swim._updates._broadcasts) <= len(FIVE)
             assert sum(map(len, machine.swim.bfd._views.values())) <= len(FIVE) ** 2
 
 

@@ -27,7 +27,7 @@ from antrea.apis.crd.info import (
     OvsInfo,
 )
 from antrea.apis.crd.part import ObjectReference
-from antrea.errors import Refused, Unavailable, words
+from antrea.errors import Refused, Unavailable, describe_error
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.agent_part import NotFound
@@ -153,7 +153,7 @@ def _trouble(test: Check) -> str:
     try:
         return test()
     except Exception as error:  # noqa: BLE001 (one condition that cannot be checked leaves the others)
-        return f"the check failed: {words(error)}"[:MAX_MESSAGE]
+        return f"the check failed: {describe_error(error)}"[:MAX_MESSAGE]
 
 
 def gates_in_effect(view: AgentView) -> str | None:

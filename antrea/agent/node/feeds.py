@@ -77,13 +77,13 @@ class ThisNodeFeed:
             if isinstance(change, Drop):
                 log.warning("The Node object of this Node was deleted; its network stays unchanged")
             for node in change.objects if isinstance(change, Listed) else ():
-                self._take(facts, node)
+                self._apply(facts, node)
             if isinstance(change, Put):
-                self._take(facts, change.object)
+                self._apply(facts, change.object)
             elif isinstance(change, Listed):
                 facts.synced(ThisNode)
 
-    def _take(self, facts: Facts, node: Node) -> None:
+    def _apply(self, facts: Facts, node: Node) -> None:
         before, now = self._known.pod_cidrs, one_per_family(node.spec.pod_cidrs)
         renewed, self._uid = self._uid not in ("", node.metadata.uid), node.metadata.uid
         if renewed:

@@ -79,7 +79,7 @@ class TrafficAccountStore:
         for rows in (self.owed, self.totals):
             rows.pop(share, None)
 
-    def look(self, absent: set[Share]) -> None:
+    def note_absent(self, absent: set[Share]) -> None:
         """Record which shares are absent; a share that was also absent the last time is removed."""
         for share in absent & self._absent:
             self.forget(share)

@@ -108,7 +108,7 @@ class TrafficStatistics:
     async def turn(self) -> None:
         """Collect and report once; failures are logged, and retried the next time."""
         try:
-            await self.look()
+            await self.collect()
             await self.report()
         except (AntreaError, OSError) as error:
             if str(error) != self._trouble:
@@ -119,7 +119,7 @@ class TrafficStatistics:
                 self.account.forget(share)
         else:
             self._trouble = ""
-            self.account.look(self._absent(self.account.totals))
+            self.account.note_absent(self._absent(self.account.totals))
         await self._write()
 
     def _absent(self, shares: Iterable[Share]) -> set[Share]:
@@ -127,7 +127,7 @@ class TrafficStatistics:
             share for share in shares if not any(each.there(self._facts, share) for each in self._counted)
         }
 
-    async def look(self) -> None:
+    async def collect(self) -> None:
         """Add what flows have counted since the last time to what is owed. Raises Unavailable; then nothing is added."""
         before, now = self._flows, dict[str, SeenCounters]()
         rose: dict[tuple[Counted, str], TrafficStats] = {}
@@ -137,7 +137,7 @@ class TrafficStatistics:
                 await asyncio.sleep(0)
             if flow.packets:
                 whose = counted.owner(self._facts, flow)
-                if by := _seen(flow, whose, counted, before, now):
+                if by := _increase(flow, whose, counted, before, now):
                     rose[counted, whose] = rose.get((counted, whose), TrafficStats()) + by
         self._flows = now
         for (counted, whose), by in rose.items():
@@ -206,7 +206,7 @@ class TrafficStatistics:
             self._written = hash(data)
 
 
-def _seen(
+def _increase(
     flow: FlowCount,
     whose: str,
     counted: Counted,

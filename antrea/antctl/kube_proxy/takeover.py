@@ -79,7 +79,7 @@ class Takeover:
         if proxy is not None:
             self._bind(proxy, noted)
         for node in view.nodes:
-            self._take(node.name)
+            self._take_over(node.name)
         self._say("AntreaProxy serves all Services on every Node.")
         return chart_values(proxy_all=True, override=view.override)
 
@@ -96,7 +96,7 @@ class Takeover:
         there, had = {node.name for node in nodes}, noted["nodes"]
         names = [name for name in had if name in there]
         for name in names:
-            self._give_back(name)
+            self._restore_kube_proxy(name)
         for node in nodes:
             if node.name not in had and not node.unseen:
                 self._keep(node.name)  # one that has joined gets kube-proxy by the affinity
@@ -209,7 +209,7 @@ class Takeover:
         done = min(status.get("updatedNumberScheduled", 0), status.get("numberReady", 0))
         return "" if done >= wanted else f"{done} of {wanted} Pods are new and ready"
 
-    def _take(self, name: str) -> None:
+    def _take_over(self, name: str) -> None:
         self._label(name, on=False)
         self._wait(f"the end of kube-proxy on Node {name}", lambda: self._proxy_there(name))
         if ended := self._node(name, "clean").report.get("endedConnections"):
@@ -233,7 +233,7 @@ class Takeover:
         node = self._node(name)
         return node.serves or ("" if node.is_free else "rules of kube-proxy are left")
 
-    def _give_back(self, name: str) -> None:
+    def _restore_kube_proxy(self, name: str) -> None:
         self._keep(name)
         self._label(name, on=True)
         self._wait_proxy(name)

@@ -170,7 +170,7 @@ class ApiServer:
     async def run(self) -> None:
         """Run until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
         kube, start = self._kube, self._start
-        self._certificate.look()
+        self._certificate.load()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._server.run(self._listening, self._tls), name="server")

@@ -106,7 +106,7 @@ class ComputeClient:
         finally:
             del self._waiting[number]
 
-    def take(self, answer: ipc.Reply) -> None:
+    def resolve(self, answer: ipc.Reply) -> None:
         """Hand a response to its caller, if that still waits."""
         future = self._waiting.get(answer.number)
         if future is not None and not future.done():
@@ -120,7 +120,7 @@ async def apply(
     for count in itertools.count(1):
         frame = await channel.receive()
         if isinstance(frame, ipc.Reply):
-            computing.take(frame)
+            computing.resolve(frame)
         elif isinstance(frame, ipc.Leader):
             leading.follow(frame)
         elif isinstance(frame, ipc.Processed):

@@ -71,7 +71,7 @@ class TrafficCounts:
         self._stale: set[str] = set()
         """UIDs of entries that are to restart at zero: they may be from before another replica led."""
         for watched, gate, plurals, heard in (
-            ("networkpolicies", GATE, PLURALS.values(), self._heard),
+            ("networkpolicies", GATE, PLURALS.values(), self._policy_changed),
             ("egressgroups", EGRESS_GATE, (EGRESSES,), self._heard_egress),
         ):
             source = stores[cp.GROUP, watched]
@@ -84,7 +84,7 @@ class TrafficCounts:
                 source.listeners.append(heard)
                 self._sources.append(source)
 
-    def _heard(self, uid: str, policy: cp.NetworkPolicy | None) -> None:
+    def _policy_changed(self, uid: str, policy: cp.NetworkPolicy | None) -> None:
         """A policy was published or withdrawn."""
         if policy is None:
             self._end(uid)
@@ -125,7 +125,7 @@ class TrafficCounts:
             if (entry := store.get(key)) and entry[0].metadata.uid == uid:
                 store.drop(key)
 
-    def take(self, summary: NodeStatsSummary) -> NodeStatsSummary:
+    def add_report(self, summary: NodeStatsSummary) -> NodeStatsSummary:
         """Add a report, once; one of another epoch contains what other replicas received, and is answered with our epoch.
 
         Reports without epoch, as upstream's agents have them, are added as they come. Raises Answered, Unavailable.
@@ -216,7 +216,7 @@ class StatsIntake:
         """Raises Answered, Unavailable."""
         if question.resource != "nodestatssummaries":
             return await self._computing.answer(question)
-        return self.counts.take(question.body) if self.counts else NodeStatsSummary()
+        return self.counts.add_report(question.body) if self.counts else NodeStatsSummary()
 
 
 def _number(text: str) -> int:

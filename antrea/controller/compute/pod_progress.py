@@ -72,7 +72,7 @@ class PodProgressPublisher:
             if self._troubled():
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            self._tell(self._take([node for node in self._latest if node not in self._starting]))
+            self._publish(self._pop_versions([node for node in self._latest if node not in self._starting]))
             began = clock()
             if self._starting and not await self._starts():
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -89,7 +89,7 @@ class PodProgressPublisher:
                 nodes.append(node)
                 namespaces |= names
         starting = {node: self._starting.pop(node) for node in nodes}
-        latest = self._take(nodes)
+        latest = self._pop_versions(nodes)
         try:
             async with asyncio.timeout(ASKED_SECONDS):
                 await self._barrier(namespaces)
@@ -101,13 +101,13 @@ class PodProgressPublisher:
                 self._latest[node] = max(version, self._latest.get(node, 0))
                 self._starting.setdefault(node, set()).update(starting[node])
             return False
-        self._tell(latest)
+        self._publish(latest)
         return True
 
-    def _take(self, nodes: Iterable[str]) -> dict[str, int]:
+    def _pop_versions(self, nodes: Iterable[str]) -> dict[str, int]:
         return {node: self._latest.pop(node) for node in nodes}
 
-    def _tell(self, latest: dict[str, int]) -> None:
+    def _publish(self, latest: dict[str, int]) -> None:
         for node, version in latest.items():
             self._facts.put(PodFeedProgress(node, version))
 

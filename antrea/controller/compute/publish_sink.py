@@ -136,7 +136,7 @@ class PublishSink:
         for name, delta in deltas.items():
             published = self._published.get(name)
             if published is not None and (published.exists or name in gone):  # else told once it exists
-                self._tell(published, name, delta)
+                self._publish(published, name, delta)
         for policy in policies:
             before, nodes = _reporters(self._policies.get(policy.key)), _reporters(policy)
             self._left(policy.key, [] if before == nodes else sorted({*before} - {*nodes}))
@@ -246,7 +246,7 @@ class PublishSink:
                 published.wanted, deltas[entry.group].moved = (), True
         return gone
 
-    def _tell(self, published: _PublishedGroup, name: Name, delta: _Delta) -> None:
+    def _publish(self, published: _PublishedGroup, name: Name, delta: _Delta) -> None:
         resource, group = name
         if delta.anew:
             members = [*published.members.values()]

@@ -115,7 +115,7 @@ class Computation:
             facts,
             [unit for feature in features for unit in feature.units],
             sinks,
-            merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
+            merged("act", ({RecordEvent: self._record_event}, *(part.acts() for part in parts))),
             sweeps={PUBLISHED: tuple(each.fact for each in watched)},
         )
         self._replay_when_leading(sinks)
@@ -178,7 +178,7 @@ class Computation:
             optional=watch.optional, metadata_only=watch.metadata_only,
         )  # fmt: skip
 
-    async def _tell(self, event: RecordEvent) -> None:
+    async def _record_event(self, event: RecordEvent) -> None:
         about = ObjectReference(event.kind, event.name, event.namespace, event.uid, event.api_version)
         recorder = EventRecorder(about, "antrea-controller")
         await recorder.record(self._kube, event.reason, event.message, warning=event.warning)

@@ -44,11 +44,11 @@ class Replica:
     def publish_to(self, publisher: Publisher) -> None:
         """Let the front know how the election stands, now and whenever that changes."""
 
-        def tell() -> None:
+        def publish() -> None:
             publisher.leader(self.lead.address, is_self=self.lead.leads())
 
-        self.lead.listeners.append(tell)
-        tell()
+        self.lead.listeners.append(publish)
+        publish()
 
 
 def replica(kube: Kube | None, *, elect: bool, namespace: str, port: int) -> Replica:

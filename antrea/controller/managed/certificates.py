@@ -62,7 +62,7 @@ class SelfSigned:
             group.create_task(self._watch(looked))
             while True:
                 try:
-                    await self._look()
+                    await self._sync()
                 except (Refused, Unavailable) as error:
                     log.warning("Failed to save the serving certificate in its Secret", err=str(error))
                     await asyncio.sleep(RETRY_SECONDS)
@@ -77,7 +77,7 @@ class SelfSigned:
         async for _ in self._kube.watch(self._secrets, SecretData, query):
             looked.set()
 
-    async def _look(self) -> None:
+    async def _sync(self) -> None:
         """Take the Secret's pair; the leader fills it. Raises Refused, also when another replica was faster; Unavailable."""
         secret = await self._kube.get(f"{self._secrets}/{SECRET}", SecretData)
         pair = tls_secret.pair_of(secret) if secret else None

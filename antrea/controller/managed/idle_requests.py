@@ -204,11 +204,11 @@ class IdleRequestEvents:
             self._news.clear()
             while self._waiting:
                 key, event = next(iter(self._waiting.items()))
-                if await self._tell(event) and self._waiting.get(key) is event:
+                if await self._record_event(event) and self._waiting.get(key) is event:
                     del self._waiting[key]
                 await asyncio.sleep(self._pause)
 
-    async def _tell(self, event: Event) -> bool:
+    async def _record_event(self, event: Event) -> bool:
         """False if it has to be tried again."""
         try:
             await self._kube.create(f"/api/v1/namespaces/{event.metadata.namespace}/events", event)

@@ -116,7 +116,7 @@ class AdmissionContext:
 
     def pay(self, caller: Caller) -> None:
         """Take a question to the API server from the caller's budget; the API server itself has no bounds. Raises Unavailable."""
-        if not caller.trusted and (wait := self._lookups.take(caller.address)):
+        if not caller.trusted and (wait := self._lookups.reserve(caller.address)):
             raise Unavailable(
                 f"reviews that {caller.address} sends ask too much of kube-apiserver, wait {math.ceil(wait)} s"
             )

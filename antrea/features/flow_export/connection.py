@@ -236,7 +236,7 @@ class ConnectionStore:
             if key not in self._found or begins_anew:
                 connection = self._found[key] = self._begun(entry, record_of(entry), poll, before)
             if connection is not None and not connection.ended:
-                self._take(connection, entry, now, wall)
+                self._update(connection, entry, now, wall)
         for ended in gone:
             if ended.identity in self._found:
                 self._gone.setdefault(ended.identity, now)
@@ -265,7 +265,7 @@ class ConnectionStore:
             if connection := self._by_ends.get(ends):
                 self._join(connection, ends, waiting, now)
 
-    def _take(self, connection: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
+    def _update(self, connection: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
         connection.see(now, wall)
         if counts == connection.counts and entry.state == connection.state and not connection.is_new:

@@ -84,12 +84,12 @@ class Directions:
         gone = list(gone)
         ended = [self.directed(connection) for connection in gone]
         changed = list(changed)
-        self._take(changed, gone)
+        self._decide(changed, gone)
         directed = [self.directed(connection) for connection in changed]
         there = {connection.identity for connection in directed}
         return directed, [connection for connection in ended if connection.identity not in there]
 
-    def _take(self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection]) -> None:
+    def _decide(self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection]) -> None:
         """Decide on new connections."""
         doubtful = []
         for connection in gone:

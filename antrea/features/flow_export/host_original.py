@@ -55,7 +55,7 @@ class HostOriginals:
             return False
         return key in self._ended
 
-    def take(
+    def store(
         self, connections: Iterable[TrackedConnection], originals: Iterable[HostOriginal | None]
     ) -> None:
         """Store the results of the host for these."""

@@ -124,10 +124,10 @@ def _pods(labels: tuple[Requirement, ...]) -> str:
 
 def text(conditions: Iterable[Requirement]) -> str:
     """Format a selector as kubectl does: `app=web,tier in (a,b),!canary`."""
-    return ",".join(_word(*condition) for condition in conditions)
+    return ",".join(_requirement_text(*condition) for condition in conditions)
 
 
-def _word(key: str, operator: str, values: tuple[str, ...]) -> str:
+def _requirement_text(key: str, operator: str, values: tuple[str, ...]) -> str:
     if operator == "exists":
         return key
     if operator == "!":
@@ -169,7 +169,7 @@ def _places(
     """Yield index places: for one condition that requires a label, each of its values; a selector is found by all that it may
     match.
     """
-    for where, conditions in ((_own(kind, namespace), labels), (_home(kind), namespaces)):
+    for where, conditions in ((_namespace_of(kind, namespace), labels), (_home(kind), namespaces)):
         for key, operator, values in conditions:
             if operator == "exists":
                 yield (where, key)
@@ -203,7 +203,7 @@ def candidate_places(label_set: LabelSet, home: Namespace | None) -> Iterator[Pl
         yield (where, namespace)
 
 
-def _own(kind: str, namespace: str) -> str:
+def _namespace_of(kind: str, namespace: str) -> str:
     return f"{kind} own {namespace}"
 
 

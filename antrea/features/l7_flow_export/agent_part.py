@@ -52,10 +52,12 @@ class L7FlowExportPart(Part):
         self._malformed = 0
         self._container = EngineContainer(agent.kube, agent.record, CONTAINER, GATE, CONDITION)
         folder = agent.run_dir / FOLDER
-        self._engine = EngineSession(folder, engine_file(TAP, str(folder), str(folder / EVENTS)), self._take)
+        self._engine = EngineSession(
+            folder, engine_file(TAP, str(folder), str(folder / EVENTS)), self._add_line
+        )
 
     async def run(self) -> None:
-        await self._container.look()
+        await self._container.check()
 
     def sinks(self) -> Mapping[type, Sink]:
         return {RequestEngine: self}
@@ -92,7 +94,7 @@ class L7FlowExportPart(Part):
         """Stop the engine."""
         await self._engine.end()
 
-    def _take(self, line: bytes) -> None:
+    def _add_line(self, line: bytes) -> None:
         try:
             request = parsed(line)
         except Invalid:

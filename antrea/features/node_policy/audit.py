@@ -10,7 +10,7 @@ from antrea.features.network_policy.agent.audit import (
     MAX_LENGTH,
     NOTHING,
     AuditRecord,
-    packet_words,
+    packet_fields,
     receiver_names,
 )
 from antrea.features.network_policy.agent.received import SentPolicy
@@ -49,7 +49,7 @@ def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
             f"{'Audit' if rule.audit else ''}{rule.action}",
             NOTHING,
             node.name,
-            *packet_words(read),
+            *packet_fields(read),
         ),
         *(str(read.length), one_word(rule.rule.log_label) or NOTHING),
         *receiver_names(facts, NodeFqdnAddress, rule.fqdns, read.destination),

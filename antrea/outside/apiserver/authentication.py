@@ -189,7 +189,7 @@ class Authentication:
             if user:
                 return _grouped(user)
         if bearer:
-            return _grouped(await self._reviewed(bearer, self._whose(request)))
+            return _grouped(await self._reviewed(bearer, self._failure_key(request)))
         if chain:
             raise ApiError(401, "Unauthorized")
         return ANONYMOUS
@@ -282,7 +282,7 @@ class Authentication:
         self._accepted.learn(known, True)
         return user
 
-    def _whose(self, request: web.Request) -> str:
+    def _failure_key(self, request: web.Request) -> str:
         """Return the key under which failures are counted: an address, or the user authenticated over this connection, apart from strangers there."""
         if request.transport is None:
             return ""
@@ -292,13 +292,13 @@ class Authentication:
 
     async def _first_review(self, kube: ReviewClient, token: str, whose: str) -> User:
         """Review a token that was never valid. Raises Answered: 429 after too many failures of the same key."""
-        if wait := self._failures.take(whose):
+        if wait := self._failures.reserve(whose):
             why = f"too many tokens of {whose} proved nothing, try again in {math.ceil(wait)} s"
             raise ApiError(429, why)
         async with self._questions:
             user = await _review(kube, token)
         if user is not ANONYMOUS:
-            self._failures.give_back(whose)
+            self._failures.cancel(whose)
         return user
 
 

@@ -96,13 +96,13 @@ class Authorization:
     async def _judged(self, user: User, attributes: Attributes, stranger: str) -> _Verdict:
         if not stranger:
             return await self._review(user, attributes)
-        if wait := self._refusals.take(stranger):
+        if wait := self._refusals.reserve(stranger):
             raise ApiError(
                 429, f"too many requests of {stranger} were refused, try again in {math.ceil(wait)} s"
             )
         verdict = await self._review(user, attributes)
         if verdict.allowed:
-            self._refusals.give_back(stranger)
+            self._refusals.cancel(stranger)
         return verdict
 
     async def _review(self, user: User, attributes: Attributes) -> _Verdict:

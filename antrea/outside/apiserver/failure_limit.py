@@ -24,8 +24,8 @@ class FailureLimit:
         self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Spent part of the burst, and the time at which it was computed; the address that failed longest ago comes first."""
 
-    def take(self, address: str) -> float:
-        """Take one from the bucket: 0, or the seconds until there is one again."""
+    def reserve(self, address: str) -> float:
+        """Reserve a token: return 0, or the seconds until there is one."""
         key = network(address)
         spent = self._left(key)
         if spent + 1 > BURST:
@@ -33,8 +33,8 @@ class FailureLimit:
         self._put(key, spent + 1)
         return 0.0
 
-    def give_back(self, address: str) -> None:
-        """Return the tokens taken for a request that did not fail."""
+    def cancel(self, address: str) -> None:
+        """Return the token of a request that did not fail."""
         key = network(address)
         self._put(key, max(0.0, self._left(key) - 1))
 

@@ -168,7 +168,7 @@ def _kind(row: Resource, kind: str) -> dict[str, str]:
 def _adjusted(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     """A number or a text has a definition of its own."""
     properties = {
-        key: _with_words(_int_or_string(property_schema, prefix), prefix)
+        key: _with_descriptions(_int_or_string(property_schema, prefix), prefix)
         for key, property_schema in schema.get("properties", {}).items()
     }
     required = schema.get("required", ())
@@ -185,7 +185,7 @@ def _int_or_string(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {**_without(schema, "x-kubernetes-int-or-string"), "$ref": prefix + INT_OR_STRING}
 
 
-def _with_words(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _with_descriptions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     """A reference with a sentence of its own needs a wrapper in v3; in v2 the sentence stands beside it."""
     if "$ref" not in schema or prefix == V2:
         return schema

@@ -86,7 +86,7 @@ class Watcher:
         """Whether there is nothing to take."""
         return not (self._first or self._queue or self._rest)
 
-    def take(self, most: int) -> bytes:
+    def pop(self, most: int) -> bytes:
         """Up to `most` bytes of what waits, in order; empty if there is nothing."""
         taken: list[bytes | memoryview] = []
         room = most

@@ -68,7 +68,7 @@ async def _pump(request: web.Request, response: web.StreamResponse, watcher: Wat
     alarm = loop.call_at(end, wake)
     try:
         while not watcher.cut and loop.time() < end:
-            piece = watcher.take(PIECE)
+            piece = watcher.pop(PIECE)
             if piece and not _busy(request):
                 await response.write(piece)
                 continue

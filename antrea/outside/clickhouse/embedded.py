@@ -123,7 +123,7 @@ class _Worker:
 
     def _opened(self) -> Any:
         if self._session is None:
-            self._lock.take()
+            self._lock.acquire()
             try:
                 self._session = _engine().Session(str(self._lock.directory))
                 self._session.query(_ONE_THREAD)
@@ -157,8 +157,8 @@ class DirectoryLock:
         self._users = 0
         self._guard = threading.Lock()
 
-    def take(self) -> None:
-        """For one more session. Raises OSError: another process has it, or the directory cannot be made."""
+    def acquire(self) -> None:
+        """Acquire the lock for one more session. Raises OSError: another process has it, or the directory cannot be made."""
         with self._guard:
             if self._file is None:
                 self._file = self._locked()

@@ -192,13 +192,13 @@ class WatchFeed:
         rows = self._rows.setdefault(watch_event.name, {})
         new = {} if event.type == "DELETED" else _by_key(watch_event.come)
         gone = {*_by_key(watch_event.gone)} if event.type == "MODIFIED" else {*rows}
-        self._tell(facts, rows, new, gone - new.keys())
+        self._replace(facts, rows, new, gone - new.keys())
         if event.type == "DELETED":
             del self._rows[watch_event.name]
 
     def _forget(self, facts: Facts, odd: Odd) -> None:
         """It is gone, whatever it was."""
-        self._tell(facts, {}, {}, self._rows.pop(odd.name, {}))
+        self._replace(facts, {}, {}, self._rows.pop(odd.name, {}))
         self.odd.clear(odd.full_name)
 
     def _keep(self, event: _Line, why: Exception) -> None:
@@ -227,7 +227,7 @@ class WatchFeed:
             facts.replace(kind, [row for rows in row_groups for (of, _), row in rows if of is kind])
             facts.synced(kind)
 
-    def _tell(
+    def _replace(
         self, facts: Facts, rows: dict[Key, Fact], new: Mapping[Key, Fact], gone: Iterable[Key]
     ) -> None:
         for key in gone:

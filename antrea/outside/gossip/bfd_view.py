@@ -73,7 +73,7 @@ class BfdViews:
         self._number = 0
         self._views: dict[str, dict[str, View]] = {}
         """Views by node and observer."""
-        self._telling: dict[tuple[str, str], int] = {}
+        self._send_counts: dict[tuple[str, str], int] = {}
         """How often a view, by node and observer, has been sent."""
         self._down: dict[str, float] = {}
         """Members that most observers see down, and since when that is known."""
@@ -121,9 +121,9 @@ class BfdViews:
         self._seen_up &= set(members)
         self._refused = {node: at for node, at in self._refused.items() if node in members}
         self.away = {node: away for node, away in self.away.items() if node in self._views}
-        self._telling = {
+        self._send_counts = {
             (node, observer): times
-            for (node, observer), times in self._telling.items()
+            for (node, observer), times in self._send_counts.items()
             if observer in self._views.get(node, {})
         }
 
@@ -144,19 +144,19 @@ class BfdViews:
 
     def __bool__(self) -> bool:
         """Whether there is anything to send."""
-        return bool(self._telling)
+        return bool(self._send_counts)
 
-    def take(self, room: int, members: int) -> tuple[View, ...]:
+    def next_views(self, room: int, members: int) -> tuple[View, ...]:
         """Return the views that fit into `room` bytes, sent once more to one of `members`; the least sent go first."""
         views = []
-        for node, observer in sorted(self._telling, key=lambda key: self._telling[key]):
+        for node, observer in sorted(self._send_counts, key=lambda key: self._send_counts[key]):
             view = self._views[node][observer]
             if (room := room - size(view)) < 0:
                 break
             views.append(view)
-            self._telling[node, observer] += 1
-            if self._telling[node, observer] >= often(members):
-                del self._telling[node, observer]
+            self._send_counts[node, observer] += 1
+            if self._send_counts[node, observer] >= often(members):
+                del self._send_counts[node, observer]
         return tuple(views)
 
     def is_there(self, node: str, counts: Callable[[str], bool]) -> bool:
@@ -181,8 +181,8 @@ class BfdViews:
         hangs = self.is_there(node, counts)
         return "its switch is up, but its agent does not answer" if hangs else "no sign of life"
 
-    def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
-        """Members whose switch is down, and since when; `counts` tests whether an observer's views are current."""
+    def down_members(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
+        """Yield members whose switch is down, and since when; `counts` tests whether an observer's views are current."""
         before = self._down
         tally = {node: self._count(node, counts) for node in self._views}
         down = {node for node, (up, down, unsure) in tally.items() if down > up + unsure}
@@ -196,8 +196,8 @@ class BfdViews:
         self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
         yield from self._down.items()
 
-    def knock(self, now: float) -> list[str]:
-        """Members that restart, or may hang, each once a period: their kernels refuse a connection, if no agent listens."""
+    def members_to_probe(self, now: float) -> list[str]:
+        """Return members that restart or may hang, each once a period: their kernels refuse a connection where no agent listens."""
         period = self._timing.period
         self._silent = {node: silent for node, silent in self._silent.items() if now - silent.judged < period}
         absent: dict[str, AbsentMember | SilentAgent] = {**self._silent, **self.away}
@@ -243,7 +243,7 @@ class BfdViews:
 
     def _keep(self, view: View) -> None:
         self._views.setdefault(view.node, {})[view.observer] = view
-        self._telling[view.node, view.observer] = 0
+        self._send_counts[view.node, view.observer] = 0
 
     def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int, int]:
         """How many see its switch up, how many down, and how many are unsure."""

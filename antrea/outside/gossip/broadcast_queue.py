@@ -52,7 +52,7 @@ class BroadcastQueue:
         """Stop sending what concerns it."""
         self._broadcasts.pop(node, None)
 
-    def take(self, room: int, members: int, *, is_delivered: bool = True) -> list[Update]:
+    def next_updates(self, room: int, members: int, *, is_delivered: bool = True) -> list[Update]:
         """Return the updates that fit into `room` bytes, sent once more to one of `members`, if that one counts."""
         if not self._broadcasts:
             return []

@@ -31,8 +31,8 @@ class DirectProbes:
         for name in names:
             self._open.setdefault(name, _DirectProbe(now))
 
-    def look(self, now: float, rows: Mapping[str, PeerState]) -> list[str]:
-        """Close what was answered; whom to ask, once more perhaps."""
+    def update(self, now: float, rows: Mapping[str, PeerState]) -> list[str]:
+        """Drop answered probes, and return the members to probe again."""
         timing = self._timing
         # what waits to be read after a pause of this process is no silence
         late = max(now - self._looked - timing.urgent, 0.0)

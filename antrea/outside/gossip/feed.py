@@ -68,7 +68,7 @@ class GossipFeed:
         self._task: asyncio.Task[None] | None = None
         self._pending: list[Callable[[], object]] = []
         """Calls that the thread makes as soon as it runs."""
-        self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
+        self._deliver: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._report: Callable[[SilenceReport], None] = lambda _report: None
         self._reported_quorum: Quorum | None = None
         self._away: frozenset[str] = frozenset()
@@ -81,17 +81,17 @@ class GossipFeed:
         self._keys = keys
         self._in_thread(self._arm)
 
-    def saw(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
+    def report_bfd(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
 
-        def see() -> None:
+        def report() -> None:
             self._seen.pop(node, None)
             if up is not None or unsure:
                 self._seen[node] = up
             if self.gossip:
-                self.gossip.saw(node, up, unsure=unsure)
+                self.gossip.report_bfd(node, up, unsure=unsure)
 
-        self._in_thread(see)
+        self._in_thread(report)
 
     def report_silence(self, networks: tuple[str, ...]) -> None:
         """Report to the others in which networks neighbours do not answer this Node."""
@@ -104,7 +104,7 @@ class GossipFeed:
 
     def return_soon(self) -> None:
         """Announce to the others that this member restarts, switch and all: nothing is to move."""
-        self.saw(self._me, None, unsure=True)
+        self.report_bfd(self._me, None, unsure=True)
 
     def leave(self) -> None:
         """Announce to the others that this member leaves, so that they need not detect it."""
@@ -119,7 +119,7 @@ class GossipFeed:
         """Run until cancelled. While the port is taken, keep trying: the rest of the agent works without gossip."""
         loop = asyncio.get_running_loop()
 
-        def tell(changes: Sequence[Change], quorum: Quorum) -> None:
+        def deliver(changes: Sequence[Change], quorum: Quorum) -> None:
             # the loop may have ended before the thread has
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._write, facts, changes, quorum)
@@ -128,7 +128,7 @@ class GossipFeed:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(partial(facts.put, report, urgent=True))
 
-        self._tell, self._report = tell, write
+        self._deliver, self._report = deliver, write
         with ThreadPoolExecutor(1, thread_name_prefix="gossip") as executor:
             work = loop.run_in_executor(executor, asyncio.run, self._main())
             follow = asyncio.create_task(self._follow(facts))
@@ -163,7 +163,7 @@ class GossipFeed:
         self.gossip = Gossip(self._me, self._address, self._port, changed=self._changed)
         self._arm()
         for node, up in self._seen.items():
-            self.gossip.saw(node, up, unsure=up is None)
+            self.gossip.report_bfd(node, up, unsure=up is None)
         try:
             await self.gossip.run()
         except Unavailable as error:
@@ -190,7 +190,7 @@ class GossipFeed:
             self._report(SilenceReport(node, silence.reports[node]))
         if changes or quorum != self._reported_quorum:
             self._reported_quorum = quorum
-            self._tell(changes, quorum)
+            self._deliver(changes, quorum)
 
     def _stop(self) -> None:
         if self._task:
@@ -213,7 +213,7 @@ class GossipFeed:
             row = GossipMember(change.node, change.alive, change.left, change.why)
             facts.put(row, urgent=True)
             if change.left:
-                asyncio.get_running_loop().call_later(LEFT_SECONDS, _gone, facts, row)
+                asyncio.get_running_loop().call_later(LEFT_SECONDS, _keep_member, facts, row)
         before = facts.get(Quorum)
         if quorum == before:
             return
@@ -241,7 +241,7 @@ class GossipFeed:
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-def _gone(facts: Facts, row: GossipMember) -> None:
+def _keep_member(facts: Facts, row: GossipMember) -> None:
     if facts.get(GossipMember, row.node) == row:
         facts.put(msgspec.structs.replace(row, left=False), urgent=True)
 

@@ -75,13 +75,13 @@ class Machine:
     def tick(self, now: float) -> None:
         """Every 20 to 50 ms."""
         self.swim.tick(now)
-        if silence := self.silence.take(now):
+        if silence := self.silence.due_report(now):
             self._broadcast(now, encode(silence))
         self._seal(now)
 
-    def saw(self, now: float, name: str, up: bool | None, *, unsure: bool = False) -> None:
+    def report_bfd(self, now: float, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
-        self.swim.saw(name, up, unsure=unsure)
+        self.swim.report_bfd(name, up, unsure=unsure)
         self._seal(now)
 
     def reached(self, now: float, name: str, *, refused: bool) -> None:
@@ -94,7 +94,7 @@ class Machine:
         self.swim.leave()
         self._seal(now)
 
-    def take(self) -> tuple[list[Packet], list[Change]]:
+    def pop_output(self) -> tuple[list[Packet], list[Change]]:
         """Take the packets to send and the changes."""
         ready, self._ready = self._ready, []
         changes, self.swim.changes = self.swim.changes, []

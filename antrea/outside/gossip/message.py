@@ -42,7 +42,7 @@ class Update(msgspec.Struct, frozen=True, array_like=True):
     witness: Annotated[str, Meta(max_length=253)] = ""
 
     @property
-    def says(self) -> str:
+    def verb(self) -> str:
         """Verb of the state in messages."""
         if self.standing == Standing.LEFT:
             return "says goodbye"

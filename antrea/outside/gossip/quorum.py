@@ -48,8 +48,8 @@ class QuorumTracker:
         maybe = {me, *(name for name, row in rows.items() if row.lives and not is_silent(name))}
         self._sure, self._maybe, self._sole = (is_majority(some, everyone) for some in (sure, maybe, {me}))
 
-    def look(self, now: float) -> None:
-        """Judge what is known now."""
+    def update(self, now: float) -> None:
+        """Evaluate the quorum at this time."""
         timing = self._timing
         if self._sure:
             self._sure_at = now

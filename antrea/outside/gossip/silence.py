@@ -48,7 +48,7 @@ class SilentNetworks:
         self.reports = {name: networks for name, networks in self.reports.items() if name in members}
         self.changed &= self.reports.keys()
 
-    def take(self, now: float) -> Silence | None:
+    def due_report(self, now: float) -> Silence | None:
         """Return the report that is due for all members."""
         if self._own is None or now < self._due or (not self._own and self._sent >= self._most):
             return None

@@ -126,11 +126,11 @@ class Swim:
         self._is_counted = False
         self.bfd.keep_only({self.me, *wanted})
 
-    def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
+    def report_bfd(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
         self.bfd.observe(name, up, unsure=unsure)
         self._is_counted = False
-        self._tell_views(self._some(TOLD_AT_ONCE))
+        self._tell_views(self._random_members(TOLD_AT_ONCE))
 
     @property
     def census(self) -> tuple[bool, int, int]:
@@ -142,8 +142,8 @@ class Swim:
         """Announce to all members that this one leaves; it refutes nothing any more."""
         self.left = True
         self._updates.add(Update(self.me, self.incarnation, Standing.LEFT, self.me))
-        for name in self._some(self._timing.fanout * 2):
-            self._send(name, Gossip(self.incarnation, self._telling(name)))
+        for name in self._random_members(self._timing.fanout * 2):
+            self._send(name, Gossip(self.incarnation, self._updates_for(name)))
 
     def received(self, now: float, sender: str, message: Message, origin: Origin | None = None) -> None:
         """An authentic message of a peer."""
@@ -155,15 +155,15 @@ class Swim:
         self.bfd.reached(now, sender)
         alive = Update(sender, message.incarnation, Standing.ALIVE)
         if abs(message.incarnation - row.incarnation) > LEAP:  # its own word overrides what was said of it
-            self._set(now, row, alive, alive.says)
-        self._hear(now, alive)
+            self._set(now, row, alive, alive.verb)
+        self._apply_update(now, alive)
         synced = isinstance(message, Sync)
         for update in message.updates:
-            self._hear(now, update, synced=synced)
+            self._apply_update(now, update, synced=synced)
         if isinstance(message, Gossip | Sync) and message.views:
-            self._see(sender, message.views)
+            self._merge_views(sender, message.views)
         if isinstance(message, Ping):
-            answer = Ack(message.number, self.incarnation, self._telling(sender))
+            answer = Ack(message.number, self.incarnation, self._updates_for(sender))
             self._send(sender, answer, origin=origin)
         elif isinstance(message, Ack):
             self._answered(message.number)
@@ -193,16 +193,16 @@ class Swim:
         if not self.left:
             self._start_probes(now)
         self._ask(now)
-        self._believe(now)
+        self._accept_reported_deaths(now)
         self._spread(now)
         if not self._is_counted:
             self.majority.count(self.me, self.rows, self._is_sure, self._is_silent)
             self._is_counted = True
-        self.majority.look(now)
+        self.majority.update(now)
 
     # what is heard
 
-    def _hear(self, now: float, update: Update, *, synced: bool = False) -> None:
+    def _apply_update(self, now: float, update: Update, *, synced: bool = False) -> None:
         if update.node == self.me:
             self._accused(now, update)
             return
@@ -220,7 +220,7 @@ class Swim:
                 self._send(update.node, Gossip(self.incarnation, (update,)))
                 return
             first = row.incarnation < 0
-            self._set(now, row, update, update.says)
+            self._set(now, row, update, update.verb)
             if synced and first:
                 self._updates.forget(update.node)
         elif (
@@ -261,7 +261,7 @@ class Swim:
 
     # what is seen
 
-    def _see(self, sender: str, views: Iterable[View]) -> None:
+    def _merge_views(self, sender: str, views: Iterable[View]) -> None:
         members = {self.me, *self.rows}
         for view in views:
             if {view.observer, view.node} <= members:
@@ -271,7 +271,7 @@ class Swim:
     def _judge(self, now: float) -> None:
         """Judge members by the state that most observers see, and by whether the agent answers."""
         before, away = self.bfd.aside, set(self.bfd.away)
-        for name, since in self.bfd.look(now, self._is_current):
+        for name, since in self.bfd.down_members(now, self._is_current):
             row = self.rows.get(name)
             if row is None or not row.lives or row.heard > since:
                 continue
@@ -280,7 +280,7 @@ class Swim:
                 self._set(now, row, dead, "neither its agent nor its switch gives a sign of life")
             else:
                 self._direct_probes.ask(now, [name])
-        for name in self.bfd.knock(now):
+        for name in self.bfd.members_to_probe(now):
             self._number += 1
             self._send(name, Ping(self._number, self.incarnation), stream=True)
         self._is_counted &= away == self.bfd.away.keys()
@@ -293,18 +293,18 @@ class Swim:
         # one suspect may as well be dead
         doubted = lost | self._suspects if len(self._suspects) > 1 else lost
         if doubted - self._doubted:
-            self._direct_probes.ask(now, [*sorted(doubted), *self._some(ASKED_MOST)])
+            self._direct_probes.ask(now, [*sorted(doubted), *self._random_members(ASKED_MOST)])
         self._doubted = doubted
-        for name in self._direct_probes.look(now, self.rows):
+        for name in self._direct_probes.update(now, self.rows):
             self._number += 1
-            ping = Ping(self._number, self.incarnation, self._telling(name))
+            ping = Ping(self._number, self.incarnation, self._updates_for(name))
             self._send(name, ping)
             self._send(name, ping, stream=True)
         patience = self._timing.blind if lost else self._timing.doubt
         before, self._silent = self._silent, self._direct_probes.silent(now, patience)
         self._is_counted &= before == self._silent
 
-    def _believe(self, now: float) -> None:
+    def _accept_reported_deaths(self, now: float) -> None:
         """Accept deaths that others reported, if the members were probed and do not answer."""
         dead = self._direct_probes.silent(now, self._timing.answer)
         for name, update in list(self._deaths.items()):
@@ -312,7 +312,7 @@ class Swim:
             if row is None or row.incarnation > update.incarnation or not self._direct_probes.is_open(name):
                 del self._deaths[name]
             elif name in dead:
-                self._set(now, row, update, update.says)
+                self._set(now, row, update, update.verb)
 
     def _show(self, name: str, why: str) -> None:
         """Report if a member counts, or no longer does."""
@@ -358,7 +358,7 @@ class Swim:
     def _probe(self, now: float, name: str) -> None:
         self._number += 1
         self._probes[self._number] = _Probe(name, now)
-        ping = Ping(self._number, self.incarnation, self._telling(name))
+        ping = Ping(self._number, self.incarnation, self._updates_for(name))
         self._send(name, ping, renew=not self.rows[name].lives)
 
     def _asks_itself(self, now: float, row: PeerState, name: str) -> bool:
@@ -378,15 +378,15 @@ class Swim:
             del self._probes[number]
             if row and row.lives:
                 accusation = Update(probe.target, row.incarnation, Standing.SUSPECT, self.me)
-                self._hear(now, accusation)
+                self._apply_update(now, accusation)
         elif age >= self._timing.again and not probe.again:
             probe.again = True
-            ping = Ping(number, self.incarnation, self._telling(probe.target))
+            ping = Ping(number, self.incarnation, self._updates_for(probe.target))
             self._send(probe.target, ping, renew=True)
             self._send(probe.target, ping, stream=True)
             if row.lives:
-                for relay in self._some(self._timing.relays, but=probe.target):
-                    telling = self._telling(relay, len(probe.target.encode()) + 3)
+                for relay in self._random_members(self._timing.relays, but=probe.target):
+                    telling = self._updates_for(relay, len(probe.target.encode()) + 3)
                     request = Relay(number, self.incarnation, probe.target, telling)
                     self._send(relay, request)
 
@@ -396,14 +396,14 @@ class Swim:
         if relay:
             who, their_number, _ = relay
             if who in self.rows:
-                self._send(who, Ack(their_number, self.incarnation, self._telling(who)))
+                self._send(who, Ack(their_number, self.incarnation, self._updates_for(who)))
 
     def _relay(self, now: float, sender: str, message: Relay) -> None:
         if message.target not in self.rows or len(self._relayed) >= RELAYED_MOST:
             return
         self._number += 1
         self._relayed[self._number] = (sender, message.number, now + self._timing.period)
-        self._send(message.target, Ping(self._number, self.incarnation, self._telling(message.target)))
+        self._send(message.target, Ping(self._number, self.incarnation, self._updates_for(message.target)))
 
     def _stalled(self, now: float, gap: float) -> None:
         for probe in self._probes.values():
@@ -438,13 +438,13 @@ class Swim:
         timing = self._timing
         if now >= self._gossip_at:
             self._gossip_at = now + timing.gossip
-            some = self._some(timing.fanout) if self._updates or self.bfd else []
+            some = self._random_members(timing.fanout) if self._updates or self.bfd else []
             for name in some:
-                self._send(name, Gossip(self.incarnation, self._telling(name)))
+                self._send(name, Gossip(self.incarnation, self._updates_for(name)))
                 self._tell_views([name])
         if now >= self._sync_at:
             self._sync_at = now + timing.sync
-            for name in self._some(1):
+            for name in self._random_members(1):
                 self._sync(now, name)
 
     def _sync(self, now: float, name: str) -> None:
@@ -457,7 +457,7 @@ class Swim:
 
     def _tell_views(self, to: Iterable[str]) -> None:
         """Send all of them the same, which counts as sent once."""
-        if views := self.bfd.take(ROOM, len(self.rows) + 1):
+        if views := self.bfd.next_views(ROOM, len(self.rows) + 1):
             for name in to:
                 self._send(name, Gossip(self.incarnation, (), views))
 
@@ -470,7 +470,7 @@ class Swim:
         table = (Update(self.me, self.incarnation, Standing.ALIVE), *rows)
         return Sync(self.incarnation, asks, table, self.bfd.all)
 
-    def _telling(self, to: str, used: int = 0) -> tuple[Update, ...]:
+    def _updates_for(self, to: str, used: int = 0) -> tuple[Update, ...]:
         """Rumours for one packet in which `used` bytes are taken, first what is held against its receiver."""
         row = self.rows[to]
         first: tuple[Update, ...] = ()
@@ -480,10 +480,12 @@ class Swim:
         # one that may not hear it is not one that was told
         return (
             *first,
-            *self._updates.take(room, len(self.rows) + 1, is_delivered=row.standing != Standing.SUSPECT),
+            *self._updates.next_updates(
+                room, len(self.rows) + 1, is_delivered=row.standing != Standing.SUSPECT
+            ),
         )
 
-    def _some(self, most: int, but: str = "") -> list[str]:
+    def _random_members(self, most: int, but: str = "") -> list[str]:
         living = self._living()[0]
         some = self._random.sample(living, min(most + 1, len(living)))
         return [name for name in some if name != but][:most]

@@ -68,9 +68,9 @@ class Gossip:
         """Shared keys, the first one for sealing."""
         self.machine.keys(keys)
 
-    def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
+    def report_bfd(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
-        self.machine.saw(now(), name, up, unsure=unsure)
+        self.machine.report_bfd(now(), name, up, unsure=unsure)
         self._changed(self, self._flush())
 
     def leave(self) -> None:
@@ -127,7 +127,7 @@ class Gossip:
         return is_proof
 
     def _flush(self) -> list[Change]:
-        packets, changes = self.machine.take()
+        packets, changes = self.machine.pop_output()
         for packet in packets:
             self.sent += 1
             self.octets += len(packet.data)

@@ -19,7 +19,7 @@ from h2.events import (
     WindowUpdated,
 )
 
-from antrea.errors import Invalid, Unavailable, words
+from antrea.errors import Invalid, Unavailable, describe_error
 from antrea.outside.grpc.framing import CONTENT_TYPE, framed, status_text
 from antrea.outside.grpc.http2 import Http2
 
@@ -118,17 +118,17 @@ class ClientStream:
         try:
             while octets := await reader.read(CHUNK):
                 for event in self._http.receive(octets):
-                    self._take(event)
+                    self._handle_event(event)
                 self._news.set()
                 await self._flush()
         except OSError as error:
             # such as an alert of TLS: it has refused our certificate
-            why = f"it ended the connection: {words(error)}"
+            why = f"it ended the connection: {describe_error(error)}"
         except Invalid as error:
             why = f"it is not HTTP/2: {error.why}"
         self._end(why)
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
             case RemoteSettingsChanged():
                 self._is_ready = True

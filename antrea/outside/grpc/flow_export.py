@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from antrea.errors import Unavailable, words
+from antrea.errors import Unavailable, describe_error
 from antrea.flow_protobuf.record import write
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest
 from antrea.outside.grpc.client import ClientStream
@@ -36,7 +36,7 @@ class GrpcSession:
             await self._stream.open(host, port, EXPORT, tls, name)
         except (OSError, ValueError, Unavailable) as error:
             await self.close()
-            raise Unavailable(f"{where}: {words(error) if str(error) else 'no answer'}") from error
+            raise Unavailable(f"{where}: {describe_error(error) if str(error) else 'no answer'}") from error
 
     def expect_open(self) -> None:
         """Raises Unavailable: the session has failed."""
@@ -55,7 +55,7 @@ class GrpcSession:
                 await self._stream.send(message.SerializeToString())
         except (OSError, Unavailable) as error:
             raise Unavailable(
-                f"flow collector: {words(error) if str(error) else 'it takes nothing'}"
+                f"flow collector: {describe_error(error) if str(error) else 'it takes nothing'}"
             ) from error
         return len(records)
 

@@ -128,7 +128,7 @@ class ServerConnection:
                 for event in self._http.receive(octets):
                     # a peer may end a stream in the same bytes that begin it
                     with contextlib.suppress(StreamGone):
-                        self._take(event)
+                        self._handle_event(event)
                 self._room.set()
                 await self.flush()
         finally:
@@ -179,7 +179,7 @@ class ServerConnection:
             rest = rest[size:]
             await self.flush()
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
             case RequestReceived():
                 self._begin(event.stream_id, {str(name): str(value) for name, value in event.headers})

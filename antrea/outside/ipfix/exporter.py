@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final
 
-from antrea.errors import Unavailable, words
+from antrea.errors import Unavailable, describe_error
 
 if TYPE_CHECKING:
     import ssl
@@ -67,7 +67,7 @@ class CollectorSession:
             await self._send(self._writer.templates(int(record_time())))
         except (OSError, ValueError) as error:
             await self.close()
-            raise Unavailable(f"{where}: {words(error) if str(error) else 'no answer'}") from error
+            raise Unavailable(f"{where}: {describe_error(error) if str(error) else 'no answer'}") from error
         self._templates_due = time.monotonic() + self._template_seconds
 
     def expect_open(self) -> None:
@@ -90,7 +90,7 @@ class CollectorSession:
                 sent += count
         except OSError as error:
             raise Unavailable(
-                f"flow collector: {words(error) if str(error) else 'it takes nothing'}"
+                f"flow collector: {describe_error(error) if str(error) else 'it takes nothing'}"
             ) from error
         return sent
 
@@ -126,7 +126,7 @@ class CollectorSession:
                 pass
         except OSError as error:
             # such as an alert of TLS: it has refused our certificate
-            why = f": {words(error)}"
+            why = f": {describe_error(error)}"
         self.trouble = f"it ended the connection{why}"
 
 

@@ -168,7 +168,7 @@ class Kube:
             async with self._request(method, path, query=query, body=body, content=content) as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(error)}") from error
+            raise Unavailable(f"kube-apiserver {self.access.url}: {_describe_failure(error)}") from error
         if response.status != 404:
             raise_for(response.status, answer, path)
         return response.status, answer
@@ -438,7 +438,7 @@ class Kube:
                 async for line in _lines(response.content.iter_any()):
                     yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"{self.access.url}: {_words(error)}") from error
+            raise Unavailable(f"{self.access.url}: {_describe_failure(error)}") from error
 
 
 def _kept_alive(address: tuple[Any, ...]) -> socket.socket:
@@ -467,5 +467,5 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             rest.append(last)
 
 
-def _words(why: BaseException) -> str:
+def _describe_failure(why: BaseException) -> str:
     return str(why) or type(why).__name__

@@ -56,7 +56,7 @@ class EngineContainer:
         self.missing = ""
         """Instruction to the user; empty: the Pod has the container, or that is not known yet."""
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Read the Pod until kube-apiserver answers, since its containers never change. Records an Event if the container is
         missing.
         """

@@ -43,7 +43,7 @@ class ExternalEntitySink:
             except Refused as error:
                 refused.append(entry)
                 message = message or error.why
-                await self._tell(entry, error.why)
+                await self._record(entry, error.why)
             else:
                 self._reported.pop(entry.key, None)
         # last: an interface that gets another name is never without an ExternalEntity, nor its machine without policies
@@ -92,7 +92,7 @@ class ExternalEntitySink:
             await self._kube.delete(entry.path)
             log.info("Deleted ExternalEntity", entity=entry.key)
 
-    async def _tell(self, entry: GeneratedEntity, why: str) -> None:
+    async def _record(self, entry: GeneratedEntity, why: str) -> None:
         if self._reported.get(entry.key) == why:
             return
         self._reported[entry.key] = why

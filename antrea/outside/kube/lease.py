@@ -75,7 +75,7 @@ class LeaseKeeper:
         finally:
             led = self.lead.leads()
             self._election.resign()
-            self._tell()
+            self._notify()
             if led:
                 await self._release()
 
@@ -91,11 +91,11 @@ class LeaseKeeper:
         only = {"fieldSelector": f"metadata.name={self._name}"}
         async for change in self._kube.watch(self._leases, Lease, only):
             if isinstance(change, Listed):
-                seen = _seen(change.objects[0] if change.objects else None)
+                seen = _observe(change.objects[0] if change.objects else None)
             else:
-                seen = ObservedLease() if isinstance(change, Drop) else _seen(change.object)
+                seen = ObservedLease() if isinstance(change, Drop) else _observe(change.object)
             self._election.see(seen, clock())
-            self._tell()
+            self._notify()
             self._heard.set()
 
     async def _keep(self) -> None:
@@ -104,12 +104,12 @@ class LeaseKeeper:
             self._heard.clear()
             if clock() >= election.due():
                 await self._try()
-                self._tell()
+                self._notify()
             pause = max(0.0, min(election.due(), self._silent_at()) - clock())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause if math.isfinite(pause) else None):
                     await self._heard.wait()
-            self._tell()
+            self._notify()
 
     def _silent_at(self) -> float:
         return self._election.ends if self.lead.leads() else math.inf
@@ -120,17 +120,19 @@ class LeaseKeeper:
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 if election.outdated:
-                    election.read(_seen(await self._kube.get(f"{self._leases}/{self._name}", Lease)), clock())
+                    election.read(
+                        _observe(await self._kube.get(f"{self._leases}/{self._name}", Lease)), clock()
+                    )
                 if not election.free(clock()):
                     return
                 election.writes()
                 await self._write(election.me)
         except (Refused, Unavailable, TimeoutError) as error:
             election.failed()
-            self._say(str(error) or f"no answer within {TRY_SECONDS:g} s")
+            self._log(str(error) or f"no answer within {TRY_SECONDS:g} s")
             return
         election.wrote(began, clock())
-        self._say("")
+        self._log("")
 
     async def _write(self, holder: str) -> None:
         """With the version that was seen, so that of two who try one is refused. Raises Refused, Unavailable."""
@@ -159,19 +161,19 @@ class LeaseKeeper:
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 lease = await self._kube.get(f"{self._leases}/{self._name}", Lease)
-                self._election.read(_seen(lease), clock())
+                self._election.read(_observe(lease), clock())
                 if self._election.seen and self._election.seen.holder == self._election.me:
                     await self._write("")
         except (Refused, Unavailable, TimeoutError) as error:
             log.info("Failed to release the Lease; it expires by itself", err=str(error))
 
-    def _say(self, why: str) -> None:
+    def _log(self, why: str) -> None:
         """Log what is wrong when that changes; losing a race for the lease is nothing wrong."""
         if why and why != self._said and "modified" not in why and "already exists" not in why:
             log.warning("Failed to renew the Lease", lease=self._name, err=why)
         self._said = why
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Let others know how it stands now, and have this looked at again when this replica's time is over."""
         now = clock()
         leads = self._election.leads(now)
@@ -189,10 +191,10 @@ class LeaseKeeper:
             self._alarm = None
         if leads:
             pause = self._election.ends - now + 0.001
-            self._alarm = asyncio.get_running_loop().call_later(pause, self._tell)
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._notify)
 
 
-def _seen(lease: Lease | None) -> ObservedLease:
+def _observe(lease: Lease | None) -> ObservedLease:
     if lease is None:
         return ObservedLease()
     meta, spec = lease.metadata, lease.spec

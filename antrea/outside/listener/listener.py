@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from antrea.errors import words
+from antrea.errors import describe_error
 from antrea.outside.listener.connection_pool import ConnectionPool, first_idle
 from antrea.outside.listener.first_bytes import wait_for_byte, wait_for_client_hello
 from antrea.outside.log import klog
@@ -173,7 +173,7 @@ class Listener:
             loop.call_later(OUT_OF_FILES_SECONDS, self._accept_again)
             return
         plain.setblocking(False)
-        self._take(plain, peer, loop.time())
+        self._add_connection(plain, peer, loop.time())
 
     def _accept_again(self) -> None:
         if self._listening.fileno() >= 0:
@@ -191,7 +191,7 @@ class Listener:
         for connection in list(self._all.values()):
             connection.abort()
 
-    def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
+    def _add_connection(self, plain: socket.socket, peer: Peer, now: float) -> None:
         if self._new.is_full or len(self._all) >= self._limits.connections:
             self._drop_oldest()
         if len(self._all) >= self._limits.connections:
@@ -234,8 +234,8 @@ class Listener:
             await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
         except OSError as error:
             # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
-            self._rejected(_address(peer), words(error))
-            log.v(4).info("A connection ended before its first request", err=words(error))
+            self._rejected(_address(peer), describe_error(error))
+            log.v(4).info("A connection ended before its first request", err=describe_error(error))
 
     def _ended(self, connection: _Connection, peer: Peer) -> None:
         if connection.plain is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from antrea.errors import words
+from antrea.errors import describe_error
 from antrea.outside.log.klog_file import SeverityFile
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Log:
 
     def error(self, sentence: str, *, error: BaseException | None = None, **fields: Any) -> None:
         """Log a failure; `error` becomes the field err."""
-        named = {} if error is None else {"err": _word(error)}
+        named = {} if error is None else {"err": _value_text(error)}
         self._logger.error(sentence, extra={"fields": named | fields}, stacklevel=2)
 
 
@@ -100,13 +100,13 @@ def _value(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, list | tuple | set | frozenset | dict):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return json.dumps(ordered, ensure_ascii=False, default=_word)
-    return _quoted(_word(value))
+        return json.dumps(ordered, ensure_ascii=False, default=_value_text)
+    return _quoted(_value_text(value))
 
 
-def _word(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, BaseExceptionGroup):
-        return words(value)
+        return describe_error(value)
     if isinstance(value, BaseException):
         return str(value) or type(value).__name__
     return value.__name__ if isinstance(value, type) else str(value)

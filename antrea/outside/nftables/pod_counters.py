@@ -92,9 +92,9 @@ class PodCounters:
 
     async def read(self) -> None:
         """Take in what was counted. Raises Unavailable."""
-        await asyncio.to_thread(self._take)
+        await asyncio.to_thread(self._read_counters)
 
-    def _take(self) -> None:
+    def _read_counters(self) -> None:
         """Elements that are as they were at the read before are not looked at."""
         for way in _HOOKS:
             elements = self._read(way)

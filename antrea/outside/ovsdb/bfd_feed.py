@@ -39,10 +39,10 @@ class BfdFeed:
         """List, then follow, until cancelled."""
         changes = self._db.changes()
         try:
-            self._look()
+            self._read_sessions()
             async for touched in changes:
                 if any(table == "Interface" and self._concerns(uuid) for table, uuid in touched):
-                    self._look()
+                    self._read_sessions()
         finally:
             if self._timer:
                 self._timer.cancel()
@@ -51,7 +51,7 @@ class BfdFeed:
         row = self._db.rows("Interface").get(uuid)
         return row is None or row["name"].startswith(f"{BFD}-")
 
-    def _look(self) -> None:
+    def _read_sessions(self) -> None:
         loop = asyncio.get_running_loop()
         now = self._statuses()
         for node in self._sessions.keys() - now.keys():
@@ -60,7 +60,7 @@ class BfdFeed:
         for node, status in now.items():
             session = self._sessions.setdefault(node, BfdSession())
             before = session.word
-            session.look(status, loop.time())
+            session.update(status, loop.time())
             if session.word != before:
                 log.info(f"BFD {WORDS[session.word]}", node=node, diagnostic=status.diagnostic)
                 self._report(node, session.word, unsure=session.word is None)
@@ -69,7 +69,7 @@ class BfdFeed:
         due = min(
             (session.due for session in self._sessions.values() if session.due is not None), default=None
         )
-        self._timer = None if due is None else loop.call_at(due, self._look)
+        self._timer = None if due is None else loop.call_at(due, self._read_sessions)
 
     def _statuses(self) -> dict[str, BfdStatus]:
         """Return statuses by Node; without those that a new ovs-vswitchd has not begun, or that were turned off."""

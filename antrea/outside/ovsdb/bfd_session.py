@@ -28,7 +28,7 @@ class BfdStatus(msgspec.Struct, frozen=True):
     diagnostic: str = ""
 
     @property
-    def heard(self) -> bool:
+    def was_received(self) -> bool:
         """Whether a packet came since the session went down, or was what took it down."""
         return self.state != "down" or self.remote in ("init", "up") or self.diagnostic == SIGNALED
 
@@ -54,7 +54,7 @@ class BfdSession:
         self._doubt = 0.0
         """When it became None, or the session was last up."""
 
-    def look(self, status: BfdStatus, now: float) -> None:
+    def update(self, status: BfdStatus, now: float) -> None:
         """Set `word` and `due`; `now` in seconds, of any steady clock."""
         self.due = None
         if status.state == "up":
@@ -70,7 +70,7 @@ class BfdSession:
 
     def _weigh(self, status: BfdStatus, now: float) -> None:
         """The word of a session that was up before, and is not, or not for long."""
-        if not status.heard:
+        if not status.was_received:
             if self.word is not False:
                 self.word, self._fell = False, now
         elif self.word or (self.word is False and now < self._fell + ASIDE_SECONDS):

@@ -265,16 +265,16 @@ class Ovsdb:
     ) -> None:
         self._last_transaction = last_transaction
         self._session = session
-        self._take(updates, whole=not is_known)
+        self._apply_updates(updates, whole=not is_known)
 
     def _notified(self, method: str, params: Any) -> None:
         if method == "update3":
             self._last_transaction = params[1]
-            self._take(params[2], whole=False)
+            self._apply_updates(params[2], whole=False)
         elif method == "update2":
-            self._take(params[1], whole=False)
+            self._apply_updates(params[1], whole=False)
 
-    def _take(self, updates: Mapping[str, Any], *, whole: bool) -> None:
-        touched = self._replica.take(updates, whole=whole)
+    def _apply_updates(self, updates: Mapping[str, Any], *, whole: bool) -> None:
+        touched = self._replica.apply(updates, whole=whole)
         for reader in self._readers:
             reader.add(touched)

@@ -109,7 +109,7 @@ class Replica:
         """The row with this value in column `name`; Bridge, Port and Interface names are unique in the database."""
         return self._named.get((table, name))
 
-    def take(self, updates: Mapping[str, Mapping[str, Mapping[str, Any]]], *, whole: bool) -> set[Where]:
+    def apply(self, updates: Mapping[str, Mapping[str, Mapping[str, Any]]], *, whole: bool) -> set[Where]:
         """Apply <table-updates2>; `whole` means that rows it does not mention are gone. Returns what changed."""
         touched: set[Where] = set()
         if whole:

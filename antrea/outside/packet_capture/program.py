@@ -55,7 +55,7 @@ class PcapngFile:
         if self._size + len(data) > self._limits.file_bytes:
             raise _Failed(f"the file has reached its limit of {self._limits.file_bytes >> 20} MiB")
         if self._size + len(data) - self._looked_at >= _LOOK_BYTES:
-            self._look()
+            self._check_free_space()
         try:
             written = 0
             while written < len(data):
@@ -66,7 +66,7 @@ class PcapngFile:
             raise _Failed(f"couldn't write packets: {error.strerror}: {self._path}") from error
         self._size += len(data)
 
-    def _look(self) -> None:
+    def _check_free_space(self) -> None:
         self._looked_at = self._size
         state = os.fstatvfs(self._descriptor)
         free = state.f_bavail * state.f_frsize

@@ -65,7 +65,7 @@ class Configuration(Generic[S, G]):
             readers.insert(0 if _newer(kept, file) else 1, lambda: good)
         if corrected is not None:
             readers = [lambda: corrected]
-        self.now, self._before = _begun(kind, accept, readers)
+        self.now, self._before = _choose_working(kind, accept, readers)
         """`_before`: what to go back to if `now` fails, the latest first; empty once it has worked."""
         self._was_refused = bool(self.now.rejected)
 
@@ -127,7 +127,7 @@ class Configuration(Generic[S, G]):
         return True
 
 
-def _begun(
+def _choose_working(
     kind: type[S], accept: Callable[[S], G], readers: Iterable[Callable[[], str]]
 ) -> tuple[InEffect[S, G], list[InEffect[S, G]]]:
     """Return the first of these that can work, and the others that may replace it. Raises Invalid if none can work."""

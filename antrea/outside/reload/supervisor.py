@@ -14,7 +14,7 @@ import signal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from antrea.config.idle import without_effect
-from antrea.errors import AntreaError, Invalid, Unavailable, words
+from antrea.errors import AntreaError, Invalid, Unavailable, describe_error
 from antrea.outside.kube.config_map import contents
 from antrea.outside.kube.environment import own_config_map
 from antrea.outside.kube.event_recorder import EventQueue
@@ -108,7 +108,9 @@ def _outlives(configuration: Configuration[Any, Any], ran: InEffect[Any, Any], w
     if not (isinstance(why, Invalid) or configuration.is_new):
         return False
     file = type(ran.config).file
-    no = why if isinstance(why, Invalid) else Invalid(file, f"the program ends with it: {words(why)}")
+    no = (
+        why if isinstance(why, Invalid) else Invalid(file, f"the program ends with it: {describe_error(why)}")
+    )
     if not configuration.fails(no):
         return False
     # the next program tells the user

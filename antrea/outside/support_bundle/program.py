@@ -183,7 +183,7 @@ def make(order: Order) -> Made:
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        return Made(why=_words(error, target))
+        return Made(why=_describe_failure(error, target))
     try:
         with os.fdopen(descriptor, "wb") as file:
             hashed = _Hashed(file)
@@ -197,10 +197,10 @@ def make(order: Order) -> Made:
     except (_Full, OSError) as error:
         with contextlib.suppress(OSError):
             target.unlink()
-        return Made(why=_words(error, target))
+        return Made(why=_describe_failure(error, target))
 
 
-def _words(why: BaseException, target: Path) -> str:
+def _describe_failure(why: BaseException, target: Path) -> str:
     if isinstance(why, OSError) and why.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"No space left on device: {target.parent}"
     return str(why)

@@ -43,7 +43,7 @@ class ServingCertificate:
     async def ready(self, seconds: float) -> None:
         """Wait for files that make a certificate. Raises Unavailable if there are none in time."""
         deadline = time.monotonic() + seconds
-        while not self.look():
+        while not self.load():
             if time.monotonic() > deadline:
                 raise Unavailable(f"{self.lacks} after {seconds:g} s")
             await asyncio.sleep(FIRST_SECONDS)
@@ -57,9 +57,9 @@ class ServingCertificate:
         """Follow the files, until cancelled. An unusable one is logged once, and the last valid one stays."""
         while True:
             await asyncio.sleep(LOOK_SECONDS if self._loaded else FIRST_SECONDS)
-            self.look()
+            self.load()
 
-    def look(self) -> bool:
+    def load(self) -> bool:
         """Load the files; returns whether a certificate is loaded."""
         try:
             pair = self._read()

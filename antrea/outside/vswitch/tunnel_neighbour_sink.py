@@ -83,12 +83,12 @@ class TunnelNeighbourSink:
             self._news.clear()
             pause = SOON
             while not self._news.is_set():
-                pause = most if await self._look() else min(pause * 2, most)
+                pause = most if await self._resolve() else min(pause * 2, most)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._news.wait()
 
-    async def _look(self) -> bool:
+    async def _resolve(self) -> bool:
         """Resolve neighbours and set them in OVS; True if OVS has all that are wanted."""
         if not self._wanted:
             return True
@@ -101,10 +101,10 @@ class TunnelNeighbourSink:
             elif key in self._wanted:
                 self._silent[key] = wait = min(2 * self._silent.get(key, 0.5), SILENCE)
                 self._wanted[key] = now + wait
-        resolved = await self._tell({key: known[key] for key in self._wanted if key in known}, now)
+        resolved = await self._set_neighbours({key: known[key] for key in self._wanted if key in known}, now)
         return resolved and all(key in known for key in self._wanted)
 
-    async def _tell(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
+    async def _set_neighbours(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
         try:
             async with asyncio.timeout(TIMEOUT), control(self._directory) as ovs:
                 if now - self._refreshed >= self._refresh:

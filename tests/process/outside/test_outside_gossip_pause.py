@@ -34,7 +34,7 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
         feed = GossipFeed(node.name, node.ips[0], port)
         feed.keys([key])
         if switch:
-            feed.saw("node-1", True)
+            feed.report_bfd("node-1", True)
         others.append(asyncio.create_task(feed.run(own)))
     argv = [sys.executable, str(Path(__file__).with_name("lone_agent.py"))]
     words = (NODES[0].name, NODES[0].ips[0], str(port), key.hex())

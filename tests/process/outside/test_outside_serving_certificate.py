@@ -77,11 +77,11 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_go_on(tmp_pa
     tls, file = server_tls(None), tmp_path / "pair.pem"
     write(file, FIRST)
     certificate = ServingCertificate(tls, file)
-    assert certificate.look()
+    assert certificate.load()
     async with served(tls) as port, Connection(port, FIRST) as old:
         assert await old.works()
         write(file, SECOND)
-        assert certificate.look()
+        assert certificate.load()
         answers = (await trusts(port, SECOND), await trusts(port, FIRST), await old.works())
         assert answers == (True, False, True)
 
@@ -99,7 +99,7 @@ async def test_a_pair_with_another_type_of_key_replaces_the_one_before_it(tmp_pa
     async with served(tls) as port:
         for now, root in ((chain, AUTHORITY), (FIRST, FIRST), (chain, AUTHORITY)):
             write(file, now)
-            certificate.look()
+            certificate.load()
             for ciphers in ("ECDHE+aRSA:ECDHE+ECDSA", "ECDHE+ECDSA:ECDHE+aRSA"):
                 async with Connection(port, root, ciphers) as connection:
                     assert await connection.works()
@@ -108,12 +108,12 @@ async def test_a_pair_with_another_type_of_key_replaces_the_one_before_it(tmp_pa
 async def test_suites_and_versions_are_those_of_the_context(tmp_path: Path) -> None:
     tls, file = server_tls(None, cipher_suites="TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), tmp_path / "pair.pem"
     write(file, FIRST)
-    assert ServingCertificate(tls, file).look()
+    assert ServingCertificate(tls, file).load()
     async with served(tls) as port, Connection(port, FIRST, "ALL") as connection:
         chosen = connection.writer.get_extra_info("cipher")
         assert chosen[0] == "ECDHE-RSA-AES128-GCM-SHA256"
     tls, file = server_tls(None, min_version="VersionTLS13"), tmp_path / "pair.pem"
-    assert ServingCertificate(tls, file).look()
+    assert ServingCertificate(tls, file).load()
     async with served(tls) as port:
         async with Connection(port, FIRST) as connection:
             assert connection.writer.get_extra_info("cipher")[1] == "TLSv1.3"
@@ -129,10 +129,10 @@ async def test_clients_are_verified_by_the_authorities_of_the_context(tmp_path: 
     write(own, CLIENT)
     certificate = ServingCertificate(tls, file)
     if first == "the certificate":
-        assert certificate.look()
+        assert certificate.load()
     tls.load_verify_locations(cadata=AUTHORITY.certificate_pem)
     tls.verify_mode = ssl.CERT_REQUIRED
-    assert certificate.look()
+    assert certificate.load()
     async with served(tls) as port:
         connection = Connection(port, FIRST)
         connection.tls.load_cert_chain(own)
@@ -147,9 +147,9 @@ async def test_what_cannot_be_used_leaves_the_last_good_one(tmp_path: Path, bad:
     tls, file = server_tls(None), tmp_path / "pair.pem"
     write(file, FIRST)
     certificate = ServingCertificate(tls, file)
-    certificate.look()
+    certificate.load()
     file.write_text(bad)
-    assert certificate.look()
+    assert certificate.load()
     async with served(tls) as port:
         assert await trusts(port, FIRST)
 
@@ -159,7 +159,7 @@ async def test_a_key_that_is_locked_asks_nobody_and_is_not_used(tmp_path: Path) 
     (tmp_path / "tls.crt").write_text(FIRST.certificate_pem)
     (tmp_path / "tls.key").write_text(locked)
     certificate = ServingCertificate(server_tls(None), tmp_path / "tls.crt", tmp_path / "tls.key")
-    assert not certificate.look()
+    assert not certificate.load()
 
 
 async def test_files_that_do_not_come_are_an_error_in_time(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Node:
             return True
         meta = ObjectMetadata(name="n1", annotations=notes)
         told: NodeStatsSummary = msgspec.structs.replace(summary("n1", rows), metadata=meta)
-        answer = self.controller.counts.take(told)
+        answer = self.controller.counts.add_report(told)
         if lost == "answer":
             return True
         self.account.answered(answer.metadata.annotations[STATS_EPOCH])
@@ -112,9 +112,9 @@ def test_what_is_twice_not_there_is_forgotten() -> None:
     node = Node()
     node.count("a")
     (share,) = node.account.totals
-    node.account.look({share})
-    node.account.look(set())
-    node.account.look({share})
+    node.account.note_absent({share})
+    node.account.note_absent(set())
+    node.account.note_absent({share})
     assert set(node.account.totals) == {share}
-    node.account.look({share})
+    node.account.note_absent({share})
     assert node.account.totals == node.account.owed == {}

@@ -52,7 +52,7 @@ async def looked(
     monkeypatch.setattr(engine_container, "RETRY", 0.0)
     agent: Any = Agent(*answers)
     found = EngineContainer(agent.kube, agent.record, container, ENGINES[container], "Missing")
-    await found.look()
+    await found.check()
     return found, agent
 
 

@@ -18,7 +18,7 @@ ASKED = (GATEWAY, NODE) = ("192.0.2.254", "192.0.2.2")
 def rounds(verdict: NetworkVerdict, answered: bool, count: int, *, as_owner: bool) -> list[bool | None]:
     found = []
     for _ in range(count):
-        verdict.saw(ASKED, ASKED[:1] if answered else (), as_owner=as_owner)
+        verdict.update(ASKED, ASKED[:1] if answered else (), as_owner=as_owner)
         found.append(verdict.answers)
     return found
 
@@ -53,16 +53,16 @@ def test_after_a_restart_it_is_as_it_was_until_somebody_answers() -> None:
 def test_an_address_as_which_nobody_ever_answered_is_not_missed() -> None:
     verdict = NetworkVerdict(silent=False)
     for second in range(60):
-        verdict.saw_as(VIP, ASKED, (), second)
+        verdict.update_as_owner(VIP, ASKED, (), second)
     assert verdict.unheard == ""
 
 
 def test_an_address_that_is_no_longer_answered_is_unheard_after_three_rounds() -> None:
     verdict, found = NetworkVerdict(silent=False), []
-    verdict.saw_as(VIP, ASKED, ASKED, 0.0)
+    verdict.update_as_owner(VIP, ASKED, ASKED, 0.0)
     for _ in range(3):
-        verdict.saw_as(OTHER, ASKED, ASKED, 0.0)
-        verdict.saw_as(VIP, ASKED, (), 0.0)
+        verdict.update_as_owner(OTHER, ASKED, ASKED, 0.0)
+        verdict.update_as_owner(VIP, ASKED, (), 0.0)
         found.append(verdict.unheard)
     assert found == ["", "", VIP]
 
@@ -80,55 +80,55 @@ def test_the_hold_doubles_while_nobody_answers_and_begins_anew_once_somebody_doe
 
     def miss() -> None:
         for _ in range(3):
-            verdict.saw_as(VIP, ASKED, (), now)
+            verdict.update_as_owner(VIP, ASKED, (), now)
         assert verdict.unheard == VIP
 
-    verdict.saw_as(VIP, ASKED, ASKED, now)
+    verdict.update_as_owner(VIP, ASKED, ASKED, now)
     found = []
     for _ in range(5):
         miss()
         found.append(hold())
     assert found == [min(HOLD_SECONDS * 2**number, LONGEST_HOLD_SECONDS) for number in range(5)]
-    verdict.saw_as(VIP, ASKED, ASKED, now)
+    verdict.update_as_owner(VIP, ASKED, ASKED, now)
     miss()
     assert hold() == HOLD_SECONDS
 
 
 def test_of_an_address_that_has_gone_no_rounds_are_kept() -> None:
     verdict = NetworkVerdict(silent=False)
-    verdict.saw_as(VIP, ASKED, ASKED, 0.0)
+    verdict.update_as_owner(VIP, ASKED, ASKED, 0.0)
     for _ in range(2):
-        verdict.saw_as(VIP, ASKED, (), 0.0)
+        verdict.update_as_owner(VIP, ASKED, (), 0.0)
     verdict.keep_only((OTHER,), 0.0)
-    verdict.saw_as(VIP, ASKED, (), 0.0)
+    verdict.update_as_owner(VIP, ASKED, (), 0.0)
     assert verdict.unheard == ""
 
 
 def test_a_gateway_that_answers_no_foreign_sender_is_not_missed_when_the_node_that_did_has_gone() -> None:
     verdict = NetworkVerdict(silent=False)
-    verdict.saw_as(VIP, ASKED, (NODE,), 0.0)
+    verdict.update_as_owner(VIP, ASKED, (NODE,), 0.0)
     for _ in range(10):
-        verdict.saw_as(VIP, (GATEWAY,), (), 0.0)
+        verdict.update_as_owner(VIP, (GATEWAY,), (), 0.0)
     assert verdict.unheard == ""
     for _ in range(3):
-        verdict.saw_as(VIP, ASKED, (), 0.0)
+        verdict.update_as_owner(VIP, ASKED, (), 0.0)
     assert verdict.unheard == VIP
 
 
 def test_a_gateway_that_never_answers_is_not_missed_when_the_node_that_did_has_gone() -> None:
     verdict = NetworkVerdict(silent=False)
-    verdict.saw(ASKED, (NODE,), as_owner=True)
+    verdict.update(ASKED, (NODE,), as_owner=True)
     for _ in range(10):
-        verdict.saw((GATEWAY,), (), as_owner=True)
+        verdict.update((GATEWAY,), (), as_owner=True)
     assert verdict.answers is True
     for _ in range(4):
-        verdict.saw(ASKED, (), as_owner=True)
+        verdict.update(ASKED, (), as_owner=True)
     assert verdict.answers is False
 
 
 def test_what_is_kept_of_addresses_that_come_and_go_has_a_bound() -> None:
     verdict = NetworkVerdict(silent=False)
     for number in range(2 * MAX_KNOWN):
-        verdict.saw_as(f"{number}", ASKED, (NODE,), 0.0)
+        verdict.update_as_owner(f"{number}", ASKED, (NODE,), 0.0)
         verdict.keep_only((f"{number}", VIP), 0.0)
     assert len(verdict._known) <= MAX_KNOWN + 1

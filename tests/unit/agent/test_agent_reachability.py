@@ -43,7 +43,7 @@ class World:
     def look(self, rounds: int = 1) -> dict[str, str]:
         """What the conditions say then."""
         for _ in range(rounds):
-            asyncio.run(self.reach.look())
+            asyncio.run(self.reach.probe_round())
         return {name: why for name, test in self.reach.conditions.items() if (why := test())}
 
 

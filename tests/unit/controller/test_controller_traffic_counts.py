@@ -240,13 +240,13 @@ def test_a_report_is_added_once_and_only_in_the_epoch_that_it_is_of() -> None:
     front = Front()
     front.come("K8sNetworkPolicy", "p", "u1", "a")
     with pytest.raises(Unavailable, match="not known yet"):
-        front.counts.take(noted("", "me", 0))
+        front.counts.add_report(noted("", "me", 0))
     front.sync()
     rows = {"network_policies": [row("u1", counted(3, 300, 1))]}
-    epoch = front.counts.take(noted("an older one", "me", 7, **rows)).metadata.annotations[STATS_EPOCH]
+    epoch = front.counts.add_report(noted("an older one", "me", 7, **rows)).metadata.annotations[STATS_EPOCH]
 
     def sum_after(account: str, serial: int) -> int:
-        answer = front.counts.take(noted(epoch, account, serial, **rows))
+        answer = front.counts.add_report(noted(epoch, account, serial, **rows))
         assert answer.metadata.annotations == {STATS_EPOCH: epoch}
         return front.shown()["networkpolicystats", "a/p", "u1"][0].packets
 
@@ -254,7 +254,7 @@ def test_a_report_is_added_once_and_only_in_the_epoch_that_it_is_of() -> None:
     # of a Node whose file was lost
     assert [sum_after("anew", 1), sum_after("anew", 1)] == [9, 9]
     with pytest.raises(ApiError, match="is not a number"):
-        front.counts.take(
+        front.counts.add_report(
             msgspec.structs.replace(
                 noted(epoch, "me", 0),
                 metadata=ObjectMetadata(name="n1", annotations={STATS_EPOCH: epoch, STATS_SERIAL: "x"}),

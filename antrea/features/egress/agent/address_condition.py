@@ -35,7 +35,7 @@ SILENCE_FIELD: Final = "unanswered"
 
 def words_of(entry: AddressStatus) -> Words:
     """Return the fault that an entry of the status names."""
-    return _words(entry.conflict, entry.unanswered)
+    return _condition_fields(entry.conflict, entry.unanswered)
 
 
 def address_conditions(facts: Facts, report: AddressReport, node: ThisNode) -> tuple[Condition, ...]:
@@ -82,10 +82,10 @@ def address_entry(facts: Facts, report: AddressReport, node: ThisNode) -> Words:
 def _troubles(facts: Facts, egress: Egress, node: str) -> Words:
     """Return what the Node that has the address, or is to hold it, reports of it."""
     mac = other_host(facts, egress.key, egress.ip)
-    return _words(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))
+    return _condition_fields(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))
 
 
-def _words(conflict: str, unanswered: str) -> Words:
+def _condition_fields(conflict: str, unanswered: str) -> Words:
     """Return the fields; empty texts are left out."""
     return tuple(
         (field, text) for field, text in ((CONFLICT_FIELD, conflict), (SILENCE_FIELD, unanswered)) if text

@@ -104,7 +104,7 @@ def silent_subnets(
             yield from vlan_device(facts, _subnet(pool))
         gateway = _gateway(facts, pool)
         sentence = (
-            _words(gateway, node.name)
+            _sentence(gateway, node.name)
             if gateway
             else f"gateway {pool.gateway} does not answer Node {node.name}"
         )
@@ -120,10 +120,10 @@ def silence(facts: Facts, egress: Egress, node: str) -> str:
     probed = facts.get(EgressGateway, gateway.key) if gateway else None
     if probed is None or probed.answers:
         return ""
-    return _words(probed, node)
+    return _sentence(probed, node)
 
 
-def _words(gateway: EgressGateway, node: str) -> str:
+def _sentence(gateway: EgressGateway, node: str) -> str:
     vlan = gateway.dev.removeprefix(DEVICES)
     has_to = (
         f"has to carry VLAN {vlan}, tagged" if vlan != gateway.dev else "has to have a cable that leads to it"

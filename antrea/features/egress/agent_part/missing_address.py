@@ -30,14 +30,14 @@ class MissingAddresses:
     async def wait(self, act: ReportMissing) -> None:
         """Handle the act without waiting: a pool that is deleted may have many addresses."""
         seconds = max(SLOW_SECONDS, self._grace) if act.slow else self._grace
-        asyncio.get_running_loop().call_later(seconds, self._look, MissingAddress(act.egress, act.why))
+        asyncio.get_running_loop().call_later(seconds, self._report, MissingAddress(act.egress, act.why))
 
-    def _look(self, row: MissingAddress) -> None:
+    def _report(self, row: MissingAddress) -> None:
         egress, node = self._facts.get(Egress, row.egress), self._facts.get(ThisNode)
         standing = self._facts.get(MissingAddress, row.egress)
         if egress and node and why_missing(self._facts, egress, node) == row.why:
             if standing != row:
                 self._facts.put(row)
-            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, row)
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._report, row)
         elif standing == row:
             self._facts.drop(MissingAddress, row.egress)

@@ -80,7 +80,7 @@ class EgressPart(Part):
             raise Unavailable("gossip, which Egress needs, is off")
         self._handover.gossip = gossip
         return {
-            "BFD": BfdFeed(connected.db, gossip.saw),
+            "BFD": BfdFeed(connected.db, gossip.report_bfd),
             "gateways of VLANs": GatewayFeed(),
         }
 

@@ -51,7 +51,7 @@ class IdleFeed:
                 pause = LOOK_SECONDS
                 news.clear()
                 if self._waiting(facts):
-                    pause = await self._look(facts)
+                    pause = await self._check_once(facts)
                 else:
                     await news.wait()
                 await asyncio.sleep(pause)
@@ -68,7 +68,7 @@ class IdleFeed:
                 facts.drop(UnusedAddress, row.ip)
         return bool(self._used)
 
-    async def _look(self, facts: Facts) -> float:
+    async def _check_once(self, facts: Facts) -> float:
         """Check once; return the seconds until the next time."""
         began = time.monotonic()
         try:

@@ -210,7 +210,7 @@ class FlowExportPart(Part):
         while True:
             try:
                 if self._exports:
-                    await self._look()
+                    await self._poll_once()
                 self._trouble = ""
             except Unavailable as error:
                 if str(error) != self._trouble:
@@ -219,7 +219,7 @@ class FlowExportPart(Part):
             at = next_poll(at, self._poll_seconds, time.monotonic())
             await asyncio.sleep(at - time.monotonic())
 
-    async def _look(self) -> None:
+    async def _poll_once(self) -> None:
         """Read all connections once, and process changes in slices; connections of a kind share a record."""
         self._networks = PodNetworks(self._facts)
         polled = await self._tracked()
@@ -292,7 +292,7 @@ class FlowExportPart(Part):
             return
         try:
             originals = await asyncio.to_thread(host_originals, [connection.key for connection in lacking])
-            self._originals.take(lacking, originals)
+            self._originals.store(lacking, originals)
             self._query_failure = ""
         except Unavailable as error:
             if str(error) != self._query_failure:

@@ -54,7 +54,7 @@ class L7Part(Part):
         return {"tenants of the L7 engine": self._control}
 
     async def run(self) -> None:
-        self._agent.begin(self._container.look(), f"container {CONTAINER}")
+        self._agent.begin(self._container.check(), f"container {CONTAINER}")
         await self._log.run()
 
     def metrics(self) -> str:

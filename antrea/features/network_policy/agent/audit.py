@@ -111,7 +111,7 @@ def _tables(here: DirectionTables) -> tuple[str, ...]:
 
 def _ends(packet_in: PacketIn, read: Packet) -> tuple[str, str, str, str, str]:
     """Return the ends of a packet; for a connection to a NodePort, with the client before any translation."""
-    ip, source_port, *others = packet_words(read)
+    ip, source_port, *others = packet_fields(read)
     destination, port, protocol = others
     if packet_in.value(TO_NODE_PORT_ADDRESS):
         tracked = packet_in.address(CT_NW_SRC, CT_IPV6_SRC)
@@ -131,7 +131,7 @@ def _noted_client(packet_in: PacketIn, *, ipv6: bool) -> str:
     return str(ip_address(b"".join(word.to_bytes(4) for word in values))) if any(values) else ""
 
 
-def packet_words(read: Packet) -> tuple[str, str, str, str, str]:
+def packet_fields(read: Packet) -> tuple[str, str, str, str, str]:
     """Return both ends and the protocol."""
     ports = read.ports if read.protocol in {TCP, UDP} else None
     source, destination = map(str, ports) if ports else (NOTHING, NOTHING)

@@ -76,20 +76,20 @@ class ConnectionFlusher:
         for row in _read(keep)[-MAX_CONNECTIONS:]:
             self._put(row)
 
-    async def look(self, engine: Engine, act: InspectConnections) -> None:
+    async def flush(self, engine: Engine, act: InspectConnections) -> None:
         """Check the connections of one Pod and cut the forbidden ones. Raises Unavailable after some tries.
 
         A connection that the switch refuses to trace is left, and logged; all others are checked.
         """
         for _ in range(TRIES):
             try:
-                return await self._look(engine, act)
+                return await self._flush_once(engine, act)
             except Unavailable as error:
                 log.v(2).info("Failed to list connections", interface=act.interface, err=str(error))
                 await asyncio.sleep(PAUSE)
-        return await self._look(engine, act)
+        return await self._flush_once(engine, act)
 
-    async def _look(self, engine: Engine, act: InspectConnections) -> None:
+    async def _flush_once(self, engine: Engine, act: InspectConnections) -> None:
         await engine.stand(Flow)
         pod = self._facts.get(PodInterface, act.interface)
         if pod is None:

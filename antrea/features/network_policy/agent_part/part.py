@@ -92,7 +92,7 @@ class PolicyPart(Part):
         """Caches of names, including those of other features."""
 
     def acts(self) -> Mapping[type[Act], Handler]:
-        return {InspectConnections: self._look, SaveState: self._keep}
+        return {InspectConnections: self._flush, SaveState: self._keep}
 
     def sinks(self) -> Mapping[type, Sink]:
         return {PolicyReport: self._reports, TrackedPodAddress: self._ended}
@@ -159,8 +159,8 @@ class PolicyPart(Part):
             rows |= dict.fromkeys(answer for cache in caches for answer in cache.own_answers(query["pod"]))
         return list(rows)
 
-    async def _look(self, act: InspectConnections) -> None:
-        await self._cutting.look(self._agent.engine(), act)
+    async def _flush(self, act: InspectConnections) -> None:
+        await self._cutting.flush(self._agent.engine(), act)
 
     async def _keep(self, _: SaveState) -> None:
         """Save the state, since Services that rules name have changed."""

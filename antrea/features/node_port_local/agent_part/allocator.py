@@ -146,7 +146,7 @@ class PortAllocator:
             if kind not in exhausted and (why := self._search(row, spoken_for, lost.get(row.key, ""))):
                 exhausted[kind] = why
             if kind in exhausted:
-                self._tell(row, 0, exhausted[kind])
+                self._report(row, 0, exhausted[kind])
 
     def _annotated(self) -> Iterator[tuple[str, Place]]:
         """Yield, by key of a request, the port that the annotation of its Pod names."""
@@ -167,7 +167,7 @@ class PortAllocator:
         except OSError as error:
             return f"is taken: {error.strerror}"
         self._held[row.key], self._users[place] = Held(place, by), row.key
-        self._tell(row, place.port, message)
+        self._report(row, place.port, message)
         return ""
 
     def _search(self, row: PortRequest, spoken_for: set[Place], lost: str) -> str:
@@ -190,7 +190,7 @@ class PortAllocator:
                 why = f"other programs have those that no Pod has, the last one {no}"
         return f"no port of {self._ports[0]}-{self._ports[-1]} is free ({row.protocol}, {FAMILIES[row.ipv6]}): {why}"
 
-    def _tell(self, row: PortRequest, port: int, message: str) -> None:
+    def _report(self, row: PortRequest, port: int, message: str) -> None:
         if message:
             what = "Gave a Pod another Node port than before" if port else "Found no free Node port"
             log.warning(what, pod=row.pod, port=row.port, protocol=row.protocol, why=message)

@@ -98,10 +98,10 @@ class Reachability:
         """Probe until cancelled, once Pods can be connected."""
         await ready.wait()
         while True:
-            await self.look()
+            await self.probe_round()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def look(self) -> None:
+    async def probe_round(self) -> None:
         """Probe one round."""
         node = self._facts.get(ThisNode)
         if node is None:
@@ -137,10 +137,10 @@ class Reachability:
             if why := await self._ask(gateway, self._port):
                 alive = [not await self._ask(ip, self._port) for ip in peer.node_ips]
                 silent = f"gateway {gateway} of Node {peer.name} does not answer"
-                return peer.name, f"{silent}{await self._because(why, gateway, peer)}" if any(alive) else ""
+                return peer.name, f"{silent}{await self._lost_path(why, gateway, peer)}" if any(alive) else ""
         return peer.name, ""
 
-    async def _because(self, why: str, gateway: str, peer: PeerNode) -> str:
+    async def _lost_path(self, why: str, gateway: str, peer: PeerNode) -> str:
         """Return which path does not carry packets to a gateway, and the repair."""
         config, link = self._facts.get(AgentConfig), self._facts.get(Transport)
         if config is None or link is None or config.has_tunnel:

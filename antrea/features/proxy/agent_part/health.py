@@ -118,7 +118,7 @@ class HealthServers:
             try:
                 at = listen(int(port), ip.strip("[]"))
             except Unavailable as error:
-                self._tell(f"The health of AntreaProxy cannot be asked for: {error}", None)
+                self._report_once(f"The health of AntreaProxy cannot be asked for: {error}", None)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 await serve(at, self._health.answer)
@@ -139,12 +139,12 @@ class HealthServers:
             try:
                 at = listen(check.port, ip)
             except Unavailable as error:
-                self._tell(f"Health checks of Service {check.key} cannot be answered: {error}", check)
+                self._report_once(f"Health checks of Service {check.key} cannot be answered: {error}", check)
             else:
                 work = serve(at, partial(self.answer, check))
                 self._open[ip, check] = tasks.create_task(work)
 
-    def _tell(self, message: str, check: HealthCheck | None) -> None:
+    def _report_once(self, message: str, check: HealthCheck | None) -> None:
         if message not in self._reported:
             self._reported.add(message)
             log.error("Failed to listen for health checks", err=message)

@@ -33,12 +33,12 @@ class InvalidDropReport:
     async def run(self) -> None:
         """Record an Event each time that the fault begins; until cancelled."""
         while True:
-            before, self.message = self.message, await self.look()
+            before, self.message = self.message, await self.check()
             if self.message and not before:
                 self._record(CONDITION, self.message)
             await asyncio.sleep(self._look_seconds)
 
-    async def look(self) -> str:
+    async def check(self) -> str:
         """Return the current message."""
         if not is_in_use(self._facts):
             return ""

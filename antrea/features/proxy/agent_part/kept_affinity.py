@@ -94,12 +94,12 @@ class KeptAffinity:
         """Run until cancelled."""
         while True:
             try:
-                await self.look(settled)
+                await self.sync(settled)
             except Unavailable as error:
                 log.v(2).info("Learned flows cannot be kept now", err=str(error))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def look(self, settled: Callable[[], Awaitable[None]]) -> int:
+    async def sync(self, settled: Callable[[], Awaitable[None]]) -> int:
         """Restore the choices to a new switch, and keep those of this one; return the number of restored ones. Raises
         Unavailable.
         """
@@ -109,7 +109,7 @@ class KeptAffinity:
         given = 0
         if self._kept.choices and self._kept.switch != run:
             await settled()
-            given = await self._give()
+            given = await self._restore()
         timeouts, now = affinity_timeouts(self._facts), since_boot()
         choices: list[KeptChoice] = []
         if timeouts:
@@ -121,7 +121,7 @@ class KeptAffinity:
             await asyncio.to_thread(self._write, self._kept)
         return given
 
-    async def _give(self) -> int:
+    async def _restore(self) -> int:
         """Restore choices of Services that still have affinity. A client whose Endpoint is gone gets a new one with its next
         packet.
         """

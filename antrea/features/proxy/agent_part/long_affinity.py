@@ -101,11 +101,11 @@ class LongAffinity:
         while True:
             await asyncio.sleep(self._look_seconds)
             try:
-                await self.look()
+                await self.renew()
             except Unavailable as error:
                 log.info("Learned flows cannot be renewed now", err=str(error))
 
-    async def look(self) -> int:
+    async def renew(self) -> int:
         """Renew due flows; return their number. Raises Unavailable."""
         timeouts = affinity_timeouts(self._facts, MAX_TIMEOUT_SECONDS)
         if not timeouts:

@@ -46,11 +46,11 @@ class TakeoverRemains:
         while True:
             await asyncio.sleep(self._look_seconds)
             try:
-                await asyncio.to_thread(self.look, frozenset(self._earlier()))
+                await asyncio.to_thread(self.check, frozenset(self._earlier()))
             except (OSError, subprocess.SubprocessError, Unavailable) as error:
                 log.v(2).info("Connections from before cannot be looked at now", err=str(error))
 
-    def look(self, earlier: frozenset[str] = frozenset()) -> None:
+    def check(self, earlier: frozenset[str] = frozenset()) -> None:
         """Check once. Raises OSError, SubprocessError, Unavailable."""
         self._look_addresses()
         if not self._proxy_all and kept_route.may_stand(self._gateway):

@@ -82,7 +82,7 @@ class NetworkFeed:
         there = [(ip, mac) for ip, mac in zip(targets, answers, strict=True) if mac]
         before = verdict.answers
         if there or None not in answers:
-            verdict.saw(targets, [ip for ip, _ in there], as_owner=bool(network.ips))
+            verdict.update(targets, [ip for ip, _ in there], as_owner=bool(network.ips))
         if verdict.answers is False and before is not False:
             log.warning(
                 "No neighbour answers", dev=network.dev, network=network.network, targets=",".join(targets)
@@ -100,7 +100,7 @@ class NetworkFeed:
         return [key for key, verdict in self._verdicts.items() if verdict.met]
 
     def _lost(self, network: AskedNetwork, verdict: NetworkVerdict) -> AnsweringNetwork | None:
-        verdict.saw(verdict.met, (), as_owner=bool(network.ips))
+        verdict.update(verdict.met, (), as_owner=bool(network.ips))
         if verdict.answers is None:
             return None
         return AnsweringNetwork(network.dev, network.network, verdict.answers)
@@ -119,7 +119,7 @@ class NetworkFeed:
             if self._is_ours(facts, ip) and (any(answers) or None not in answers):
                 names = [name for name, _ in there]
                 answered = [name for name, is_one in zip(names, answers, strict=True) if is_one]
-                verdict.saw_as(ip, names, answered, asyncio.get_running_loop().time())
+                verdict.update_as_owner(ip, names, answered, asyncio.get_running_loop().time())
 
         await asyncio.gather(*(ask(ip) for ip in ips))
 

@@ -43,7 +43,7 @@ class NetworkVerdict:
         self._hold = HOLD_SECONDS
         self._until = 0.0
 
-    def saw(self, probed: Iterable[str], answered: Collection[str], *, as_owner: bool) -> None:
+    def update(self, probed: Iterable[str], answered: Collection[str], *, as_owner: bool) -> None:
         """Record a round: which neighbors were probed, and which answered."""
         if not answered and self.met.isdisjoint(probed):
             return
@@ -57,7 +57,7 @@ class NetworkVerdict:
         ):
             self.answers = True
 
-    def saw_as(self, ip: str, probed: Iterable[str], answered: Collection[str], now: float) -> None:
+    def update_as_owner(self, ip: str, probed: Iterable[str], answered: Collection[str], now: float) -> None:
         """Record a probe as an external IP: which neighbors, of those that answer the Node, were probed, and which answered."""
         if answered:
             self._known |= {(ip, neighbour) for neighbour in answered}

@@ -59,7 +59,7 @@ def told(facts: Facts, found: TrackedConnection, *ends: Any) -> TrackedConnectio
     """With what the host has told."""
     originals = HostOriginals(facts)
     assert originals.lacking([found]) == [found]
-    originals.take([found], [HostOriginal(*ends) if ends else None])
+    originals.store([found], [HostOriginal(*ends) if ends else None])
     return originals.with_original(found)
 
 
@@ -157,7 +157,7 @@ def test_the_host_is_asked_once_of_a_connection_whatever_it_has_told() -> None:
     facts, _ = cluster()
     originals = HostOriginals(facts)
     one, other = connection(port=61000), connection(port=61001)
-    originals.take([one, other], [HostOriginal("198.51.100.7", 40000, NODE[0], 30001), None])
+    originals.store([one, other], [HostOriginal("198.51.100.7", 40000, NODE[0], 30001), None])
     assert originals.lacking([one._replace(packets=2), other._replace(state="TIME_WAIT")]) == []
     assert originals.with_original(one._replace(packets=2)).client == ("198.51.100.7", 40000)
     assert originals.lacking([one, connection(port=61002)]) == [connection(port=61002)]
@@ -172,10 +172,10 @@ def test_the_same_ports_that_begin_anew_may_have_another_client(states: tuple[st
     originals = HostOriginals(facts)
     for state in states:
         if lacking := originals.lacking([connection(state=state)]):
-            originals.take(lacking, [HostOriginal("198.51.100.7", 40000, NODE[0], 30001)])
+            originals.store(lacking, [HostOriginal("198.51.100.7", 40000, NODE[0], 30001)])
     assert originals.with_original(connection(state="TIME_WAIT")).client == ("198.51.100.7", 40000)
     assert originals.lacking([connection()]) == [connection()]
-    originals.take([connection()], [HostOriginal("198.51.100.8", 40001, NODE[0], 30001)])
+    originals.store([connection()], [HostOriginal("198.51.100.8", 40001, NODE[0], 30001)])
     assert originals.lacking([connection()]) == []
     assert originals.with_original(connection()).client == ("198.51.100.8", 40001)
 
@@ -184,7 +184,7 @@ def test_connections_of_clients_that_share_a_record_have_ports_of_their_own() ->
     facts, networks = cluster()
     originals = HostOriginals(facts)
     both = [connection(port=61000), connection(port=61001)]
-    originals.take(both, [HostOriginal("198.51.100.7", port, NODE[0], 30001) for port in (40000, 40001)])
+    originals.store(both, [HostOriginal("198.51.100.7", port, NODE[0], 30001) for port in (40000, 40001)])
     found = [originals.with_original(one) for one in both]
     assert found[0].kind == found[1].kind
     elsewhere = found[0]._replace(host=HostOriginal("198.51.100.8", 40000, NODE[0], 30001))

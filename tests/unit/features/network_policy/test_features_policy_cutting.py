@@ -110,7 +110,7 @@ async def cut(switch: Switch, keep: Path) -> AsyncIterator[Engine]:
     sinks: dict[type, Sink] = dict.fromkeys((Flow, Group, Meter), switch)
 
     async def look(act: InspectConnections) -> None:
-        await found.look(engine, act)
+        await found.flush(engine, act)
 
     engine = Engine(facts, FEATURE.units, sinks, {InspectConnections: look}, pace=Pace(first=0.01))
     task = asyncio.create_task(engine.run())

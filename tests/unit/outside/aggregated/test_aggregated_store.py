@@ -276,7 +276,7 @@ def test_store_what_is_taken_is_never_more_than_asked_for() -> None:
     pieces = []
     watcher = watch(store)
     while not watcher.idle:
-        pieces.append(watcher.take(100))
+        pieces.append(watcher.pop(100))
     assert max(map(len, pieces)) == 100
     assert b"".join(pieces) == read(watch(store))
 

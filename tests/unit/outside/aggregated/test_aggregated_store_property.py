@@ -89,7 +89,7 @@ class World:
         self.places.pop(key, None)
 
     def read(self, number: int, most: int) -> None:
-        self.clients[number].feed(self.watchers[number].take(most))
+        self.clients[number].feed(self.watchers[number].pop(most))
 
     def again(self, number: int) -> None:
         """Cut off in the middle of whatever it was reading, then watch anew."""

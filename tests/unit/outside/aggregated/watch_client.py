@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read(watcher: Watcher, most: int = 1 << 30) -> bytes:
-    return watcher.take(most)
+    return watcher.pop(most)
 
 
 def lines(watcher: Watcher) -> list[tuple[str, dict[str, Any]]]:

@@ -193,8 +193,8 @@ def test_gossip_what_was_told_to_suspects_alone_is_told_on() -> None:
     suspects = tuple(Update(name, 0, Standing.SUSPECT, "node-5") for name in FIVE[1:4])
     swim.received(0, "node-5", Gossip(0, suspects))
     for name in FIVE[1:4] * 4:
-        swim._telling(name)
-    assert set(suspects) <= set(swim._telling("node-5"))
+        swim._updates_for(name)
+    assert set(suspects) <= set(swim._updates_for("node-5"))
 
 
 def test_gossip_a_death_of_which_there_was_no_doubt_is_believed_if_the_dead_does_not_answer() -> None:

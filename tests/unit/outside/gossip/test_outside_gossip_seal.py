@@ -58,7 +58,7 @@ def answers(world: World, to: str, data: bytes) -> list[bytes]:
     """What a member sends because of this packet."""
     machine = world.machines[to]
     machine.packet(world.now, data)
-    packets, changes = machine.take()
+    packets, changes = machine.pop_output()
     assert changes == []
     return [packet.data for packet in packets]
 

@@ -448,9 +448,9 @@ def test_gossip_without_any_session_gossip_alone_decides() -> None:
 def test_gossip_a_view_is_told_to_all_at_once() -> None:
     world = whole(20)
     machine = world.machines["node-1"]
-    machine.take()
-    machine.saw(world.now, "node-2", False)
-    assert {packet.to for packet in machine.take()[0]} == set(world.names) - {"node-1"}
+    machine.pop_output()
+    machine.report_bfd(world.now, "node-2", False)
+    assert {packet.to for packet in machine.pop_output()[0]} == set(world.names) - {"node-1"}
 
 
 def test_gossip_views_of_an_earlier_life_are_overridden() -> None:

@@ -22,10 +22,10 @@ def words(*steps: Step) -> list[tuple[float, bool | None]]:
     for when, news in steps:
         while session.due is not None and session.due < when:
             last = session.due
-            session.look(status, last)
+            session.update(status, last)
             found += [(last, session.word)] * (session.word != found[-1][1])
         status = news or status
-        session.look(status, when)
+        session.update(status, when)
         found += [(when, session.word)] * (session.word != found[-1][1])
     return found[1:]
 

@@ -78,7 +78,7 @@ def replica() -> Replica:
     listed = Replica()
     listed.schema = watched_schema(SCHEMA, WATCHED)
     row = {"name": "p1", "tag": 7, "interfaces": ["uuid", "i1"]}
-    listed.take({"Port": {"u1": {"initial": row}, "u2": {"initial": {"name": "p2"}}}}, whole=True)
+    listed.apply({"Port": {"u1": {"initial": row}, "u2": {"initial": {"name": "p2"}}}}, whole=True)
     return listed
 
 
@@ -90,7 +90,7 @@ def test_a_row_has_every_watched_column_that_the_server_knows(replica: Replica) 
 
 def test_a_change_is_reported_once_and_kept_under_its_name(replica: Replica) -> None:
     renamed = {"Port": {"u1": {"modify": {"name": "p9", "tag": ["set", []]}}}}
-    assert replica.take(renamed, whole=False) == {("Port", "u1")}
+    assert replica.apply(renamed, whole=False) == {("Port", "u1")}
     assert replica.row("Port", "p1") is None
     found = replica.row("Port", "p9")
     assert found is not None
@@ -98,14 +98,14 @@ def test_a_change_is_reported_once_and_kept_under_its_name(replica: Replica) -> 
 
 
 def test_a_deleted_row_is_gone_by_name_too(replica: Replica) -> None:
-    assert replica.take({"Port": {"u2": {"delete": None}}}, whole=False) == {("Port", "u2")}
+    assert replica.apply({"Port": {"u2": {"delete": None}}}, whole=False) == {("Port", "u2")}
     assert replica.row("Port", "p2") is None
     assert replica.rows("Port").keys() == {"u1"}
 
 
 def test_a_second_list_reports_only_what_differs(replica: Replica) -> None:
     same = {"initial": {"name": "p1", "tag": 7, "interfaces": ["uuid", "i1"]}}
-    assert replica.take({"Port": {"u1": same, "u3": {"initial": {"name": "p2"}}}}, whole=True) == {
+    assert replica.apply({"Port": {"u1": same, "u3": {"initial": {"name": "p2"}}}}, whole=True) == {
         ("Port", "u2"),
         ("Port", "u3"),
     }
@@ -115,5 +115,5 @@ def test_a_second_list_reports_only_what_differs(replica: Replica) -> None:
 
 
 def test_a_list_without_a_table_empties_it(replica: Replica) -> None:
-    assert replica.take({}, whole=True) == {("Port", "u1"), ("Port", "u2")}
+    assert replica.apply({}, whole=True) == {("Port", "u1"), ("Port", "u2")}
     assert not replica.rows("Port")
