@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from antrea.antctl import shape
 from antrea.antctl.failure import Failure
 from antrea.antctl.output import listed
+from antrea.antctl.request import ErrorResponse, Loopback, ask
 from antrea.features import FEATURES
 from antrea.features.framework.command import Action, DataCommand, Flag, field
 from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from antrea.antctl.request import Server
 
 
 class NotBuilt(NamedTuple):
@@ -56,14 +59,35 @@ def _node(row: dict[str, Any]) -> str:
     return str(row["nodeRef"].get("name", ""))
 
 
-def _evaluation(options: Mapping[str, str]) -> dict[str, Any]:
-    """The body of a NetworkPolicyEvaluation. Raises Failure."""
-    request = {}
+def _pods(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Option, Namespace and name of both Pods of an evaluation. Raises Failure."""
     for key in ("source", "destination"):
         namespace, slash, name = options.get(key, "").rpartition("/")
         if not name or namespace.count("/"):
             raise Failure(f"--{key} must be given as <Namespace>/<name>")
-        request[key] = {"pod": {"namespace": namespace if slash else "default", "name": name}}
+        yield key, namespace if slash else "default", name
+
+
+def _missing_pods(server: Server, answer: Any, options: Mapping[str, str]) -> None:
+    """Raise Failure if no rule was found because a Pod does not exist; without the right to know nothing is raised."""
+    if answer.get("response"):
+        return
+    is_controller = isinstance(server.access, Loopback)
+    for key, namespace, name in _pods(options):
+        query = {"namespace": namespace, "pod": name} if is_controller else {}
+        path = "/endpoint" if is_controller else f"/api/v1/namespaces/{namespace}/pods/{name}"
+        try:
+            ask(server, path, query)
+        except ErrorResponse as error:
+            if error.status == 404:
+                raise Failure(f"--{key}: Pod {namespace}/{name} does not exist") from error
+
+
+def _evaluation(options: Mapping[str, str]) -> dict[str, Any]:
+    """The body of a NetworkPolicyEvaluation. Raises Failure."""
+    request = {}
+    for key, namespace, name in _pods(options):
+        request[key] = {"pod": {"namespace": namespace, "name": name}}
     return {
         "apiVersion": "controlplane.antrea.io/v1beta2",
         "kind": "NetworkPolicyEvaluation",
@@ -253,6 +277,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         ),
         columns=tuple((title, shape.evaluation(title)) for title in shape.EVALUATION),
         ordered=False,
+        doubt=_missing_pods,
         body=_evaluation,
     ),
     DataCommand(

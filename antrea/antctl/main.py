@@ -186,13 +186,16 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
 
 def _answer(row: DataCommand, options: dict[str, str]) -> Any:
     """The server's answer to this command, in the shape that is printed."""
-    if row.body:
-        answer = ask(_server(), f"/apis/{row.path}", {}, row.body(options))
+    body, server = row.body(options) if row.body else None, _server()
+    if body is not None:
+        answer = ask(server, f"/apis/{row.path}", {}, body)
     elif row.is_resource:
         name = options.get("name", "")
-        answer = ask(_server(), f"/apis/{row.path}" + (f"/{name}" if name else ""), {})
+        answer = ask(server, f"/apis/{row.path}" + (f"/{name}" if name else ""), {})
     else:
-        answer = ask(_server(), row.path, options)
+        answer = ask(server, row.path, options)
+    if row.doubt:
+        row.doubt(server, answer, options)
     return row.shape(answer, options) if row.shape else answer
 
 

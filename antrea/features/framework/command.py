@@ -48,6 +48,8 @@ class DataCommand(NamedTuple):
     """Function that makes the output from the answer and the command's options; None prints the answer."""
     text: Callable[[Any], str] | None = None
     """The table, where it is none of rows and columns."""
+    doubt: Callable[[Any, Any, Mapping[str, str]], None] | None = None
+    """Function of the server, the answer and the options that raises for an answer that means nothing, such as one about Pods that do not exist."""
     body: Callable[[Mapping[str, str]], Any] | None = None
     """Function that makes the body of a POST from the options; None sends the options as the query of a GET."""
 

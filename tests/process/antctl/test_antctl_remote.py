@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from antctl_api import run_antctl, serving
 from click.testing import CliRunner
 
 from antrea.antctl import mode
@@ -99,3 +102,42 @@ def test_antctl_completes_words_and_refuses_an_unknown_shell() -> None:
     assert "plain,podinterface" in done.stdout.split()
     result = CliRunner().invoke(antctl(mode.AGENT), ["completion", "tcsh"], prog_name="antctl")
     assert (result.exit_code, result.stderr) == (1, "Error: 'tcsh' is none of the shells bash, zsh, fish\n")
+
+
+class Evaluating(BaseHTTPRequestHandler):
+    """Knows the Pods of Namespace shop, and no policy about them; who asks has no right to the Namespace data."""
+
+    def _answer(self, status: int, body: object) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_POST(self) -> None:
+        self._answer(201, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def do_GET(self) -> None:
+        space = self.path.split("/")[4]
+        self._answer({"shop": 200, "data": 403}.get(space, 404), {})
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "message"),
+    [
+        ("none/web", "shop/db", "Error: --source: Pod none/web does not exist\n"),
+        ("shop/web", "db", "Error: --destination: Pod default/db does not exist\n"),
+        ("shop/web", "data/db", ""),
+        ("shop/web", "shop/db", ""),
+    ],
+)
+def test_an_evaluation_names_a_pod_that_does_not_exist(
+    tmp_path: Path, source: str, destination: str, message: str
+) -> None:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Evaluating)) as server:
+        words = ("networkpolicyevaluation", "-S", source, "-D", destination)
+        result = run_antctl(mode.REMOTE, server, tmp_path, "query", *words)
+    assert (result.exit_code, result.stderr) == (int(bool(message)), message)
