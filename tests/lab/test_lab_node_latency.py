@@ -75,7 +75,7 @@ def test_each_node_measures_all_others_while_there_is_a_monitor(monitored: Lab) 
     wait_for("all have answered", lambda: len(answered(lab)) == len(names) * (len(names) - 1), seconds=60)
 
     printed = [line.split() for line in workstation.run(lab, "get", "nodelatencystats").stdout.splitlines()]
-    assert printed[0] == ["FROM", "TO", "ADDRESS", "RTT", "ASKED", "ANSWERED"]
+    assert printed[0] == ["FROM", "TO", "ADDRESS", "RTT", "SENT", "ANSWERED"]
     assert {(line[0], line[1]) for line in printed[1:]} == {(a, b) for a in names for b in names if a != b}
     assert all(re.fullmatch(r"\d+\.\d{3}ms", line[3]) for line in printed[1:])
 
