@@ -10,8 +10,6 @@ import json
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-import aiohttp
-
 from antrea.antctl.failure import Failure
 from antrea.decoding import guarded
 from antrea.errors import AntreaError, Invalid
@@ -45,6 +43,8 @@ def run_in_pod(
 
 def _ended(pod: str, work: Coroutine[Any, Any, Done], seconds: float) -> Done:
     """Raises Failure."""
+    import aiohttp  # noqa: PLC0415 (start-up time: agents import this module, and run no command)
+
     try:
         return asyncio.run(work)
     except TimeoutError as error:
@@ -75,6 +75,8 @@ async def _run(
     output: IO[bytes] | None = None,
 ) -> Done:
     """Its output goes into `output`, if that is given, instead of the result."""
+    import aiohttp  # noqa: PLC0415 (start-up time)
+
     namespace, _, name = pod.partition("/")
     query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
     if container:

@@ -14,7 +14,6 @@ from antrea.apis.core import OnlyMetadata
 from antrea.apis.shown import one_line
 from antrea.decoding import decode_tree
 from antrea.errors import Invalid
-from antrea.features.l7_flow_export.controller import WORKLOADS, annotated, no_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +31,8 @@ METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v
 
 def workloads(kubernetes: Server) -> list[Finding]:
     """Findings of all kinds. Raises Failure."""
+    from antrea.features.l7_flow_export.controller import WORKLOADS  # noqa: PLC0415 (start-up time: imports the engine)
+
     found = list(islice((one for kind in WORKLOADS for one in _of_kind(kubernetes, kind)), MAX_FINDINGS + 1))
     if len(found) > MAX_FINDINGS:
         found[MAX_FINDINGS:] = [
@@ -42,6 +43,8 @@ def workloads(kubernetes: Server) -> list[Finding]:
 
 def _of_kind(kubernetes: Server, kind: type[AnnotatedWorkload]) -> Iterator[Finding]:
     """Find such annotations on objects of a kind. A failed or too long list is a finding; a kind that does not exist is none."""
+    from antrea.features.l7_flow_export.controller import annotated, no_effect  # noqa: PLC0415 (start-up time)
+
     query = {"limit": str(PAGE)}
     for _ in range(MAX_PAGES):
         try:
