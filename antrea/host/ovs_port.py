@@ -38,7 +38,7 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """A port with one interface of the same name; an entry where a feature wants one (TrafficControl, IPsec)."""
+    """A port with one interface of the same name; an entry where a feature wants one."""
 
     rank: ClassVar[int] = Rank.PORT
     """Before what is put on it: addresses of an internal port have the rank RECEIVES."""

@@ -5,12 +5,15 @@ Source: upstream pkg/apis/crd/v1beta1/types.go, build/charts/antrea/crds/tracefl
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from antrea.apis.crd.part import Address, Byte, CrdStruct, Metadata, Port
 from antrea.apis.schema import doc
 
 Word: TypeAlias = Annotated[int, doc(minimum=0, maximum=65535)]
+
+DIVERSION: Final = "TrafficControl"
+"""Component that copies packets aside, or redirects them."""
 
 
 class TraceSource(CrdStruct, frozen=True):

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 GATE: Final = "L7FlowExporter"
 TAP: Final = "antrea-l7-flow0"
-"""Port other than those of L7NetworkPolicy, whose engine forwards what comes to it."""
+"""Port other than those of the L7 engine of policies, which forwards what comes to it."""
 PORT_TYPE: Final = "l7-flow-export"
 """antrea-type of the port."""
 FIRST, ANSWER = ct_state("-rpl-inv+trk"), ct_state("+rpl-inv+trk")
@@ -109,7 +109,7 @@ def export_port(facts: Facts, pod: PodInterface) -> Iterator[Port | Link | Reque
 def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """Mark packets of its connections, and send copies of marked packets to the port.
 
-    Below those of TrafficControls, and what L7NetworkPolicy judges goes to its engine alone.
+    Below those of diversions; packets that policies judge by application protocols go to the L7 engine alone.
     """
     wanted = direction(facts, pod.pod)
     target = facts.get(OvsPort, TAP) if wanted else None

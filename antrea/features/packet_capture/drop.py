@@ -8,12 +8,12 @@ from antrea.apis.shown import one_line
 from antrea.config.agent import AgentConfig
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.framework.diversion import diversions, ways
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.packet_capture.capture import CaptureProgress, CaptureRequest, capture_point
-from antrea.features.traffic_control.agent import CLOSED, closed_of, steering_of, ways
 from antrea.openflow.action import clone, controller, meter, resubmit
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -97,11 +97,12 @@ def _drops(facts: Facts, pod: PodInterface) -> Iterator[tuple[Table, int, tuple[
             mine = () if other == pod else (sent,)
             for match in target_matches(here, other) if other == pod or here is IN else ():
                 yield table, closing_priority(here, table) + 1, (*match, *mine, *first, AUDIT_PASS(0).match)
-        for way in closed_of(facts, other):
-            if other == pod:
-                yield TRAFFIC_CONTROL, CLOSED + 1, (way,)
-            elif way not in ways(other, "Egress"):
-                yield TRAFFIC_CONTROL, CLOSED + 1, (way, sent)
+        for diversion in diversions():
+            for way in diversion.closed(facts, other):
+                if other == pod:
+                    yield TRAFFIC_CONTROL, diversion.closed_priority + 1, (way,)
+                elif way not in ways(other, "Egress"):
+                    yield TRAFFIC_CONTROL, diversion.closed_priority + 1, (way, sent)
 
 
 def drop_reason(facts: Facts, sent_packet: SentPacket) -> str:
@@ -125,15 +126,20 @@ def _cause(facts: Facts, sent_packet: SentPacket, table: str) -> str:
         if table in (here.antrea.name, here.rule.name):
             return f"Dropped: a rule for the Pod that {side} it cannot be enforced, see the policy's status"
     if table == TRAFFIC_CONTROL.name:
-        return f"Dropped: TrafficControl {_closing(facts, sent_packet)} redirects it, and the target port is missing"
+        return f"Dropped: {table} {_closing(facts, sent_packet)} redirects it, and the target port is missing"
     if table == SPOOF_GUARD.name:
         return "Dropped: its source is none of the Pod's addresses"
     return "Dropped: connection tracking calls it invalid"
 
 
 def _closing(facts: Facts, sent_packet: SentPacket) -> str:
-    """Names of the TrafficControls that close the Pods of both ends; of a Pod whose labels are not known, none."""
+    """Names of the objects that close the Pods of both ends; of a Pod whose labels are not known, none."""
     ends = (sent_packet.in_port, sent_packet.value(TARGET_OF_PORT))
     pods = (pod for pod in facts.all(PodInterface) if pod.ofport in ends)
-    rows = (steering_of(facts, pod) for pod in pods if tuple(closed_of(facts, pod)))
+    rows = (
+        diversion.of_pod(facts, pod)
+        for pod in pods
+        for diversion in diversions()
+        if tuple(diversion.closed(facts, pod))
+    )
     return ", ".join(sorted({row.name for row in rows if row is not None})) or "(not known yet)"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from antrea.apis.crd.traceflow import DIVERSION
 from antrea.apis.shown import one_line
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.traceflow.explanation import explanation
-from antrea.features.traceflow.observation import FORWARDING, POLICY, RECEIVED, STEERING
+from antrea.features.traceflow.observation import FORWARDING, POLICY, RECEIVED
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import AP_CONJ_ID
 from antrea.openflow.packet import ICMP, ICMPV6, SCTP, TCP, UDP
@@ -95,7 +96,7 @@ def place_of(observation: Observation, packet: TracedPacket) -> Place:
         return Place((ENDPOINT_DNAT.name,), _endpoint(packet))
     if observation.component == "Egress":
         return Place((EGRESS_MARK.name,))
-    if observation.component == STEERING:
+    if observation.component == DIVERSION:
         return Place((TRAFFIC_CONTROL.name,))
     for here in (OUT, IN):
         if observation.component_info in (here.rule.name, here.metric.name) and (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.apis.crd.traceflow import DIVERSION
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
@@ -14,8 +15,7 @@ from antrea.features.traceflow.observation import (
     MIRRORED,
     POLICY,
     RECEIVED,
-    STEERING,
-    steering_at,
+    diversion_at,
 )
 from antrea.openflow.fields import AP_CONJ_ID, TARGET_OF_PORT
 
@@ -36,8 +36,8 @@ def explanation(facts: Facts, packet: TracedPacket, observation: Observation) ->
         return _policy(facts, packet, observation)
     if observation.component == "Egress":
         return _egress(observation)
-    if observation.component == STEERING:
-        return _steered(facts, packet, observation)
+    if observation.component == DIVERSION:
+        return _diverted(facts, packet, observation)
     if observation.component == FORWARDING and observation.action == RECEIVED:
         return f"it came in by {_port(facts, packet.packet_in.in_port)}"
     return f"it leaves by {_port(facts, packet.packet_in.value(TARGET_OF_PORT))}"
@@ -85,17 +85,17 @@ def _egress(observation: Observation) -> str:
     return f"Egress {observation.egress} selects the Pod, and Node {observation.egress_node} has its address {observation.egress_ip}"
 
 
-def _steered(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
-    row = steering_at(facts, packet)
+def _diverted(facts: Facts, packet: TracedPacket, observation: Observation) -> str:
+    row = diversion_at(facts, packet)
     if row is None:
-        return "the labels of the Pod are not known yet, and a TrafficControl redirects"
-    target = row.target.name if row.target else "its target"
+        return f"the labels of the Pod are not known yet, and a {DIVERSION} redirects"
+    selects = f"{DIVERSION} {row.name} selects the Pod"
     if observation.action == MIRRORED:
-        return f"TrafficControl {row.name} selects the Pod: a copy goes to {target}"
+        return f"{selects}: a copy goes to {row.target}"
     if observation.action == DROPPED:
-        return f"TrafficControl {row.name} selects the Pod and redirects, and {target} is missing"
-    back = f", and comes back by {row.returned.name}" if row.returned else ""
-    return f"TrafficControl {row.name} selects the Pod: it goes to {target}{back}"
+        return f"{selects} and redirects, and {row.target} is missing"
+    back = f", and comes back by {row.returned}" if row.returned else ""
+    return f"{selects}: it goes to {row.target}{back}"
 
 
 def _port(facts: Facts, number: int) -> str:

@@ -16,12 +16,12 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.framework.diversion import diversions
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.node_route.way import shared_cidrs
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.features.traffic_control.agent import CLOSED, closed_ways
 from antrea.host.pod_cidr import held
 from antrea.openflow import packet
 from antrea.openflow.action import DROP, controller, goto, meter, output, resubmit, set_dscp
@@ -95,7 +95,7 @@ NAMED: dict[int, tuple[Match, Match]] = {
 
 
 class Leaving(IntEnum):
-    """Priorities in the table Output: above those of TrafficControl, of hairpins and of L7NetworkPolicy."""
+    """Priorities in the table Output: above those of diverted packets, of hairpins and of the L7 engine."""
 
     OTHER = Priority.HIGH + 4
     NODE = Priority.HIGH + 5
@@ -178,7 +178,7 @@ def _protocol(trace: RunningTrace, prepared: PreparedTrace) -> Iterator[Match]:
 def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """Where a packet leaves: a copy goes to the agent, above all flows by which packets leave.
 
-    What is injected ends at Pods, at the gateway (unless its way to another Node is there) and before the engine of L7NetworkPolicy, and no copy of it is mirrored. A packet
+    What is injected ends at Pods, at the gateway (unless its way to another Node is there) and before the L7 engine, and no copy of it is mirrored. A packet
     of live traffic loses its tag, and then leaves as any packet does.
     """
     flow, to_agent = maker(trace), () if trace.dropped_only else TO_AGENT
@@ -212,13 +212,15 @@ def ways_to_nodes(facts: Facts, trace: RunningTrace) -> Iterator[tuple[Match, ..
 
 
 def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
-    """Where a policy or a TrafficControl drops a packet: it goes to the agent instead; not a copy that audited policies judge.
+    """Where a policy or a diversion drops a packet: it goes to the agent instead; not a copy that audited policies judge.
 
     All rules that deny drop in the tables of counters, where copies end before these flows.
     """
     flow, mine = maker(trace), tagged(trace)
-    for way in closed_ways(facts):
-        yield flow(TRAFFIC_CONTROL, CLOSED + 1, way, *mine, then=TO_AGENT)
+    for diversion in diversions():
+        for pod in facts.all(PodInterface):
+            for way in diversion.closed(facts, pod):
+                yield flow(TRAFFIC_CONTROL, diversion.closed_priority + 1, way, *mine, then=TO_AGENT)
     for here in (OUT, IN):
         yield flow(here.metric, Priority.NORMAL + ABOVE, *mine, AP_DENY_REG_MARK.match, then=TO_AGENT)
     for pod in facts.all(PodInterface):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.crd.traceflow import (
+    DIVERSION,
     CapturedPacket,
     IcmpHeader,
     IPHeader,
@@ -23,12 +24,12 @@ from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.framework.diversion import diversions
 from antrea.features.framework.packet_mark import egress_mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.network_policy.l7.tenant import GATE as ENGINE
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.features.traffic_control.agent import steering_of
-from antrea.features.traffic_control.switch_port import usable
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow.fields import (
     AP_CONJ_ID,
@@ -58,17 +59,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+    from antrea.features.framework.diversion import DivertedPod
     from antrea.features.network_policy.agent.priority import DirectionTables
     from antrea.features.traceflow.trace import RunningTrace
-    from antrea.features.traffic_control.row import Steering
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
 
 FORWARDED, DELIVERED, RECEIVED, DROPPED = "Forwarded", "Delivered", "Received", "Dropped"
 REJECTED, LEFT = "Rejected", "ForwardedOutOfNetwork"
 MIRRORED, REDIRECTED = "Mirrored", "Redirected"
-POLICY, FORWARDING, STEERING = "NetworkPolicy", "Forwarding", "TrafficControl"
-ENGINE = "L7NetworkPolicy"
+POLICY, FORWARDING = "NetworkPolicy", "Forwarding"
 
 
 class TracedPacket(NamedTuple):
@@ -123,7 +123,7 @@ def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
         elif table in (here.default.name, here.antrea.name, here.rule.name):
             yield Observation(component=POLICY, component_info=table, action=DROPPED)
     if table == TRAFFIC_CONTROL.name:
-        yield Observation(component=STEERING, component_info=steered_by(facts, packet), action=DROPPED)
+        yield Observation(component=DIVERSION, component_info=diverted_by(facts, packet), action=DROPPED)
     if table == OUTPUT.name:
         yield from _output(facts, packet)
 
@@ -167,29 +167,29 @@ def _denied(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Observ
     )
 
 
-def steering_at(facts: Facts, packet: TracedPacket) -> Steering | None:
-    """The TrafficControl that has marked or dropped the packet: that of the Pod which it comes from, or goes to."""
+def diversion_at(facts: Facts, packet: TracedPacket) -> DivertedPod | None:
+    """Return the diversion that has marked or dropped the packet: that of the Pod which it comes from, or goes to."""
     packet_in = packet.packet_in
     ways = {"Egress": packet_in.in_port, "Ingress": packet_in.value(TARGET_OF_PORT)}
     target, wanted = packet_in.value(TRAFFIC_CONTROL_TARGET_OF_PORT), packet_in.value(TRAFFIC_CONTROL_ACTION)
-    for pod in facts.all(PodInterface):
-        if pod.ofport not in ways.values() or (row := steering_of(facts, pod)) is None:
+    pods = (pod for pod in facts.all(PodInterface) if pod.ofport in ways.values())
+    for pod, diversion in ((pod, diversion) for pod in pods for diversion in diversions()):
+        if (row := diversion.of_pod(facts, pod)) is None:
             continue
-        port = usable(facts, row.target)
         fits = any(pod.ofport == at and row.direction in (way, "Both") for way, at in ways.items())
         is_it = row.redirects == (wanted != TRAFFIC_CONTROL_MIRROR_REG_MARK.value)
-        if fits and is_it and (port.ofport if port else 0) == target:
+        if fits and is_it and row.ofport == target:
             return row
     return None
 
 
-def steered_by(facts: Facts, packet: TracedPacket) -> str:
-    """Return the name of the TrafficControl; empty if unknown."""
-    return row.name if (row := steering_at(facts, packet)) else ""
+def diverted_by(facts: Facts, packet: TracedPacket) -> str:
+    """Return the name of the object that diverts the packet; empty if unknown."""
+    return row.name if (row := diversion_at(facts, packet)) else ""
 
 
-def _steered(facts: Facts, packet: TracedPacket, action: str) -> Observation:
-    return Observation(component=STEERING, component_info=steered_by(facts, packet), action=action)
+def _diverted(facts: Facts, packet: TracedPacket, action: str) -> Observation:
+    return Observation(component=DIVERSION, component_info=diverted_by(facts, packet), action=action)
 
 
 def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
@@ -212,7 +212,7 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
             yield _marked(facts, packet, number)
         action = FORWARDED if _of_a_node(facts, read.destination) else LEFT
     if packet_in.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_MIRROR_REG_MARK.value:
-        yield _steered(facts, packet, MIRRORED)
+        yield _diverted(facts, packet, MIRRORED)
     yield Observation(
         component=FORWARDING,
         component_info=OUTPUT.name,
@@ -224,7 +224,7 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
 
 
 def _aside(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
-    """Return the observation of a diverted packet: it goes to an inspection first, by a TrafficControl or a rule with
+    """Return the observation of a diverted packet: it goes to an inspection first, by a diversion or a rule with
     application protocols.
 
     An injected packet is traced on where it comes back from there.
@@ -234,8 +234,8 @@ def _aside(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
     redirected = packet.packet_in.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_REDIRECT_REG_MARK.value
     if not (to_engine or redirected):
         return ()
-    row = None if to_engine else steering_at(facts, packet)
-    returns = row is not None and row.returned is not None and not packet.trace.spec.live_traffic
+    row = None if to_engine else diversion_at(facts, packet)
+    returns = row is not None and row.returned and not packet.trace.spec.live_traffic
     out = Observation(
         component=FORWARDING,
         component_info=OUTPUT.name,
@@ -245,7 +245,7 @@ def _aside(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
     )
     if to_engine:
         return (Observation(component=POLICY, component_info=ENGINE, action=REDIRECTED), out)
-    return (_steered(facts, packet, REDIRECTED), out)
+    return (_diverted(facts, packet, REDIRECTED), out)
 
 
 def _to_gateway(facts: Facts, read: Packet) -> bool:

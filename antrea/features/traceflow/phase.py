@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from antrea.apis.crd.traceflow import DIVERSION
 from antrea.features.traceflow.trace import DEFAULT_TIMEOUT, FAILED, RUNNING, SUCCEEDED, TAGS, TraceRow
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _arrived(status: TraceflowStatus) -> bool:
 
 
 def _ends(observation: Observation) -> bool:
-    """Whether the trace ends; packets that a TrafficControl redirects may come back: the last leave the switch as `Forwarding`."""
+    """Whether the trace ends; redirected packets may come back: the last leave the switch as `Forwarding`."""
     return observation.action in ENDS and (
         observation.action != "Redirected" or observation.component == "Forwarding"
     )
@@ -119,14 +120,16 @@ def _missing(row: TraceRow) -> str:
     if not _sent(row.status):
         return f": the Node of Pod {source.namespace or 'default'}/{source.pod} has not reported the packet"
     for observation in _redirected(row.status):
-        return f": TrafficControl {observation.component_info} has redirected the packet, and it has not come back"
+        return (
+            f": {DIVERSION} {observation.component_info} has redirected the packet, and it has not come back"
+        )
     return ": the packet has left its Node, and no other Node has reported it"
 
 
 def _redirected(status: TraceflowStatus) -> Iterator[Observation]:
     for result in status.results:
         for observation in result.observations:
-            if (observation.component, observation.action) == ("TrafficControl", "Redirected"):
+            if (observation.component, observation.action) == (DIVERSION, "Redirected"):
                 yield observation
 
 

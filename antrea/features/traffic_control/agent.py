@@ -17,6 +17,7 @@ from antrea.facts.node import LocalLink
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.admission import OF_THIS_NODE, Watched
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.diversion import ways
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import (
     PATH,
@@ -121,21 +122,6 @@ def closed_of(facts: Facts, pod: PodInterface) -> Iterator[Match]:
         if selects:
             break
     yield from closed
-
-
-def closed_ways(facts: Facts) -> Iterator[Match]:
-    """Yield packets of all Pods that would bypass an inspection."""
-    if facts.all(Steering):
-        for pod in facts.all(PodInterface):
-            yield from closed_of(facts, pod)
-
-
-def ways(pod: PodInterface, direction: str = "Both") -> Iterator[Match]:
-    """Packets to a Pod (Ingress), and from it (Egress)."""
-    if direction != "Egress":
-        yield TARGET_OF_PORT(pod.ofport).match
-    if direction != "Ingress":
-        yield in_port(pod.ofport)
 
 
 def overlaps(facts: Facts, pod: PodInterface) -> Iterator[RecordTrouble]:

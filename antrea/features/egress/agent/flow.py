@@ -20,7 +20,7 @@ from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.gate import EnabledGates
-from antrea.features.network_policy.l7.tenant import GATE as L7_NETWORK_POLICY
+from antrea.features.network_policy.l7.tenant import GATE as L7_GATE
 from antrea.features.node_route.way import tunnel_end
 from antrea.features.proxy.agent import GATE as ANTREA_PROXY
 from antrea.features.proxy.agent import handed_over
@@ -122,7 +122,7 @@ def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
 def _inspects(facts: Facts) -> bool:
     """Whether packets may come back from the L7 engine, by a port that is not a Pod's."""
     gates = facts.get(EnabledGates)
-    return gates is not None and L7_NETWORK_POLICY in gates
+    return gates is not None and L7_GATE in gates
 
 
 def sent_by(facts: Facts, pod: PodInterface, *, v6: bool) -> Iterator[tuple[Match, ...]]:

@@ -11,7 +11,8 @@ from policy_world import interface
 
 from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort
-from antrea.features.traffic_control.agent import closed_of, steering_of, ways
+from antrea.features.framework.diversion import ways
+from antrea.features.traffic_control.agent import closed_of, steering_of
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import SteeredNamespace, SteeredPod, Steering
 from antrea.host.ovs_port import Port
