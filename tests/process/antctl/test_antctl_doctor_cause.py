@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -126,3 +128,10 @@ def test_a_right_that_is_missing_is_named_before_the_checks_that_need_it() -> No
     (row,) = split(findings(node))[0]
     assert (row.check, row.finding) == ("rights", f"a right of the agent is missing: {why}")
     assert row.repair.startswith("kubectl auth reconcile -f antrea.yml")
+
+
+def test_the_doctor_of_an_agent_starts_without_the_libraries_of_a_workstation() -> None:
+    """Agents of all Nodes start it for each `antctl doctor`, and imports are most of what that costs."""
+    words = "import sys, antrea.antctl.doctor.command, antrea.antctl.doctor.gather; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert {"aiohttp", "cryptography", "antrea.engine.engine"} & {*done.stdout.split()} == set()
