@@ -135,7 +135,7 @@ cni: ## the static plugin that kubelet runs
 
 manifests: ## generate the CRDs, the chart's configuration and build/yamls from antrea/apis, antrea/config and the chart; check them
 	python build/crds.py
-	python build/chart.py
+	helm=$$(python -P -m lab.artifacts) && python build/chart.py "$$helm"
 	$(PYTEST) -q tests/unit -k manifest --no-header
 
 clean: ## what builds and tests left in the tree

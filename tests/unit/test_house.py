@@ -155,6 +155,15 @@ def test_house_production_code_does_not_import_tests_or_benchmarks() -> None:
     assert imports == []
 
 
+def test_house_programs_that_build_take_nothing_from_the_lab() -> None:
+    """import-linter knows packages only: image_build, and none of the programs beside it."""
+    programs = [path for path in SOURCES if named(path).startswith("build/")]
+    assert [
+        named(path) for path in programs if any(n.split(".")[0] == "lab" for n in read(path).imports)
+    ] == []
+    assert len(programs) > 10
+
+
 BENCHMARKS_IN_TESTS = {
     "tests/host/test_host_proxy_api_away.py": "starts an agent on the Node that benchmarks measure with",
 }
