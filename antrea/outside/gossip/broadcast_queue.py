@@ -52,7 +52,7 @@ class BroadcastQueue:
         """Stop sending what concerns it."""
         self._broadcasts.pop(node, None)
 
-    def next_updates(self, room: int, members: int, *, is_delivered: bool = True) -> list[Update]:
+    def select(self, room: int, members: int, *, is_sent: bool = True) -> list[Update]:
         """Return the updates that fit into `room` bytes, sent once more to one of `members`, if that one counts."""
         if not self._broadcasts:
             return []
@@ -65,7 +65,7 @@ class BroadcastQueue:
                 continue
             room -= broadcast.size
             updates.append(broadcast.update)
-            broadcast.times += is_delivered
+            broadcast.times += is_sent
             if broadcast.times >= most:
                 self._done(broadcast.update)
         return updates

@@ -480,9 +480,7 @@ class Swim:
         # one that may not hear it is not one that was told
         return (
             *first,
-            *self._updates.next_updates(
-                room, len(self.rows) + 1, is_delivered=row.standing != Standing.SUSPECT
-            ),
+            *self._updates.select(room, len(self.rows) + 1, is_sent=row.standing != Standing.SUSPECT),
         )
 
     def _random_members(self, most: int, but: str = "") -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 from gossip_world import World
 
 from antrea.errors import Invalid
+from antrea.outside.gossip.machine import AGAIN_SECONDS
 from antrea.outside.gossip.message import Silence, decode_message, encode
-from antrea.outside.gossip.silence import AGAIN_SECONDS
 from antrea.outside.gossip.swim import ROOM
 
 pytestmark = pytest.mark.untraced
