@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import AntreaError, Unavailable
 from image_build import cache
+from image_build.platform import AMD64, ARM64, Platform
 from image_build.step import Command, Progress, run, step
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ VERSION = "3.13"
 PYTHON = f"python{VERSION}"
 TOOLS = f"{PYTHON}-dev,gcc,libc6-dev,openssl,tcpdump"
 """What compiles extension modules for that Python, with it, and what tests run beside it."""
+CROSS_TOOLS = f"{TOOLS},gcc-{ARM64.machine}-linux-gnu,libc6-dev-{ARM64.architecture}-cross,lib{PYTHON}-dev:{ARM64.architecture},make"
+"""The same for the other architecture as well."""
 OPTIONS = (
     "--mode=root",
     "--variant=essential",
@@ -36,14 +39,6 @@ OPTIONS = (
 )
 ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 """Killed with us, and its mounts go with its namespace."""
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-FOR_PYTHON = (
-    "--implementation=cp",
-    f"--python-version={VERSION}",
-    *(f"--platform={name}" for name in PLATFORMS),
-    "--only-binary=:all:",
-)
-"""Options of pip: what it installs is for that Python, whichever runs pip."""
 INSIDE = """
 set -e
 room=$1 lower=$2 at=$3; shift 3
@@ -59,9 +54,16 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL
 KEPT = 5
 
 
+def for_python(platform: Platform) -> tuple[str, ...]:
+    """Options of pip: what it installs is for that Python on `platform`, whichever runs pip."""
+    python = ("--implementation=cp", f"--python-version={VERSION}")
+    return (*python, *(f"--platform={tag}" for tag in platform.wheels), "--only-binary=:all:")
+
+
 def root(progress: Progress, packages: str = TOOLS) -> Path:
     """A root directory with these packages (`a,b`) and what they depend on. Raises `Unavailable` if it cannot be made."""
-    options = (*OPTIONS, f"--include={packages}")
+    both = (f"--architectures={AMD64.architecture},{ARM64.architecture}",) if ":" in packages else ()
+    options = (*OPTIONS, *both, f"--include={packages}")
 
     def make(part: Path) -> None:
         if not shutil.which("mmdebstrap"):
@@ -86,23 +88,34 @@ def packages(progress: Progress) -> Path:
         what = ("--target", str(part / "packages"), "--require-hashes", "-r", str(lock))
         log = cache.folder() / "logs/debian-root-packages.log"
         with step(progress, f"packages of requirements/dev.txt for Python {VERSION}"):
-            run(Command((*pip, *FOR_PYTHON, *what), log), "pip install", progress)
+            run(Command((*pip, *for_python(AMD64), *what), log), "pip install", progress)
 
-    made = cache.made("debian-root-packages", cache.digest(lock, VERSION, *PLATFORMS), make)
+    made = cache.made("debian-root-packages", cache.digest(lock, VERSION, *AMD64.wheels), make)
     cache.keep("debian-root-packages", KEPT)
     return made / "packages"
 
 
 @contextmanager
 def inside(
-    command: Sequence[str | Path], *, at: Path, shown: Sequence[Path]
+    command: Sequence[str | Path], *, at: Path, shown: Sequence[Path], tools: str = TOOLS
 ) -> Iterator[Sequence[str | Path]]:
-    """Yield what runs `command` in the root of `TOOLS`, in the folder `at`, with `ENVIRONMENT`.
+    """Yield what runs `command` in the root of `tools`, in the folder `at`, with `ENVIRONMENT`.
 
     It sees the folders `shown` under their own paths, and can change nothing but these. Raises `Unavailable` if the root cannot be made.
     """
     with tempfile.TemporaryDirectory(prefix="antrea-root-") as room:
-        yield (*ALONE, "sh", "-c", INSIDE, "inside", room, root(show), at, *shown, "--", *command)
+        yield (*ALONE, "sh", "-c", INSIDE, "inside", room, root(show, tools), at, *shown, "--", *command)
+
+
+def strip(folder: Path, platform: Platform) -> None:
+    """Take from all shared libraries below `folder` the symbols that no loader reads."""
+    libraries = sorted(folder.rglob("*.so*"))
+    if not platform.foreign:
+        subprocess.run(["strip", "--strip-unneeded", *libraries], check=True)
+        return
+    command: list[str | Path] = [f"{platform.machine}-linux-gnu-strip", "--strip-unneeded", *libraries]
+    with inside(command, at=folder, shown=(folder,), tools=CROSS_TOOLS) as words:
+        subprocess.run(words, check=True, env=ENVIRONMENT)
 
 
 def show(line: str) -> None:

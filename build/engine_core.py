@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,10 +22,11 @@ import debian_root
 from antrea.engine.core import LIBRARIES, LIBRARY, SOURCES, digest_of
 from antrea.errors import Unavailable
 from image_build import cache
+from image_build.platform import AMD64, Platform
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "antrea/engine/core"
-KEPT = 4
+KEPT = 6
 FLAGS = ("--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--no-error-summary")
 SETUP = """
 import sys
@@ -51,33 +53,52 @@ def modules() -> list[Path]:
 
 def compiled() -> Path:
     """Return the folder of the modules compiled for this Python, made if need be. Raises Unavailable if they cannot be compiled."""
-    return _made(sys.version, _by_this_python)
+    return _made(sys.version, _by_this_python, AMD64)
 
 
-def compiled_for_debian() -> Path:
+def compiled_for_debian(platform: Platform = AMD64) -> Path:
     """Return the folder of the modules compiled for the Python of Debian 13, made if need be. Raises Unavailable if they cannot be compiled."""
-    return _made(f"{debian_root.SUITE} {debian_root.VERSION} {debian_root.TOOLS}", _by_the_python_of_debian)
+    tools = debian_root.CROSS_TOOLS if platform.foreign else debian_root.TOOLS
+    python = f"{debian_root.SUITE} {debian_root.VERSION} {tools}"
+    return _made(python, partial(_by_the_python_of_debian, platform), platform)
 
 
 def _by_this_python(_: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def _by_the_python_of_debian(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _by_the_python_of_debian(
+    platform: Platform, folder: Path, arguments: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
     found = debian_root.packages(debian_root.show)
     own = debian_root.ENVIRONMENT | {"PYTHONPATH": str(found), "PYTHONDONTWRITEBYTECODE": "1"}
-    with debian_root.inside((debian_root.PYTHON, *arguments), at=ROOT, shown=(ROOT, found, folder)) as words:
+    tools = debian_root.TOOLS
+    if platform.foreign:
+        own, tools = own | cross_environment(platform), debian_root.CROSS_TOOLS
+    command, shown = (debian_root.PYTHON, *arguments), (ROOT, found, folder)
+    with debian_root.inside(command, at=ROOT, shown=shown, tools=tools) as words:
         return subprocess.run(words, env=own, capture_output=True, text=True, check=False)
 
 
-def _made(python: str, compiler: Compiler) -> Path:
+def cross_environment(platform: Platform) -> dict[str, str]:
+    """What makes setuptools compile for the Python of that architecture, as Debian's own builds do."""
+    compiler = f"{platform.machine}-linux-gnu-gcc"
+    return {
+        "CC": compiler,
+        "LDSHARED": f"{compiler} -shared",
+        "_PYTHON_HOST_PLATFORM": f"linux-{platform.machine}",
+        "_PYTHON_SYSCONFIGDATA_NAME": f"_sysconfigdata__{platform.machine}-linux-gnu",
+    }
+
+
+def _made(python: str, compiler: Compiler, platform: Platform) -> Path:
     key = cache.digest(digest_of(CORE), python, version("mypy"), Path(__file__).read_text(), SETUP, *FLAGS)
-    found = cache.made("engine-core", key, lambda part: _compile(part, compiler))
+    found = cache.made("engine-core", key, lambda part: _compile(part, compiler, platform))
     cache.keep("engine-core", KEPT)
     return found
 
 
-def _compile(part: Path, compiler: Compiler) -> None:
+def _compile(part: Path, compiler: Compiler, platform: Platform) -> None:
     with tempfile.TemporaryDirectory(prefix="antrea-engine-") as folder:
         paths = [str(path.relative_to(ROOT)) for path in modules()]
         flags = [*FLAGS, f"--cache-dir={folder}/mypy"]
@@ -85,8 +106,8 @@ def _compile(part: Path, compiler: Compiler) -> None:
         if done.returncode:
             raise Unavailable(f"mypyc does not compile antrea/engine/core:\n{done.stdout}{done.stderr}")
         for library in Path(folder, "lib").rglob("*.so"):
-            subprocess.run(["strip", "--strip-unneeded", library], check=True)
             shutil.copy(library, part)
+    debian_root.strip(part, platform)
     (part / SOURCES).write_text(f"{digest_of(CORE)}\n")
     (part / LIBRARIES).write_text(f"{digest_of(part, '.so')}\n")
 

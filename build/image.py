@@ -3,6 +3,7 @@
     python build/image.py [--out FILE]    write an archive for `ctr images import` or `docker load`
     python build/image.py --flow-aggregator    the same with the engine of the flow aggregator's store, in a layer of its own
     python build/image.py --l7-engine     the image of the engine that judges requests for policies: Debian's Suricata
+    python build/image.py --architecture arm64    for that architecture, whose programs QEMU runs here (qemu-user-static)
     python build/image.py --describe      print the image as JSON instead: its layers stay in the cache (for the lab)
 
 Progress goes to stderr. A change of our source costs the last layer only, a few seconds.
@@ -23,10 +24,11 @@ from typing import IO
 import debian_root
 from antrea import IMAGE, VERSION
 from antrea.errors import AntreaError, Unavailable
-from debian_root import PLATFORMS, PYTHON, show
+from debian_root import PYTHON, show
 from engine_core import compiled_for_debian
 from image_build import cache, oci, sbom
 from image_build.oci import Image, Layer
+from image_build.platform import AMD64, PLATFORMS, Platform, emulated
 from image_build.rootfs import Tree
 from image_build.step import Command, Progress, run, step
 
@@ -75,30 +77,35 @@ exit({function}())
 """
 
 
-def image(progress: Progress, *, with_store: bool = False) -> Image:
+def image(progress: Progress, platform: Platform = AMD64, *, with_store: bool = False) -> Image:
     """The one image of all programs, or the flow aggregator's; raises `Unavailable` for what cannot be built now."""
-    store = (engine(progress),) if with_store else ()
-    layers = (base(progress), wheels(progress), *store, source(progress))
+    store = (engine(progress, platform),) if with_store else ()
+    layers = (base(progress, platform), wheels(progress, platform), *store, source(progress, platform))
     name = f"{IMAGE}-flow-aggregator" if with_store else IMAGE
-    return Image((f"{name}:v{VERSION}",), (*layers, contents(layers)))
+    return Image((f"{name}:v{VERSION}",), (*layers, contents(layers)), architecture=platform.architecture)
 
 
-def l7_engine_image(progress: Progress) -> Image:
+def l7_engine_image(progress: Progress, platform: Platform = AMD64) -> Image:
     """What the containers antrea-l7-engine and antrea-l7-flow-engine run; raises `Unavailable` for what cannot be built now."""
     tree = Tree()
     for script in ("run_l7_engine", "run_l7_flow_engine"):
         tree.file(f"usr/local/bin/{script}", HOOKS / script, 0o755)
-    layers = (debian(progress, ENGINE_PACKAGES, "trim_l7_engine"), oci.layer(tree.key(), tree.write))
-    return Image((f"{IMAGE}-l7-engine:v{VERSION}",), (*layers, contents(layers)))
+    engine_base = debian(progress, platform, ENGINE_PACKAGES, "trim_l7_engine")
+    layers = (engine_base, oci.layer(tree.key(), tree.write))
+    name = f"{IMAGE}-l7-engine:v{VERSION}"
+    return Image((name,), (*layers, contents(layers)), architecture=platform.architecture)
 
 
-def base(progress: Progress) -> Layer:
+def base(progress: Progress, platform: Platform) -> Layer:
     """Debian's packages without documentation, perl and apt."""
-    return debian(progress, PACKAGES, "trim", setup="sources")
+    return debian(progress, platform, PACKAGES, "trim", setup="sources")
 
 
-def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str = "") -> Layer:
+def debian(
+    progress: Progress, platform: Platform, packages: tuple[str, ...], trim: str, *, setup: str = ""
+) -> Layer:
     """These packages and what they depend on, made by mmdebstrap in namespaces of its own; `trim` and `setup` are hooks of it."""
+    options = (*OPTIONS, *platform.debian_options)
 
     def write(out: IO[bytes]) -> None:
         if not shutil.which("mmdebstrap"):
@@ -109,7 +116,7 @@ def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str 
             alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
             first = (f"--setup-hook={HOOKS / setup}",) if setup else ()
             hooks = (*first, f"--customize-hook={HOOKS / trim}")
-            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(packages)}", *hooks, SUITE, str(tar))
+            make = ("mmdebstrap", *options, f"--include={','.join(packages)}", *hooks, SUITE, str(tar))
             environment = {
                 **os.environ,
                 "SOURCE_DATE_EPOCH": "1",
@@ -120,32 +127,34 @@ def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str 
                 "PYTHON": PYTHON,
             }
             log = cache.folder() / "logs/image-base.log"
-            with step(progress, f"image: Debian with {packages[-1]} (about a minute, once)"):
-                run(Command((*alone, *make), log, env=environment), "mmdebstrap", progress)
+            with step(progress, f"image: {platform.architecture} Debian with {packages[-1]} (minutes, once)"):
+                run(
+                    Command((*alone, *emulated(platform, make)), log, env=environment), "mmdebstrap", progress
+                )
             with tar.open("rb") as made:
                 shutil.copyfileobj(made, out, 1 << 20)
 
     files = [HOOKS / name for name in (setup, trim) if name]
-    return oci.layer(cache.digest(SUITE, OLDER, PYTHON, *OPTIONS, *packages, *files), write)
+    return oci.layer(cache.digest(SUITE, OLDER, PYTHON, *options, *packages, *files), write)
 
 
-def wheels(progress: Progress) -> Layer:
+def wheels(progress: Progress, platform: Platform) -> Layer:
     """What requirements/runtime.txt locks, installed by pip with its hashes, without tests and sources."""
 
     def write(out: IO[bytes]) -> None:
         with _room(out) as folder:
-            _install(Path(folder), LOCK, (), progress)
+            _install(Path(folder), LOCK, (), platform, progress)
             _write(Path(folder), out)
 
-    return oci.layer(cache.digest(LOCK, PYTHON, *PLATFORMS, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
+    return oci.layer(cache.digest(LOCK, PYTHON, *platform.wheels, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
 
 
-def engine(progress: Progress) -> Layer:
+def engine(progress: Progress, platform: Platform) -> Layer:
     """What requirements/flow-store.txt locks, for the flow aggregator alone: three times the size of all else."""
 
     def write(out: IO[bytes]) -> None:
         with _room(out) as folder:
-            _install(Path(folder), STORE_LOCK, ("--no-deps",), progress)
+            _install(Path(folder), STORE_LOCK, ("--no-deps",), platform, progress)
             kept = f"_{debian_root.VERSION}.so"
             for pattern in STORE_UNUSED:
                 for path in Path(folder).rglob(pattern):
@@ -153,17 +162,20 @@ def engine(progress: Progress) -> Layer:
                         path.unlink()
             _write(Path(folder), out)
 
-    key = cache.digest(STORE_LOCK, PYTHON, *PLATFORMS, *UNUSED_SUFFIXES, *UNUSED_FOLDERS, *STORE_UNUSED)
+    key = cache.digest(STORE_LOCK, PYTHON, *platform.wheels, *UNUSED_SUFFIXES, *UNUSED_FOLDERS, *STORE_UNUSED)
     return oci.layer(key, write)
 
 
-def _install(folder: Path, lock: Path, options: tuple[str, ...], progress: Progress) -> None:
+def _install(
+    folder: Path, lock: Path, options: tuple[str, ...], platform: Platform, progress: Progress
+) -> None:
     pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
-    what = ("--require-hashes", *debian_root.FOR_PYTHON, "--target", str(folder), "-r", str(lock))
+    what = ("--require-hashes", *debian_root.for_python(platform), "--target", str(folder), "-r", str(lock))
     log = cache.folder() / "logs" / f"image-{lock.stem}.log"
     with step(progress, f"image: Python packages of requirements/{lock.name}"):
         run(Command((*pip, *options, *what), log), "pip install", progress)
         _trim_wheels(folder)
+        debian_root.strip(folder, platform)
         _compile(folder, "unchecked-hash")
 
 
@@ -173,13 +185,13 @@ def _write(folder: Path, out: IO[bytes]) -> None:
     tree.write(out)
 
 
-def source(progress: Progress) -> Layer:
+def source(progress: Progress, platform: Platform) -> Layer:
     """Our package, its commands, the container scripts and the CNI plugin."""
     with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
         package = Path(folder) / "antrea"
         shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("__pycache__"))
         with step(progress, "image: the engine's core, compiled by mypyc (half a minute, once)"):
-            shutil.copytree(compiled_for_debian(), package / "engine/core/compiled")
+            shutil.copytree(compiled_for_debian(platform), package / "engine/core/compiled")
         # checked: `antrea-lab reload` changes sources in running Pods
         _compile(Path(folder), "checked-hash")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -194,7 +206,7 @@ def source(progress: Progress) -> Layer:
             tree.file(f"usr/local/bin/{command}", launcher.encode(), 0o755)
         for script in ("install_cni", "start_ovs", "container_liveness_probe"):
             tree.file(f"usr/local/bin/{script}", HOOKS / script, 0o755)
-        tree.file("usr/lib/cni/antrea", plugin(), 0o755)
+        tree.file("usr/lib/cni/antrea", plugin(platform), 0o755)
         return oci.layer(tree.key(), tree.write)
 
 
@@ -216,18 +228,27 @@ def bill(layers: tuple[Layer, ...]) -> bytes:
     return (cache.made("sbom", key, make) / "sbom").read_bytes()
 
 
-def plugin() -> Path:
+def plugin(platform: Platform) -> Path:
     """The CNI plugin, one static program (cni/Makefile)."""
     sources = [ROOT / "cni/antrea.c", ROOT / "cni/Makefile"]
 
     def make(part: Path) -> None:
         for path in sources:
             shutil.copy(path, part)
-        done = subprocess.run(["make", "-C", part, "antrea-cni"], capture_output=True, text=True, check=False)
+        command = ["make", "-C", str(part), "antrea-cni"]
+        if platform.foreign:
+            command.append(f"CC={platform.machine}-linux-gnu-gcc")
+            with debian_root.inside(command, at=part, shown=(part,), tools=debian_root.CROSS_TOOLS) as words:
+                done = subprocess.run(
+                    words, capture_output=True, text=True, check=False, env=debian_root.ENVIRONMENT
+                )
+        else:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Unavailable(f"the CNI plugin does not compile:\n{done.stderr}")
 
-    return cache.made("cni", cache.digest(*sources), make) / "antrea-cni"
+    key = cache.digest(*sources, *platform.debian_options)
+    return cache.made("cni", key, make) / "antrea-cni"
 
 
 def _room(out: IO[bytes]) -> tempfile.TemporaryDirectory[str]:
@@ -244,7 +265,7 @@ def _compile(folder: Path, mode: str) -> None:
 
 
 def _trim_wheels(folder: Path) -> None:
-    """Without tests, C sources, type stubs and symbols, and without what names this machine's paths."""
+    """Without tests, C sources and type stubs, and without what names this machine's paths."""
     shutil.rmtree(folder / "bin", ignore_errors=True)
     for path in [p for p in folder.rglob("*") if p.is_dir() and p.name in UNUSED_FOLDERS]:
         shutil.rmtree(path, ignore_errors=True)
@@ -252,8 +273,6 @@ def _trim_wheels(folder: Path) -> None:
         path.unlink()
     for record in folder.rglob("*.dist-info/RECORD"):
         record.unlink()
-    for library in folder.rglob("*.so*"):
-        subprocess.run(["strip", "--strip-unneeded", library], check=True)
 
 
 def main() -> int:
@@ -263,10 +282,15 @@ def main() -> int:
         "--flow-aggregator", action="store_true", help="the flow aggregator's, which has its store's engine"
     )
     parser.add_argument("--l7-engine", action="store_true", help="that of the engine of L7NetworkPolicy")
+    parser.add_argument("--architecture", choices=PLATFORMS, default=AMD64.architecture)
     parser.add_argument("--describe", action="store_true", help="write no archive, print the image as JSON")
     wanted = parser.parse_args()
     try:
-        built = l7_engine_image(show) if wanted.l7_engine else image(show, with_store=wanted.flow_aggregator)
+        platform = PLATFORMS[wanted.architecture]
+        if wanted.l7_engine:
+            built = l7_engine_image(show, platform)
+        else:
+            built = image(show, platform, with_store=wanted.flow_aggregator)
     except AntreaError as error:
         print(error, file=sys.stderr)
         return 1

@@ -50,6 +50,7 @@ class Image(msgspec.Struct, frozen=True):
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     env: tuple[str, ...] = (PATH,)
+    architecture: str = "amd64"
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ class Image(msgspec.Struct, frozen=True):
         """The image configuration (OCI image-spec v1.0, config.md)."""
         return _text(
             {
-                "architecture": "amd64",
+                "architecture": self.architecture,
                 "os": "linux",
                 "created": EPOCH,
                 "config": {
