@@ -23,7 +23,6 @@ from policy_switch import (
     entry,
     known,
     packet_of,
-    ports,
     served_by,
     told,
     world_of,
@@ -38,8 +37,6 @@ from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ovs_bridge import OvsBridge
     from policy_cluster import Cluster
 
@@ -49,18 +46,6 @@ if TYPE_CHECKING:
 
 STEPS, QUESTIONS = 6, 16
 STICKY_SHARE = 0.8
-
-
-@pytest.fixture(scope="module")
-def ready(ovs: OvsBridge) -> OvsBridge:
-    ovs.add_ports(ports())
-    return ovs
-
-
-@pytest.fixture
-def bridge(ready: OvsBridge) -> Iterator[OvsBridge]:
-    yield ready
-    ready.clear()
 
 
 class FollowingAgent:

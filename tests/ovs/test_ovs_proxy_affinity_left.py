@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from policy_switch import TUNNEL, ports
+from policy_switch import TUNNEL
 from proxy_switch import (
     BALANCED,
     CLUSTER,
@@ -34,7 +34,6 @@ from antrea.features.proxy.agent_part.kept_affinity import KeptAffinity
 from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ovs_bridge import OvsBridge
@@ -54,18 +53,6 @@ OTHER = msgspec.structs.replace(
 """A Service of another tenant."""
 AS_IT_IS = Verdict("", "", TUNNEL.ofport)
 FRONTENDS = [("cluster", CLUSTER, 80), ("node port", VIRTUAL, NODE_PORT), ("external", EXTERNAL, 80)]
-
-
-@pytest.fixture(scope="module")
-def ready(ovs: OvsBridge) -> OvsBridge:
-    ovs.add_ports(ports())
-    return ovs
-
-
-@pytest.fixture
-def bridge(ready: OvsBridge) -> Iterator[OvsBridge]:
-    yield ready
-    ready.clear()
 
 
 def of_other(row: ServiceEndpoint) -> ServiceEndpoint:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from policy_switch import TUNNEL, ports
+from policy_switch import TUNNEL
 from proxy_switch import (
     BALANCED,
     DIRECT,
@@ -31,26 +31,12 @@ from antrea.features.proxy.dsr import DIRECT_IPS
 from tests.unit.features.policy_world import block, native, peer, port, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ovs_bridge import OvsBridge
 
 STICKY = msgspec.structs.replace(DIRECT, affinity_seconds=100)
 SYSLOG = msgspec.structs.replace(DIRECT, ports=(("UDP", 80),))
 AS_IT_IS = Verdict("", "", TUNNEL.ofport)
 TUNNELLED = f"in_port={TUNNEL.ofport},dl_src=0a:00:00:00:00:99,dl_dst=aa:bb:cc:dd:ee:ff"
-
-
-@pytest.fixture(scope="module")
-def ready(ovs: OvsBridge) -> OvsBridge:
-    ovs.add_ports(ports())
-    return ovs
-
-
-@pytest.fixture
-def bridge(ready: OvsBridge) -> Iterator[OvsBridge]:
-    yield ready
-    ready.clear()
 
 
 @six
