@@ -69,9 +69,9 @@ from antrea.outside.netlink.host_feed import address_feed, link_feed
 from antrea.outside.netlink.link_watch import LinkWatch
 from antrea.outside.netlink.netns import NetnsWorker
 from antrea.outside.netlink.sink import NetlinkSink
-from antrea.outside.nftables.counters import NftCounters
 from antrea.outside.nftables.sink import KINDS as NFT_KINDS
 from antrea.outside.nftables.sink import NftSink
+from antrea.outside.nftables.table_reader import NftCounters
 from antrea.outside.nftables.watch import NftWatch
 from antrea.outside.ovsdb.client import Ovsdb
 from antrea.outside.ovsdb.port_feed import PortFeed

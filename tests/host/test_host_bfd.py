@@ -22,7 +22,7 @@ from antrea.features.egress.agent.bfd import UNITS
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import Port
 from antrea.host.tunnel_neighbour import TunnelNeighbour
-from antrea.outside.ovsdb import bfd_session
+from antrea.outside.ovsdb import bfd_feed
 from antrea.outside.ovsdb import write as ovsdb_write
 from antrea.outside.ovsdb.bfd_feed import BfdFeed
 from antrea.outside.ovsdb.client import Ovsdb
@@ -152,8 +152,8 @@ async def test_a_switch_that_is_gone_is_noticed_fast_and_so_is_its_return(nodes:
 async def test_a_switch_that_is_heard_again_is_not_down_while_its_session_comes_up(
     nodes: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bfd_session, "ASIDE_SECONDS", 60.0)  # however long this machine takes to let it go on
-    monkeypatch.setattr(bfd_session, "DOUBT_SECONDS", 60.0)
+    monkeypatch.setattr(bfd_feed, "ASIDE_SECONDS", 60.0)  # however long this machine takes to let it go on
+    monkeypatch.setattr(bfd_feed, "DOUBT_SECONDS", 60.0)
     one, other = nodes
     for node in nodes:
         node.facts.put(wide_pool("all", ()))

@@ -42,8 +42,8 @@ from antrea.features.network_policy.agent.received import SentAddressMember, Sen
 from antrea.features.node_policy.audit import line
 from antrea.features.node_policy.chain import LOG_BYTES, LOG_GROUP
 from antrea.openflow.packet import IPV4, IPV6, packet
-from antrea.outside.nftables.counters import NftCounters
 from antrea.outside.nftables.packet_log import PacketLog
+from antrea.outside.nftables.table_reader import NftCounters
 from antrea.outside.nftables.watch import NftWatch
 
 if TYPE_CHECKING:

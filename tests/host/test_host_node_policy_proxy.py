@@ -27,7 +27,7 @@ from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.features.network_policy.agent.received import SentAppliedMember
-from antrea.outside.nftables.counters import NftCounters
+from antrea.outside.nftables.table_reader import NftCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

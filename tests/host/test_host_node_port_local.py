@@ -27,7 +27,7 @@ from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService
 from antrea.outside.ipfix.collector import Collector
-from antrea.outside.nftables.elements import NftElements
+from antrea.outside.nftables.table_reader import NftElements
 from image_build.rootfs import static_program
 from lab import e2e_images
 

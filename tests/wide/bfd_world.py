@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gossip_world import LATENCY, Connection, World
 
-from antrea.outside.ovsdb.bfd_session import SIGNALED, BfdSession, BfdStatus
+from antrea.outside.ovsdb.bfd_feed import SIGNALED, BfdSession, BfdStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,9 +1,14 @@
-"""Responses of kube-apiserver to lists and watches, decoded object by object; one that cannot be decoded becomes an `Odd`."""
+"""Responses of kube-apiserver to lists and watches, decoded object by object; one that cannot be decoded becomes an `Odd`.
+
+Values that nest too deeply for the decoder, which would refuse all of the text around them, are cut out of it: kube-apiserver
+stores 10,000 levels in fields that a CRD does not know, msgspec decodes about 1,000.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -11,7 +16,31 @@ from antrea.apis.core import ListMeta, ObjectMeta, Status
 from antrea.decoding import decode_json
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.kube.backoff import TooManyRequests
-from antrea.outside.kube.nesting import MAX_LEVELS, cut
+
+MAX_LEVELS: Final = 500
+"""Levels that are kept of a text that nests too deeply; objects of known kinds have fewer than 50."""
+_MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+"""A whole string, or a bracket outside of strings."""
+
+
+def cut(text: bytes, value: bytes) -> bytes:
+    """Return this JSON with `value` in place of each array and object below the level MAX_LEVELS."""
+    kept: list[bytes] = []
+    level = begin = 0
+    for match in _MARK.finditer(text):
+        mark = match[0]
+        if mark in (b"[", b"{"):
+            level += 1
+            if level == MAX_LEVELS + 1:
+                kept += (text[begin : match.start()], value)
+        elif mark in (b"]", b"}"):
+            level -= 1
+            if level == MAX_LEVELS:
+                begin = match.end()
+    if level <= MAX_LEVELS:
+        kept.append(text[begin:])
+    return b"".join(kept)
+
 
 T = TypeVar("T")
 

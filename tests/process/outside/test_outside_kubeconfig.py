@@ -15,10 +15,9 @@ from antrea.antctl import remote, request
 from antrea.antctl.failure import Failure
 from antrea.apis.core import Node
 from antrea.errors import Invalid
-from antrea.outside.kube.access import Access
+from antrea.outside.kube.access import Access, proxy_for
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.kubeconfig import kubeconfig
-from antrea.outside.kube.proxy import proxy_for
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from loopback import answering
 from sftp_server import PASSWORD, USER, new_key, sftp_server
 
 from antrea.errors import Invalid
+from antrea.outside.upload.https import encoded, signed
 from antrea.outside.upload.plan import Credentials, UploadOrder, target
-from antrea.outside.upload.s3 import encoded, signed
 from antrea.outside.upload.uploader import UploadFailed, uploaded
 
 if TYPE_CHECKING:

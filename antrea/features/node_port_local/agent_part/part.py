@@ -15,7 +15,7 @@ from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import WATCHED, PortsDecided
 from antrea.outside.kube.pod_annotation_sink import PodAnnotationSink
 from antrea.outside.log.metrics import Metric, Sample
-from antrea.outside.nftables.elements import NftElements
+from antrea.outside.nftables.table_reader import NftElements
 
 if TYPE_CHECKING:
     import socket

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from antrea.apis.core import Node
 from antrea.errors import Unavailable
-from antrea.outside.kube.answer import Drop, Odd, Put, change_of, page_of
-from antrea.outside.kube.nesting import MAX_LEVELS, cut
+from antrea.outside.kube.answer import MAX_LEVELS, Drop, Odd, Put, change_of, cut, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.outside.ovsdb.bfd_session import SIGNALED, BfdSession, BfdStatus
+from antrea.outside.ovsdb.bfd_feed import SIGNALED, BfdSession, BfdStatus
 
 DOWN, HEARD, INIT = (
     BfdStatus("down"),

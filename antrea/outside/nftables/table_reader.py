@@ -1,4 +1,4 @@
-"""Reads the named counters of our table of nftables."""
+"""Readers of our table of nftables: named counters, and the elements of a map."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import re
 from typing import TYPE_CHECKING
 
 from antrea.errors import Unavailable
-from antrea.host.nft import TABLE
+from antrea.host.nft import TABLE, NftElement
 from antrea.openflow.flow_count import FlowCount
-from antrea.outside.nftables.libnftables import NftError, connect
+from antrea.outside.nftables import text as nft_text
+from antrea.outside.nftables.libnftables import Nft, NftError, connect
 
 if TYPE_CHECKING:
     from antrea.outside.nftables.libnftables import Nft
+
+
+class NftElements:
+    """In the network namespace of the thread that makes it."""
+
+    def __init__(self, nft: Nft | None = None) -> None:
+        self._nft = nft or connect()
+
+    async def of_map(self, name: str) -> list[NftElement]:
+        """Return the elements of a map; none if the map does not exist."""
+        try:
+            listing = await asyncio.to_thread(self._nft.run, f"list map {TABLE} {name}\n")
+        except NftError:
+            return []
+        return [entry for entry in nft_text.parse(listing) if isinstance(entry, NftElement)]
+
 
 _COUNTER = re.compile(r"^\tcounter (\S+) \{\n(?:.*\n)*?\t\tpackets (\d+) bytes (\d+)\n\t\}$", re.MULTILINE)
 
