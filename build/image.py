@@ -276,6 +276,7 @@ def _trim_wheels(folder: Path) -> None:
 
 
 def main() -> int:
+    """Build the image that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(description="Build the product image without Docker.")
     parser.add_argument("--out", type=Path, help="the archive (default: build/out/antrea.tar)")
     parser.add_argument(

@@ -64,6 +64,7 @@ class Proof:
 
 
 def is_wide(mark: ast.expr) -> bool:
+    """Return whether a decorator, or a value of `pytestmark`, contains the mark `wide`."""
     return "wide" in {node.attr for node in ast.walk(mark) if isinstance(node, ast.Attribute)}
 
 
@@ -89,11 +90,13 @@ def read_proof(file: Path) -> Proof:
 
 
 def area_of(path: str) -> str:
+    """Return the section of the page for a test module, by words of its name."""
     name = Path(path).stem
     return next((area for area, words in AREAS.items() if any(word in name for word in words)), OTHER)
 
 
 def page() -> str:
+    """Return the page as Markdown, from the test modules of all tiers in it."""
     areas = defaultdict(list)
     for tier in TIERS:
         for file in sorted((ROOT / "tests" / tier).rglob("test_*.py")):

@@ -72,6 +72,7 @@ def _write(
 
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """Write a private key as PEM that its owner alone can read."""
     path.touch(mode=0o600)
     path.write_bytes(
         key.private_bytes(

@@ -59,6 +59,7 @@ def hierarchies(mounts: str) -> list[Hierarchy]:
 
 
 def mounted() -> list[Hierarchy]:
+    """Return the cgroup hierarchies that this machine has mounted."""
     return hierarchies(Path("/proc/mounts").read_text())
 
 
@@ -77,6 +78,7 @@ def limit(record: Record, percent: int) -> None:
 
 
 def is_limited(record: Record) -> bool:
+    """Return whether the lab was started with a limit of processor time for each Node."""
     return _percent(record) > 0
 
 

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 
 def main() -> None:
+    """Send one query to the ClickHouse server on this machine and print its answer."""
     words = argparse.ArgumentParser()
     words.add_argument("--query", required=True)
     words.add_argument("--format", default="TabSeparated")

@@ -78,6 +78,7 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> None:
+    """Serve the database of a folder over HTTP, and over TLS if a certificate is given."""
     words = argparse.ArgumentParser()
     words.add_argument("folder")
     words.add_argument("--address", default="127.0.0.1")

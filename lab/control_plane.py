@@ -28,10 +28,12 @@ def first_address(network: Network, host: int, topology: Topology) -> str:
 
 
 def pki(record: Record) -> Path:
+    """Return the directory with the certificates and keys of the control plane."""
     return record.directory / "pki"
 
 
 def kubeconfig(record: Record, user: str = "admin") -> Path:
+    """Return the path of the kubeconfig of a user."""
     return record.directory / "kubeconfig" / f"{user}.conf"
 
 
@@ -41,6 +43,7 @@ def endpoint(topology: Topology) -> str:
 
 
 def server_url(topology: Topology) -> str:
+    """Return the URL of the API server, by its address."""
     address = endpoint(topology)
     return f"https://[{address}]:6443" if ":" in address else f"https://{address}:6443"
 

@@ -24,6 +24,7 @@ TYPES = {4: 1, 6: 28}  # A and AAAA (RFC 1035, RFC 3596)
 
 
 def address(topology: Topology) -> str:
+    """Return the cluster IP of the DNS Service, in the first IP family of the cluster."""
     return first_address(SERVICES, DNS_HOST, topology)
 
 

@@ -18,6 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def path(record: Record, machine: str) -> Path:
+    """Return the file that holds the network namespace of a machine."""
     return record.directory / "netns" / machine
 
 

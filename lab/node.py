@@ -37,6 +37,7 @@ ROOT_DIRECTORIES = (
 
 
 def directory(record: Record, node: str) -> Path:
+    """Return the directory of a Node in that of the lab."""
     return record.directory / "nodes" / node
 
 
@@ -144,6 +145,7 @@ def power_off(record: Record, node: Machine) -> None:
 
 
 def plug_and_power_on(record: Record, topology: Topology, node: Machine) -> None:
+    """Connect the network cards of a Node and start it."""
     underlay.plug(record, topology, node)
     power_on(record, node.name)
 
@@ -159,11 +161,13 @@ def init_pid(record: Record, node: str) -> int:
 
 
 def freeze(record: Record, node: str) -> None:
+    """Stop all processes of a Node, as a machine that hangs."""
     file, stop, _ = cgroup.freezer(record, node)
     file.write_text(stop)
 
 
 def thaw(record: Record, node: str) -> None:
+    """Let the processes of a frozen Node run again."""
     file, _, go = cgroup.freezer(record, node)
     if file.exists():
         file.write_text(go)

@@ -122,6 +122,7 @@ def kube_proxy(topology: Topology, node: str, mode: str) -> dict[str, Any]:
 
 
 def hosts(topology: Topology) -> str:
+    """Return the text of /etc/hosts, with the names of all Nodes."""
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     for machine in topology.nodes:
         lines += [f"{machine.address('eth0', v)} {machine.name}" for v in topology.versions]
@@ -129,6 +130,7 @@ def hosts(topology: Topology) -> str:
 
 
 def kubelet_command(topology: Topology, node: Machine) -> str:
+    """Return the command line of the kubelet of a Node."""
     ips = ",".join(node.address("eth0", v) for v in topology.versions)
     return (
         f"{BINARIES}/kubelet --config {CONFIG}/kubelet.yaml --kubeconfig {CONFIG}/kubelet.conf "
@@ -137,10 +139,12 @@ def kubelet_command(topology: Topology, node: Machine) -> str:
 
 
 def kube_proxy_command() -> str:
+    """Return the command line of kube-proxy."""
     return f"{BINARIES}/kube-proxy --config {CONFIG}/kube-proxy.yaml"
 
 
 def yaml(value: dict[str, Any]) -> bytes:
+    """Return a value as YAML."""
     return msgspec.yaml.encode(value)
 
 
@@ -224,6 +228,7 @@ def init(services: Sequence[tuple[str, str]], programs: Sequence[Path], source: 
 
 
 def write_tunables(etc: Path) -> None:
+    """Write the kernel settings that a Node sees in place of those of the machine."""
     directory = etc / "tunables"
     directory.mkdir(exist_ok=True)
     for name, value in MACHINE_TUNABLES.items():

@@ -41,10 +41,14 @@ class Process(msgspec.Struct, frozen=True, tag="process", tag_field="kind"):
 
 
 class Namespace(msgspec.Struct, frozen=True, tag="netns", tag_field="kind"):
+    """A network namespace that the lab made, by the file that holds it."""
+
     path: str
 
 
 class Cgroup(msgspec.Struct, frozen=True, tag="cgroup", tag_field="kind"):
+    """A cgroup that the lab made, by its directory."""
+
     path: str
 
 

@@ -28,6 +28,8 @@ MAX_NODES = 20
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Configuration of a lab, as its file and the command line state it."""
+
     nodes: int = 3
     family: Family = "ipv4"
     kube_proxy: Literal["iptables", "nftables", "none"] = "iptables"

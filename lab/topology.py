@@ -74,6 +74,8 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class StaticRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Route of a machine: a destination and the address of the next hop."""
+
     dst: str
     via: str
 
@@ -97,6 +99,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines of a lab with their addresses."""
+
     family: Family
     machines: tuple[Machine, ...]
 
@@ -128,6 +132,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_routes(network: Network, family: Family) -> tuple[StaticRoute, ...]:
+    """Return the default routes by the gateway of a network, one for each IP family."""
     gateways = network.pick(GATEWAY_HOST, family)
     return tuple(StaticRoute("default", str(ip_interface(g).ip)) for g in gateways)
 
