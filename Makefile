@@ -15,7 +15,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push release publish manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -129,6 +129,12 @@ wheel: ## the Python package as a wheel in build/out, with the engine's core com
 
 push: image ## the image to a registry: make push TO=registry.example.com/team/antrea [PUSH_OPTIONS=--plain]
 	python build/push.py $(TO) $(PUSH_OPTIONS)
+
+release: ## signed files of the commit for amd64 and arm64 in build/out/release: make release KEY=~/.ssh/release [RELEASE_OPTIONS=...] (root)
+	python build/release.py $(if $(KEY),--key $(KEY)) $(RELEASE_OPTIONS)
+
+publish: ## the release to a registry: make publish TO=registry.example.com/team [PUBLISH_OPTIONS=--plain]
+	python build/publish.py $(TO) $(PUBLISH_OPTIONS)
 
 cni: ## the static plugin that kubelet runs
 	$(MAKE) -C cni

@@ -1,6 +1,7 @@
 """The product's wheel: our package with the engine's core compiled, for the Python and the platform that build it.
 
     python build/wheel.py [--out FOLDER]    write the wheel and print its path
+    python build/wheel.py --pure            the same without compiled modules, for every platform: what antctl needs
 
 The uncompiled modules are in it as well, and run where the compiled ones do not fit (antrea/engine/core/__init__.py).
 """
@@ -34,19 +35,19 @@ setup(distclass=OfPlatform)
 BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
-def wheel(out: Path) -> Path:
+def wheel(out: Path, *, pure: bool = False) -> Path:
     """Write the wheel into `out` and return its path. Raises Unavailable if it cannot be built."""
     out.mkdir(parents=True, exist_ok=True)
-    modules = compiled()
     with tempfile.TemporaryDirectory(prefix="antrea-wheel-") as folder:
         tree = Path(folder)
         shutil.copytree(
             ROOT / "antrea", tree / "antrea", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
         )
-        shutil.copytree(modules, tree / CORE.relative_to(ROOT) / "compiled")
         for name in SOURCES:
             shutil.copy(ROOT / name, tree)
-        (tree / "setup.py").write_text(SETUP)
+        if not pure:
+            shutil.copytree(compiled(), tree / CORE.relative_to(ROOT) / "compiled")
+            (tree / "setup.py").write_text(SETUP)
         command = [sys.executable, "-c", BUILD, str(out.resolve())]
         # the time in the archive is that of no build, so that equal sources make equal wheels
         environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
@@ -62,7 +63,9 @@ def main() -> None:
         description="Write the product's wheel, with the engine's core compiled."
     )
     parser.add_argument("--out", type=Path, default=OUT)
-    print(wheel(parser.parse_args().out))
+    parser.add_argument("--pure", action="store_true", help="without compiled modules")
+    options = parser.parse_args()
+    print(wheel(options.out, pure=options.pure))
 
 
 if __name__ == "__main__":

@@ -7,25 +7,18 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from free_port import free_port
+from loopback_registry import registry
 
 from antrea import IMAGE, VERSION
 from image_build import oci
 from image_build.rootfs import Tree
 from lab.certificates import authority, issue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 PUSH = (sys.executable, str(ROOT / "build/push.py"))
@@ -48,37 +41,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = place / "antrea.tar"
     oci.save([oci.Image((f"{IMAGE}:v{VERSION}",), (layer,))], to)
     return to
-
-
-@contextmanager
-def registry(folder: Path, **http: Any) -> Iterator[str]:
-    """docker-registry of Debian; `http` are settings of its server beside the address."""
-    auth = http.pop("auth", None)
-    port = free_port()
-    settings: dict[str, Any] = {
-        "version": 0.1,
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
-        "http": {"addr": f"127.0.0.1:{port}", **http},
-        **({"auth": auth} if auth else {}),
-    }
-    config = folder / "config.yml"
-    config.write_text(json.dumps(settings))
-    with (folder / "registry.log").open("wb") as log:
-        process = subprocess.Popen(["docker-registry", "serve", config], stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "registry.log").read_text()
-                time.sleep(0.05)
-        yield f"localhost:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def push(folder: Path, *words: str) -> tuple[int, str]:

@@ -1,0 +1,180 @@
+"""Bring a release to a registry: its images, each for all its architectures under one name, and its chart.
+
+    python build/publish.py registry.example.com/team [--release FOLDER] [--signers FILE]
+
+The checksums of the release are verified first and, with --signers (the `allowed signers` of ssh-keygen), its signature as `release`.
+Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile. Layers that the registry has are not sent
+again. The last lines are the command that installs from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "build")]
+
+from antrea import VERSION  # noqa: E402
+from antrea.errors import AntreaError, Unavailable  # noqa: E402
+from image_build.oci import INDEX, MANIFEST  # noqa: E402
+from image_build.step import step  # noqa: E402
+from lab.artifacts import helm  # noqa: E402
+from release import DESCRIPTION, NAMESPACE, SUMS, show  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IDENTITY = "release"
+"""Name of the signer among the allowed ones."""
+TRIES = 3
+REGISTRY = re.compile(r"[\w.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*", re.ASCII)
+
+
+def verify(folder: Path, signers: Path | None) -> dict[str, Any]:
+    """The description of a release whose files are those that were signed. Raises `Unavailable`."""
+    if not (folder / SUMS).exists():
+        raise Unavailable(f"{folder} has no {SUMS}: run `make release` first")
+    done = subprocess.run(
+        ["sha256sum", "--check", "--quiet", "--strict", SUMS],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Unavailable(f"files of {folder} are not those of its {SUMS}: {done.stdout}{done.stderr}")
+    if signers:
+        words = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", IDENTITY, "-n", NAMESPACE]
+        with (folder / SUMS).open("rb") as signed:
+            done = subprocess.run(
+                [*words, "-s", str(folder / f"{SUMS}.sig")],
+                stdin=signed,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        if done.returncode:
+            raise Unavailable(f"the signature of {folder} is not valid: {done.stdout}{done.stderr}")
+    described: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text())
+    return described
+
+
+def layout(folder: Path, archives: Mapping[str, str], to: Path) -> None:
+    """One OCI layout of the archives of an image: the name `release` means the image of each architecture."""
+    manifests = []
+    for architecture, archive in sorted(archives.items()):
+        with tarfile.open(folder / archive) as tar:
+            tar.extractall(to, filter="data")
+        (entry,) = json.loads((to / "index.json").read_text())["manifests"]
+        platform = {"architecture": architecture, "os": "linux"}
+        manifests.append(
+            {"mediaType": MANIFEST, "digest": entry["digest"], "size": entry["size"], "platform": platform}
+        )
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).encode()
+    digest = hashlib.sha256(index).hexdigest()
+    (to / "blobs/sha256" / digest).write_bytes(index)
+    named = {
+        "mediaType": INDEX,
+        "digest": f"sha256:{digest}",
+        "size": len(index),
+        "annotations": {"org.opencontainers.image.ref.name": "release"},
+    }
+    (to / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [named]}))
+
+
+def copy_command(place: Path, to: str, options: argparse.Namespace) -> list[str]:
+    """What skopeo is called with."""
+    words = ["skopeo", "copy", "--all", "--retry-times", str(TRIES)]
+    if options.plain:
+        words.append("--dest-tls-verify=false")
+    if options.authfile:
+        words += ["--authfile", str(options.authfile)]
+    if options.certificates:
+        words += ["--dest-cert-dir", str(options.certificates)]
+    return [*words, f"oci:{place}:release", f"docker://{to}"]
+
+
+def helm_options(options: argparse.Namespace) -> list[str]:
+    """The same for Helm."""
+    words = ["--plain-http"] if options.plain else []
+    if options.authfile:
+        words += ["--registry-config", str(options.authfile)]
+    if options.certificates:
+        for name, flag in (
+            ("ca.crt", "--ca-file"),
+            ("client.cert", "--cert-file"),
+            ("client.key", "--key-file"),
+        ):
+            if (options.certificates / name).exists():
+                words += [flag, str(options.certificates / name)]
+    return words
+
+
+def publish(options: argparse.Namespace) -> None:
+    """Send everything. Raises AntreaError."""
+    folder, registry = options.release, options.registry
+    described = verify(folder, options.signers)
+    for name, archives in described["images"].items():
+        to = f"{registry}/{name}:v{described['version']}"
+        with (
+            step(show, f"publish: {to} for {', '.join(archives)}"),
+            tempfile.TemporaryDirectory(prefix=".publish-", dir=folder.parent) as room,
+        ):
+            layout(folder, archives, Path(room))
+            _run(copy_command(Path(room), to, options))
+    place = f"oci://{registry}/charts"
+    with step(show, f"publish: {place}/antrea"):
+        _run([str(helm(show)), "push", str(folder / described["chart"]), place, *helm_options(options)])
+    print(
+        f"helm install antrea {place}/antrea --version {described['version']} --namespace kube-system"
+        f" --set image.repository={registry}/antrea{' --plain-http' * options.plain}"
+    )
+
+
+def _run(words: list[str]) -> None:
+    done = subprocess.run(words, check=False, stdout=sys.stderr)
+    if done.returncode:
+        raise Unavailable(
+            f"{words[0]} failed with {done.returncode}: it says why above; run this again to go on"
+        )
+
+
+def main() -> int:
+    """0 if the registry has everything; 1 with the reason; 2 if the user has to change the command."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("registry", help="a registry and a path in it, such as registry.example.com/team")
+    parser.add_argument("--release", type=Path, default=ROOT / f"build/out/release/v{VERSION}")
+    parser.add_argument(
+        "--signers", type=Path, help="allowed signers: refuse a release that none of them signed"
+    )
+    parser.add_argument("--plain", action="store_true", help="a registry without TLS")
+    parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
+    parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
+    options = parser.parse_args()
+    if not REGISTRY.fullmatch(options.registry):
+        parser.error(f"{options.registry!r} is no name such as registry.example.com/team")
+    if not shutil.which("skopeo"):
+        parser.error("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
+    try:
+        publish(options)
+    except AntreaError as error:
+        print(f"publish: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
