@@ -26,7 +26,7 @@ SHARE = (
     "antrea.agent.api.metrics",
     "antrea.features.network_policy.agent_part.policies",
     "antrea.agent.api.support_bundle",
-    "antrea.agent.api.table_name",
+    "antrea.agent.api.trace_packet",
     "antrea.agent.api.trace_request",
     "antrea.agent.api.trace_packet",
     "antrea.features.registry.api_resources",

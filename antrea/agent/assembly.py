@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.agent.api.agent_info import Report
-from antrea.agent.api.health import Health
-from antrea.agent.api.readiness import Readiness
+from antrea.agent.api.health import Health, Readiness
 from antrea.agent.api.server import AgentApi
 from antrea.agent.api.support_bundle import contents
 from antrea.agent.api.view import AgentView

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING
 from antrea import VERSION
 from antrea.agent.api.certificate import ApiCertificate
 from antrea.agent.assembly import Agent
-from antrea.agent.instance_lock import instance_lock
 from antrea.agent.rebuild import Rebuild
 from antrea.agent.role import full_name
 from antrea.config.agent import AgentConfig
 from antrea.engine.core import IMPLEMENTATION
+from antrea.errors import Unavailable
 from antrea.features.framework.config_validation import accept_agent
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.node_recorder import node_recorder
@@ -29,6 +30,8 @@ from antrea.outside.reload.correction import Correction, configured
 from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.agent.assembly import AgentConfiguration
     from antrea.features.framework.gate import EnabledGates
     from antrea.outside.tls.server_context import SelfSigning
@@ -39,6 +42,27 @@ KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
 
 WAY = ("client_connection", "kube_api_server_override")
 """Keys that locate kube-apiserver."""
+LOCK = "antrea-agent.lock"
+
+
+@contextlib.contextmanager
+def instance_lock(directory: Path) -> Iterator[None]:
+    """Hold the Node's lock; the kernel releases it when the process ends, in any way.
+
+    Raises Unavailable if another agent holds it or the directory cannot be written to.
+    """
+    path = directory / LOCK
+    with contextlib.ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unavailable(f"lock {path}: another antrea-agent runs on this Node") from error
+        except OSError as error:
+            raise Unavailable(f"lock {path}: {error.strerror}") from error
+        yield
 
 
 def serve(path: Path, signing: SelfSigning) -> None:

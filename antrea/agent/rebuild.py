@@ -13,7 +13,7 @@ from antrea.outside.listener.listening_socket import SharedListener
 from antrea.outside.reload.supervisor import PROOF_SECONDS
 
 if TYPE_CHECKING:
-    from antrea.agent.api.readiness import Readiness
+    from antrea.agent.api.health import Readiness
 
 
 class Rebuild:

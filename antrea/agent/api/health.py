@@ -17,7 +17,6 @@ from antrea.outside.log import klog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from antrea.agent.api.readiness import Readiness
     from antrea.agent.switch.recovery import SwitchRecovery
     from antrea.engine import Engine
     from antrea.outside.http.handlers import Check
@@ -50,6 +49,27 @@ FEED_SECONDS = 5.0
 """Seconds between checks of the feeds; `Pace.patience` of the engine limits how long a feed may be silent."""
 PROBE_SECONDS = 1.0
 """Seconds between probes of Open vSwitch: with their timeout of 5 s, a process that hangs is reported within 10 s."""
+
+
+class Readiness(asyncio.Event):
+    """Event that is set once the Node's network is ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting = "start of antrea-agent"
+        self.is_outside = False
+        """Whether the missing thing is an outside dependency that is away, with no fault in the request to it."""
+
+    @property
+    def waiting(self) -> str:
+        """Thing that the agent waits for; empty once the event is set."""
+        return "" if self.is_set() else self._waiting
+
+    def wait_for(self, what: str, *, level: int = 0, outside: bool = False) -> None:
+        """Set what is missing now, and whether it is `outside`; logged once per change, at verbosity `level`."""
+        if what != self._waiting:
+            log.v(level).info("Waiting", **{"for": what})
+        self._waiting, self.is_outside = what, outside
 
 
 class Health:

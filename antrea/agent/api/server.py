@@ -20,8 +20,7 @@ from antrea import VERSION
 from antrea.agent.api.agent_info import agent_info
 from antrea.agent.api.metrics import agent_metrics
 from antrea.agent.api.support_bundle import contents
-from antrea.agent.api.table_name import named
-from antrea.agent.api.trace_packet import PacketTracer
+from antrea.agent.api.trace_packet import PacketTracer, named
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
 from antrea.config.idle import without_effect

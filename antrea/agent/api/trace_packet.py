@@ -5,12 +5,12 @@ Source: upstream pkg/agent/apiserver/handlers/ovstracing.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from antrea.agent.api.table_name import named_trace
 from antrea.agent.api.trace_request import Entered, packet, request_of
 from antrea.apis.agent_api import TraceAnswer
 from antrea.apis.core import CoreStruct, Pod
@@ -37,6 +37,33 @@ _NOTE = (
 )
 """OVS (ofproto/ofproto-dpif-xlate.c) compares with the tunnel of the packet as it was received; a resumed trace starts
 with the fields that were set before ct."""
+_REFERENCE = re.compile(
+    r"(?P<before>\btable=|\bgoto_table:|\bresubmit\([^,)]*,|\b(?:at|from) table )(?P<number>\d+)"
+)
+_STEP = re.compile(r"^(?P<before> *(?P<number>\d+)\. )", re.MULTILINE)
+
+
+def named(text: str, names: Mapping[int, str]) -> str:
+    """Replace table numbers in a dumped flow by names, as upstream's antctl prints them.
+
+    table=5 ... resubmit(,7) ... ct(table=9) ... goto_table:8
+    """
+    return _REFERENCE.sub(
+        lambda match: match["before"] + names.get(int(match["number"]), match["number"]), text
+    )
+
+
+def named_trace(text: str, names: Mapping[int, str]) -> str:
+    """Replace table numbers in the output of ofproto/trace by names, also after the number at which each step begins.
+
+    ` 3. in_port=1, priority 190` becomes ` 3. Classifier: in_port=1, priority 190`
+    """
+
+    def step(match: re.Match[str]) -> str:
+        name = names.get(int(match["number"]))
+        return f"{match['before']}{name}: " if name else match["before"]
+
+    return _STEP.sub(step, named(text, names))
 
 
 class Cluster(Protocol):

@@ -7,24 +7,26 @@ everything. An agent that stops leaves unfinished calls as a kill would; see `po
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import logging
+import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.agent.cni.check import check
-from antrea.agent.cni.container_lock import ContainerLocks
 from antrea.agent.cni.pod_interface import PodInterfaces
 from antrea.agent.cni.request import Call, Failed, read_call
 from antrea.agent.cni.response import failure, result_of, success
-from antrea.agent.cni.socket_listener import exclusive_unix_listener, probe
 from antrea.apis.cni import Code, Result
-from antrea.errors import Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.outside.http.liveness_probe import LivenessProbe
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
     from antrea.agent.cni.context import CniContext
     from antrea.facts.node import ThisNode
@@ -40,6 +42,89 @@ CALL_SECONDS = 180.0
 """More than all waits of one call together; the runtime has given up on an older call."""
 REQUEST_LIMIT = 8 << 20
 """Maximum number of bytes of a request; the plugin reads 1 MiB of stdin, of which every byte may become six."""
+TIMEOUT_SECONDS = 10.0
+"""Maximum delay of a response to a probe: all steps of the agent are shorter."""
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.members = 0
+
+
+class ContainerLocks:
+    """One lock per container, kept for as long as a call holds or awaits it."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._queues: dict[str, _Queue] = {}
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Containers for which a call is under way or waits."""
+        return frozenset(self._queues)
+
+    @contextlib.asynccontextmanager
+    async def hold(self, container_id: str) -> AsyncIterator[None]:
+        """Hold the lock of this container. Raises Failed ("try again later") if others take longer than `patience` seconds."""
+        queue = self._queues.setdefault(container_id, _Queue())
+        queue.members += 1
+        try:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await queue.lock.acquire()
+            except TimeoutError:
+                raise Failed(
+                    Code.TRY_AGAIN_LATER, f"Another call for container {container_id} is still under way"
+                ) from None
+            try:
+                yield
+            finally:
+                queue.lock.release()
+        finally:
+            queue.members -= 1
+            if not queue.members:
+                del self._queues[container_id]
+
+
+@contextlib.contextmanager
+def exclusive_unix_listener(path: Path) -> Iterator[socket.socket]:
+    """Bind a socket to `path`, for root only; a lock beside it distinguishes a stale socket file from that of a running agent.
+
+    Raises Unavailable if another agent of this Node serves it, Invalid if no process could.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            path.chmod(0o600)
+        except BlockingIOError as error:
+            raise Unavailable(f"CNI socket {path}: another antrea-agent of this Node serves it") from error
+        except OSError as error:
+            raise Invalid("cniSocket", f"cannot listen on {path}: {error.strerror or error}") from error
+        stack.callback(path.unlink, missing_ok=True)
+        yield listener
+
+
+async def probe(path: Path, patience: float = TIMEOUT_SECONDS) -> None:
+    """Connect as a plugin does, and send nothing. Raises Unavailable if the server does not close the connection in `patience` seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_unix_connection(str(path))
+            try:
+                writer.write_eof()
+                await reader.read()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise Unavailable(f"{path} has not answered for {patience:g} s") from None
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror or error}") from error
 
 
 class CniServer:

@@ -16,7 +16,7 @@ from agent_context import agent_parts
 from review_server import PROMETHEUS, reviews
 
 from antrea.agent.api.certificate import certificate
-from antrea.agent.api.readiness import Readiness
+from antrea.agent.api.health import Readiness
 from antrea.agent.api.server import AgentApi, ovsflows, podinterfaces
 from antrea.agent.api.view import AgentView
 from antrea.agent.rebuild import Rebuild

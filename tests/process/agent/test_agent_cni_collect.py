@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.cni.container_lock import ContainerLocks
 from antrea.agent.cni.context import CniContext
 from antrea.agent.cni.pod_interface import PodInterfaces
 from antrea.agent.cni.pod_port import StandingPort
 from antrea.agent.cni.request import Failed
+from antrea.agent.cni.server import ContainerLocks
 from antrea.errors import Refused
 from antrea.facts.node import ThisNode
 from antrea.host.ovs_port import PodPort

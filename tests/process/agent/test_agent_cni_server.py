@@ -19,8 +19,7 @@ import pytest
 from antrea.agent.cni import server as cni_server
 from antrea.agent.cni.context import CniContext
 from antrea.agent.cni.pod_port import OvsPodPorts
-from antrea.agent.cni.server import CniServer
-from antrea.agent.cni.socket_listener import probe
+from antrea.agent.cni.server import CniServer, probe
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.outside.http.liveness_probe import LivenessProbe

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from antrea.agent.cni.container_lock import ContainerLocks
 from antrea.agent.cni.request import Failed
+from antrea.agent.cni.server import ContainerLocks
 from antrea.apis.cni import Code
 
 

@@ -7,8 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, cast
 
 from antrea.agent.api import health as module
-from antrea.agent.api.health import SOURCE_NAMES, Health
-from antrea.agent.api.readiness import Readiness
+from antrea.agent.api.health import SOURCE_NAMES, Health, Readiness
 from antrea.agent.feature_set import active, sweeps
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.agent.api.table_name import named, named_trace
+from antrea.agent.api.trace_packet import named, named_trace
 
 NAMES = {0: "PipelineRootClassifier", 3: "Classifier", 5: "Output"}
 
