@@ -23,7 +23,7 @@ from antrea.features.network_policy.agent.connection_flush import InspectConnect
 from antrea.features.network_policy.agent.service import SaveState
 from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
 from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
-from antrea.features.proxy.agent_part.packet_in import ServicePackets
+from antrea.features.proxy.agent_part.part import ServicePackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group

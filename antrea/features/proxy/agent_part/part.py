@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.apis.core import ObjectReference
 from antrea.engine.core.workload import Workload
 from antrea.errors import Invalid
-from antrea.facts.service import EarlierConnection
+from antrea.facts.node import ThisNode
+from antrea.facts.service import EarlierConnection, ServiceEndpoint, ServicePort
 from antrea.features.framework.agent_part import NotFound, Part
+from antrea.features.pod_connectivity.rejection import rejection
 from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.agent_part.earlier_connections import EarlierConnectionFeed
 from antrea.features.proxy.agent_part.health import HealthServers, ProxyHealth
@@ -20,32 +23,91 @@ from antrea.features.proxy.agent_part.kept_affinity import KeptAffinity
 from antrea.features.proxy.agent_part.listening_ports import ListeningPortFeed
 from antrea.features.proxy.agent_part.long_affinity import LongAffinity
 from antrea.features.proxy.agent_part.metrics import ProxyMetrics
-from antrea.features.proxy.agent_part.packet_in import ServicePackets
-from antrea.features.proxy.agent_part.service_flows import service_flows
 from antrea.features.proxy.agent_part.stale_connections import StaleConnections
 from antrea.features.proxy.agent_part.takeover_remains import TakeoverRemains
 from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.dsr_no_tunnel import PathRefused, refusal_text
+from antrea.features.proxy.endpoint import group_id, scopes
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.features.proxy.host import refused_node_port_addresses
 from antrea.host.invalid_drop import CONDITION
 from antrea.host.udp_binding import UdpBinding
+from antrea.openflow.ct import nat_dst
+from antrea.openflow.fields import SERVICE_GROUP_ID
 from antrea.openflow.fields import PacketIn as Category
+from antrea.openflow.packet import packet
+from antrea.openflow.tables import SERVICE_LB
+from antrea.outside.log import klog
 from antrea.outside.vswitch.conntrack import Conntrack
 from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.engine import Act, Engine, Feed, Sink
+    from antrea.engine import Act, Engine, Facts, Feed, Sink
     from antrea.facts.service import HealthCheck
     from antrea.features.framework.agent_part import AgentContext, Connected, Handler
-    from antrea.features.proxy.agent_part.service_flows import ServiceFlows
     from antrea.openflow.packet_in import PacketIn
+    from antrea.openflow.packet_out import PacketOut
     from antrea.outside.http.handlers import Check
 
 NO_MODE: Final = "LoadBalancerModeUnavailable"
 """Reason of Events of Services and Nodes, and a condition of the agent."""
+log = klog.logger(__name__)
+_LOAD_BALANCED = f"table={SERVICE_LB.name},"
+_BETWEEN = re.compile(r"[, ]+")
+
+
+class ServicePackets:
+    """Handler of packet-ins of category SVC_REJECT; answers go to `send`: a TCP RST, else ICMP port unreachable."""
+
+    def __init__(self, facts: Facts, send: Callable[[PacketOut], None]) -> None:
+        self._facts = facts
+        self._send = send
+
+    def handle(self, packet_in: PacketIn) -> None:
+        """Answer one packet; one that cannot be read has no answer."""
+        try:
+            read = packet(packet_in.frame)
+        except Invalid as error:
+            log.v(2).info("Could not read a packet that no Endpoint takes", err=str(error))
+            return
+        if answer := rejection(self._facts, packet_in, read):
+            self._send(answer)
+
+
+class ServiceFlows(NamedTuple):
+    """Numbers of the groups of a Service, and the actions and matches by which its flows are found."""
+
+    groups: frozenset[int]
+    actions: frozenset[str]
+    looked_up: frozenset[str]
+    """Matches of the flows by which clients keep their Endpoint."""
+
+    def matches(self, flow: str) -> bool:
+        """Whether a line of `ovs-ofctl dump-flows` is one of the Service."""
+        match, _, actions = flow.partition(" actions=")
+        if _LOAD_BALANCED in match and not self.looked_up.isdisjoint(_BETWEEN.split(match)):
+            return True
+        return not self.actions.isdisjoint(_BETWEEN.split(actions))
+
+
+def service_flows(facts: Facts, service: str) -> ServiceFlows:
+    """Return the flows of Service `service` (namespace/name); without groups if AntreaProxy does not serve it."""
+    node = facts.get(ThisNode)
+    families = node.families if node else set()
+    groups, actions = set(), set()
+    for port in facts.by(ServicePort, "service", service):
+        groups |= {
+            group_id(facts, port, ipv6=ipv6, local=local)
+            for ipv6 in families
+            for local in scopes(port, ipv6=ipv6)
+        }
+        for endpoint in facts.by(ServiceEndpoint, "behind", port.behind):
+            actions.add(nat_dst(endpoint.ip, endpoint.port))
+    actions |= {f"group:{number}" for number in groups}
+    looked_up = frozenset(str(SERVICE_GROUP_ID(number).match) for number in groups)
+    return ServiceFlows(frozenset(groups), frozenset(actions), looked_up)
 
 
 class ProxyPart(Part):
