@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lab.settings import Settings
 
 MANIFEST = Path(__file__).parents[1] / "build/yamls/antrea.yml"
+POLICY_API = MANIFEST.with_name("network-policy-api-crds.yml")
+"""Definitions of the kinds of policy.networking.k8s.io, which the manifest does not have."""
 CHART = MANIFEST.parents[1] / "charts/antrea"
 FIRST_TEMPLATE = "---\n# Source: antrea/templates/"
 ENGINE_GATES = ("L7NetworkPolicy", "L7FlowExporter")
@@ -88,13 +90,13 @@ def _develop(pod: dict[str, Any]) -> None:
 def install(lab: Lab) -> None:
     """Apply the manifest, definitions first. Raises Unavailable when it has not been generated."""
     try:
-        text = MANIFEST.read_text()
+        text, definitions = MANIFEST.read_text(), POLICY_API.read_text()
     except FileNotFoundError as error:
         raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from error
     if sets := containers(lab.settings):
         # definitions of kinds are not among what Helm prints
         text = text[: text.index(FIRST_TEMPLATE)] + rendered(sets)
-    lab.api.apply(manifest(lab, text))
+    lab.api.apply(f"{definitions}---\n{manifest(lab, text)}")
 
 
 def containers(settings: Settings) -> list[str]:

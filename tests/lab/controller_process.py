@@ -140,8 +140,8 @@ def api_services() -> list[dict[str, Any]]:
 
 def prepare(lab: Lab) -> None:
     """Our CRDs, and `objects`."""
-    definitions = sorted((ROOT / "build/charts/antrea/crds").glob("*.yaml"))
-    lab.api.apply("\n---\n".join(file.read_text() for file in definitions))
+    for manifest in ("antrea-crds.yml", "network-policy-api-crds.yml"):
+        lab.api.apply((ROOT / "build/yamls" / manifest).read_text())
     lab.api.apply(yaml.safe_dump_all(objects(lab)))
 
 

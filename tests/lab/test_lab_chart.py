@@ -280,6 +280,80 @@ def test_values_that_cannot_work_stop_the_installation(helm: Path, value: str, s
     assert says in done.stderr
 
 
+DEFINITIONS = [
+    f"{plural}.policy.networking.k8s.io"
+    for plural in ("adminnetworkpolicies", "baselineadminnetworkpolicies", "clusternetworkpolicies")
+]
+BASELINE = """
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: BaselineAdminNetworkPolicy
+metadata: {name: default}
+spec: {subject: {namespaces: {}}}
+"""
+
+
+def test_definitions_of_the_policy_api_are_rendered_on_request_alone(helm: Path) -> None:
+    assert {name for kind, name in rendered(helm, "--include-crds") if kind == "CustomResourceDefinition"} & {
+        *DEFINITIONS
+    } == set()
+    asked = rendered(helm, "--set", "networkPolicyAPI.crds=true")
+    made = [item for (kind, _), item in asked.items() if kind == "CustomResourceDefinition"]
+    assert [item["metadata"]["name"] for item in made] == DEFINITIONS
+    assert {item["metadata"]["annotations"]["helm.sh/resource-policy"] for item in made} == {"keep"}
+    assert all("api-approved.kubernetes.io" in item["metadata"]["annotations"] for item in made)
+
+
+def test_definitions_of_the_policy_api_are_added_where_they_lack_and_never_replaced_or_deleted(
+    helm: Path, empty_plane: Lab
+) -> None:
+    """A newer copy of another program stays as it is, and so do policies of those that the release has added."""
+    kubectl, release = empty_plane.api.kubectl, ("antrea", "--namespace", "helm-test")
+    own, *_ = DEFINITIONS
+
+    def versions() -> dict[str, str]:
+        listed = json.loads(kubectl("get", "crd", "-o", "json"))["items"]
+        return {
+            item["metadata"]["name"]: item["metadata"]["resourceVersion"]
+            for item in listed
+            if item["spec"]["group"] == "policy.networking.k8s.io"
+        }
+
+    kubectl("delete", "crd", "--ignore-not-found", *DEFINITIONS)
+    (newer,) = (
+        item
+        for item in yaml.safe_load_all((ROOT / "build/yamls/network-policy-api-crds.yml").read_text())
+        if item["metadata"]["name"] == own
+    )
+    newer["metadata"]["annotations"]["policy.networking.k8s.io/bundle-version"] = "v9.0.0"
+    empty_plane.api.apply(yaml.safe_dump(newer))
+    kubectl("wait", "--for=condition=Established", "crd", own)
+    before = versions()
+    value = ("--set", "networkPolicyAPI.crds=true")
+    installed = call(helm, "install", *release, str(CHART), "--create-namespace", *value, lab=empty_plane)
+    assert installed.returncode == 0, installed.stderr
+    try:
+        kubectl("wait", "--for=condition=Established", "crd", *DEFINITIONS)
+        added = versions()
+        assert (sorted(added), added[own]) == (DEFINITIONS, before[own])
+        kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "-l", "app=antrea")
+        empty_plane.api.apply(BASELINE)
+        uid = kubectl("get", "banp", "default", "-o", "jsonpath={.metadata.uid}")
+        for values in (value, ("--set", "defaultMTU=1300"), ("--set", "networkPolicyAPI.crds=false")):
+            upgraded = call(helm, "upgrade", *release, str(CHART), *values, lab=empty_plane)
+            assert upgraded.returncode == 0, upgraded.stderr
+            assert versions() == added
+    finally:
+        removed = call(helm, "uninstall", *release, "--wait", lab=empty_plane)
+    assert removed.returncode == 0, removed.stderr
+    assert versions() == added
+    assert kubectl("get", "banp", "default", "-o", "jsonpath={.metadata.uid}") == uid
+    create = empty_plane.api.command(["create", "-f", str(ROOT / "build/yamls/network-policy-api-crds.yml")])
+    again = subprocess.run(create, capture_output=True, text=True, check=False, timeout=60)
+    assert again.stderr.count("AlreadyExists") == len(DEFINITIONS)
+    assert versions() == added
+    kubectl("delete", "crd", *DEFINITIONS)
+
+
 def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, empty_plane: Lab) -> None:
     release = ("antrea", "--namespace", "helm-test")
     installed = call(helm, "install", *release, str(CHART), "--create-namespace", lab=empty_plane)

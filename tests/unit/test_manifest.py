@@ -68,13 +68,9 @@ def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
     for kind, name in sorted(OBJECTS):
         found.setdefault(kind, []).append(name)
     definitions = found.pop("CustomResourceDefinition")
-    # users of upstream install those of the network-policy-api project by themselves
-    assert [name for name in definitions if name.endswith(".policy.networking.k8s.io")] == [
-        "adminnetworkpolicies.policy.networking.k8s.io",
-        "baselineadminnetworkpolicies.policy.networking.k8s.io",
-        "clusternetworkpolicies.policy.networking.k8s.io",
-    ]
-    assert len(definitions) == 20 + 3
+    # several programs install those of policy.networking.k8s.io, and kubectl delete -f would delete everybody's policies
+    assert [name for name in definitions if not name.endswith(".crd.antrea.io")] == []
+    assert len(definitions) == 20
     assert found == {
         "APIService": [
             "v1alpha1.stats.antrea.io",
