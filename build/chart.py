@@ -24,15 +24,18 @@ from antrea.config.controller import ControllerConfig  # noqa: E402
 from antrea.config.document import meanings  # noqa: E402
 from antrea.config.load import section_of  # noqa: E402
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES  # noqa: E402
+from antrea.features.framework.rbac import template_rules  # noqa: E402
+from antrea.features.registry.rbac import AGENT_RULES, CONTROLLER_RULES  # noqa: E402
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from chart_refusal import template  # noqa: E402
 from chart_schema import schema_of_values  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from antrea.features.framework.gate_row import Component, Gate
+    from antrea.features.framework.rbac import Rule
 
 CHART = ROOT / "build/charts/antrea"
 MANIFEST = ROOT / "build/yamls/antrea.yml"
@@ -152,6 +155,22 @@ def webhooks() -> Iterator[str]:
         yield f"{{{{- if {value} }}}}\n---\n{text}\n{{{{- end }}}}" if value else f"---\n{text}"
 
 
+def cluster_role(program: str, rules: Sequence[Rule]) -> str:
+    """The template of a program's ClusterRole."""
+    head = (
+        f"{{{{- /* {GENERATED} */}}}}",
+        "apiVersion: rbac.authorization.k8s.io/v1",
+        "kind: ClusterRole",
+        "metadata:",
+        f"  name: antrea-{program}",
+        "  labels:",
+        "    app: antrea",
+        COMMON_LABELS,
+        "rules:",
+    )
+    return "\n".join((*head, *template_rules(rules))) + "\n"
+
+
 def value_types(
     kind: type[msgspec.Struct], names: Mapping[str, str], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
@@ -187,6 +206,8 @@ def generated() -> dict[Path, str]:
         CHART / "conf/antrea-controller.conf": configuration(ControllerConfig, "controller", CONTROLLER),
         CHART / "values.schema.json": schema(),
         CHART / "templates/_refusals.tpl": refusals(),
+        CHART / "templates/agent/clusterrole.yaml": cluster_role("agent", AGENT_RULES),
+        CHART / "templates/controller/clusterrole.yaml": cluster_role("controller", CONTROLLER_RULES),
         WEBHOOKS_TEMPLATE: "\n".join(webhooks()) + "\n",
     }
 

@@ -10,6 +10,7 @@ module `feature` is loaded then:
 | `x/doctor.py` | `CONDITIONS`, each a `ConditionCheck`, and `GATED_KINDS`, each a `GatedKind` | `antctl doctor` |
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
+| `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
 | `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |

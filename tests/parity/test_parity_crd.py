@@ -112,7 +112,7 @@ DIFFERENCES = [
     ADDRESSES,
     difference(
         "AntreaAgentInfo AntreaControllerInfo",
-        f"spec/{SCHEMA}/properties/(agent|controller)Conditions/items/properties/type/enum",
+        f"spec/{SCHEMA}/properties/(agent|controller)Conditions/items/properties/type/(enum|pattern)",
         "conditions of our own: what is refused, and what packets do not reach",
     ),
 ]

@@ -5,7 +5,7 @@ Source: upstream pkg/apis/crd/v1beta1/types.go, build/charts/antrea/crds/{antrea
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -14,39 +14,15 @@ from antrea.apis.schema import doc
 
 Verdict: TypeAlias = Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
 Heartbeat: TypeAlias = Annotated[str, doc("When it was judged, RFC 3339.", format="date-time")]
+CONDITION_TYPE: Final = "^[A-Z][A-Za-z0-9]*$"
 Mtu: TypeAlias = Annotated[int, doc(format="int32", minimum=0)]
 
 
 class AgentCondition(CrdStruct, frozen=True):
     """One line of an agent's health."""
 
-    type: Annotated[
-        Literal[
-            "AgentHealthy",
-            "ControllerConnectionUp",
-            "OVSDBConnectionUp",
-            "OpenflowConnectionUp",
-            "ConfigRejected",
-            "PartFailed",
-            "NodePortLocalPortsExhausted",
-            "TrafficControlPortsMissing",
-            "TrafficControlBypassed",
-            "TrafficControlOverlapped",
-            "InterfaceNotConnected",
-            "FlowCollectorUnreachable",
-            "L7EngineDown",
-            "L7FlowEngineMissing",
-            "StrictARPMissing",
-            "ExternalIPsUnheard",
-            "LoadBalancerModeUnavailable",
-            "InvalidPacketsDropped",
-            "FqdnCacheNearlyFull",
-            "FqdnServersUntrusted",
-            "PodsUnreachable",
-            "ServicesUnserved",
-        ],
-        doc("What is judged."),
-    ]
+    # no list of values: a feature adds its own, and a CustomResourceDefinition of another release must not refuse them
+    type: Annotated[str, doc("Condition that is judged.", pattern=CONDITION_TYPE)]
     status: Verdict
     last_heartbeat_time: Heartbeat
     reason: Annotated[str, doc("Why, in one word.")] = ""

@@ -1,0 +1,49 @@
+"""Declaration of a feature's rights at kube-apiserver, in module `rbac` of its folder: `AGENT_RULES` and `CONTROLLER_RULES`.
+
+The ClusterRoles of the chart are made of these rows by `make manifests`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+CRD: Final = "crd.antrea.io"
+FOLLOW: Final = ("list", "watch")
+READ: Final = ("get", "list", "watch")
+
+
+class Rule(NamedTuple):
+    """Verbs on resources of one API group."""
+
+    purpose: str
+    """Comment above the rule; empty for one that belongs to the rule before it."""
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """Names of objects that the rule is restricted to; empty for all. An element may be text of a template."""
+    gate: str = ""
+    """Gate without which the chart leaves out the rule, and those of the same gate that follow; empty: always there."""
+
+
+def template_rules(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield the lines of the rules, as a template of a chart."""
+    gate = ""
+    for rule in rules:
+        if rule.gate != gate:
+            if gate:
+                yield "{{- end }}"
+            if gate := rule.gate:
+                yield f'{{{{- if dig "{gate}" (dig "AllAlpha" false .Values.featureGates) .Values.featureGates }}}}'
+        if rule.purpose:
+            yield f"  # {rule.purpose}"
+        yield f"  - apiGroups: [{rule.group or chr(34) * 2}]"
+        yield f"    resources: [{', '.join(rule.resources)}]"
+        if rule.names:
+            yield f"    resourceNames: [{', '.join(rule.names)}]"
+        yield f"    verbs: [{', '.join(rule.verbs)}]"
+    if gate:
+        yield "{{- end }}"
