@@ -36,7 +36,7 @@ from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent_part.fqdn import FqdnController, packet_in_handler
 from antrea.features.network_policy.agent_part.name_scope import pod_scope
-from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
+from antrea.features.network_policy.agent_part.part import PolicyPackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group

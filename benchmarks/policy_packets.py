@@ -29,7 +29,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
-from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
+from antrea.features.network_policy.agent_part.part import PolicyPackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group

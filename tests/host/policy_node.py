@@ -22,7 +22,7 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
 from antrea.features.network_policy.agent.service import SaveState
 from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
-from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
+from antrea.features.network_policy.agent_part.part import PolicyPackets
 from antrea.features.proxy.agent_part.part import ServicePackets
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow

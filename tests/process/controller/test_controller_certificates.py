@@ -15,8 +15,8 @@ from certificates import SERVER, made
 from antrea.controller.managed import certificates
 from antrea.controller.managed.certificates import Provided, SelfSigned
 from antrea.errors import Invalid
-from antrea.features.network_policy.controller_part import default_tiers
-from antrea.features.network_policy.controller_part.default_tiers import create_default_tiers
+from antrea.features.network_policy.controller_part import part as policy_part
+from antrea.features.network_policy.controller_part.part import create_default_tiers
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.outside.kube.ca_publisher import KINDS, CaPublisher
 from antrea.outside.kube.leadership import Leadership
@@ -390,5 +390,5 @@ async def test_default_tiers_that_have_to_wait_are_one_line_unless_something_is_
                 server.refuse = ""
 
         await create_default_tiers(kube, sleep=sleep)
-    told = [f"{one.levelname} {one.message}" for one in caplog.records if one.name == default_tiers.__name__]
+    told = [f"{one.levelname} {one.message}" for one in caplog.records if one.name == policy_part.__name__]
     assert told == [*wanted, *["INFO Created default Tier"] * len(DEFAULT_TIERS)]

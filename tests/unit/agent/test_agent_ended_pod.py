@@ -13,7 +13,7 @@ from policy_world import interface
 from antrea.engine import Engine, Facts, Unit
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
-from antrea.features.network_policy.agent.ended_pod import tracked_pod_addresses
+from antrea.features.network_policy.agent.feature import tracked_pod_addresses
 from antrea.features.network_policy.agent_part.ended_pod import EndedPodConnections
 from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.outside.vswitch.conntrack import Tracked

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antrea.apis.crd.group import ClusterGroup, Group
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy, NetworkPolicy
 from antrea.apis.crd.tier import Tier
-from antrea.features.framework.admission import Webhook
+from antrea.errors import Invalid
+from antrea.features.framework.admission import Installation, Webhook
 from antrea.features.network_policy import tier
 from antrea.features.network_policy.admission import group as admission_group
 from antrea.features.network_policy.admission.group import (
@@ -17,12 +18,86 @@ from antrea.features.network_policy.admission.group import (
     validate_group,
 )
 from antrea.features.network_policy.admission.policy import name_policy, validate_policy
-from antrea.features.network_policy.admission.tier import (
-    UPSTREAM_GATE,
-    validate_tier,
-    validate_upstream_policy,
-)
-from antrea.features.network_policy.tier import NamespacedTierUse, TierRow, TierUse
+from antrea.features.network_policy.tier import DEFAULT_NAMES, NamespacedTierUse, TierRow, TierUse
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.framework.admission import Review, Steps
+
+MAX_TIERS = 20
+RESERVED = (251, 252, 254, 255)
+"""Reserved priorities; 250 and 253 are the default and the baseline tier's."""
+UPSTREAM_ADMIN = 220
+"""Priority of the admin tier of policy.networking.k8s.io."""
+UPSTREAM_GATE = "ClusterNetworkPolicy"
+
+
+# parity: pkg/controller/networkpolicy/validate.go tierValidator
+def validate_tier(facts: Facts, review: Review[Tier]) -> Steps:
+    """Validate a Tier. Raises Invalid."""
+    if review.operation == "CREATE":
+        _check_new(facts, review.new)
+    elif review.operation == "UPDATE":
+        _check_priority_kept(facts, review)
+    elif review.operation == "DELETE":
+        _check_unused(facts, review.before.metadata.name)
+    yield from ()
+
+
+def _check_new(facts: Facts, tier: Tier) -> None:
+    name, priority = tier.metadata.name, tier.spec.priority
+    if len({row.priority for row in facts.all(TierRow)}) >= MAX_TIERS:
+        raise Invalid("spec", f"maximum number of Tiers supported: {MAX_TIERS}")
+    path = "spec.priority"
+    if priority in RESERVED:
+        raise Invalid(path, f"tier {name} priority {priority} is reserved")
+    if priority == UPSTREAM_ADMIN and UPSTREAM_GATE in (facts.get(Installation) or Installation()).gates:
+        raise Invalid(
+            path,
+            f"tier {name} priority {priority} is reserved for upstream ClusterNetworkPolicy when the"
+            " ClusterNetworkPolicy feature gate is enabled; choose a different priority",
+        )
+    if facts.by(TierRow, "priority", priority):
+        raise Invalid(path, f"tier {name} priority {priority} overlaps with existing Tier")
+
+
+def _check_priority_kept(facts: Facts, review: Review[Tier]) -> None:
+    us = facts.get(Installation) or Installation()
+    # we put a default tier's priority right ourselves
+    if review.user.username == f"system:serviceaccount:{us.namespace}:{us.service_account}":
+        return
+    if review.new.spec.priority != review.before.spec.priority:
+        raise Invalid("spec.priority", "update to Tier priority is not allowed")
+
+
+def _check_unused(facts: Facts, name: str) -> None:
+    path = "metadata.name"
+    if name in DEFAULT_NAMES:
+        raise Invalid(path, f"cannot delete reserved tier {name}")
+    for kind, noun in (
+        (TierUse, "Antrea ClusterNetworkPolicies"),
+        (NamespacedTierUse, "Antrea NetworkPolicies"),
+    ):
+        if uses := facts.by(kind, "tier", name):
+            raise Invalid(path, f"tier {name} is referenced by {len(uses)} {noun}")
+
+
+def validate_upstream_policy(facts: Facts, review: Review[object]) -> Steps:
+    """Validate a ClusterNetworkPolicy of policy.networking.k8s.io. Raises Invalid."""
+    if UPSTREAM_GATE not in (facts.get(Installation) or Installation()).gates:
+        raise Invalid(
+            "kind",
+            "ClusterNetworkPolicy is not supported: the ClusterNetworkPolicy feature gate is not enabled",
+        )
+    if review.operation == "CREATE" and facts.by(TierRow, "priority", UPSTREAM_ADMIN):
+        raise Invalid(
+            "kind",
+            f"ClusterNetworkPolicy creation is blocked: a user-created Tier at priority {UPSTREAM_ADMIN}"
+            " (cnpAdminTierPriority) already exists; the Tier and its associated policies must be"
+            " deleted/migrated first before a ClusterNetworkPolicy can be created",
+        )
+    yield from ()
+
 
 GROUP, VERSIONS, GATES = "crd.antrea.io", ("v1beta1",), ("AntreaPolicy",)
 _POLICY_RULES = (

@@ -38,7 +38,6 @@ from antrea.features.network_policy.agent.connection_flush import (
     inspect_connections,
 )
 from antrea.features.network_policy.agent.dns_server import DNS_ENDPOINT_WATCH, DnsEndpoint
-from antrea.features.network_policy.agent.ended_pod import tracked_pod_addresses
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
 from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
 from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
@@ -78,6 +77,7 @@ from antrea.features.node_policy.guard_report import prevented_cuts
 from antrea.features.node_policy.service_address import untranslated_rules
 from antrea.features.node_policy.unrealized import node_failures
 from antrea.features.proxy.service import SERVICE_WATCH
+from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -112,6 +112,16 @@ GATE = "AntreaPolicy"
 MAX_LENGTH = 63
 """Maximum number of characters of a rule's name in a report."""
 local = flows_of(Category.POD_CONNECTIVITY)
+
+
+def tracked_pod_addresses(_: Facts, pod: PodInterface) -> Iterator[TrackedPodAddress]:
+    """Yield each address of a Pod, whose connections end with it.
+
+    Otherwise they would continue with the next Pod of the address, whose policies have not judged them: connection tracking
+    accepts each packet with these addresses and ports as established, for as long as a client sends UDP. Upstream leaves them.
+    """
+    for address in pod.ips:
+        yield TrackedPodAddress(address, (f"{pod.name} {pod.ofport} {pod.mac}",))
 
 
 def tables(config: AgentConfig, _families: Families) -> tuple[Table, ...]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from antrea.apis.policy_report import PolicyReport
+from antrea.errors import Invalid
 from antrea.features.framework.agent_part import Part
+from antrea.features.network_policy.agent.audit import audit_records
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
+from antrea.features.network_policy.agent.packet_in import LOG, REJECT, STORE
 from antrea.features.network_policy.agent.service import SaveState
 from antrea.features.network_policy.agent_part.confirmation import Deadlines
 from antrea.features.network_policy.agent_part.connection_flush import ConnectionFlusher
@@ -21,7 +24,6 @@ from antrea.features.network_policy.agent_part.fqdn import (
 )
 from antrea.features.network_policy.agent_part.metrics import name_metrics, policy_metrics
 from antrea.features.network_policy.agent_part.name_scope import pod_scope
-from antrea.features.network_policy.agent_part.packet_in import PolicyPackets
 from antrea.features.network_policy.agent_part.policies import (
     address_groups,
     applied_to_groups,
@@ -30,9 +32,12 @@ from antrea.features.network_policy.agent_part.policies import (
     network_policies,
     received,
 )
+from antrea.features.pod_connectivity.rejection import rejection
 from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.openflow.fields import PacketIn as Category
+from antrea.openflow.packet import packet
 from antrea.outside.controlplane.report_sink import PolicyReportSink
+from antrea.outside.log import klog
 from antrea.outside.log.audit_log import AuditLog
 from antrea.outside.vswitch.appctl import Tracer
 from antrea.outside.vswitch.conntrack import Conntrack
@@ -42,10 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from antrea.apis.agent_api import FqdnAnswer
-    from antrea.engine import Act, Sink
+    from antrea.engine import Act, Facts, Sink
     from antrea.features.framework.agent_part import AgentContext, Handler, Route
     from antrea.features.network_policy.agent.fqdn import FqdnAddress
+    from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
+    from antrea.openflow.packet_out import PacketOut
     from antrea.outside.http.handlers import Check
 
 AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
@@ -59,6 +66,42 @@ NAMES = "fqdn-cache"
 
 FQDN_CONDITION = "FqdnCacheNearlyFull"
 UNTRUSTED_CONDITION = "FqdnServersUntrusted"
+log = klog.logger(__name__)
+
+
+class Audit(Protocol):
+    """The method of outside.log.audit_log.AuditLog that is needed here."""
+
+    def line(self, text: str, *, repeats: bool) -> None:
+        """Write a line, or count it with equal ones."""
+
+
+# parity: pkg/agent/controller/networkpolicy/packetin.go HandlePacketIn
+class PolicyPackets:
+    """Handler of packet-ins of category NETWORK_POLICY; answers go to `send`, lines to `audit`."""
+
+    def __init__(self, facts: Facts, send: Callable[[PacketOut], None], audit: Audit) -> None:
+        self._facts = facts
+        self._send = send
+        self._audit = audit
+        self.denied: Callable[[PacketIn, Packet], None] = lambda _found, _read: None
+        """Handler of packets of denied connections, where these are exported."""
+
+    def handle(self, packet_in: PacketIn) -> None:
+        """Handle one packet-in; one that cannot be parsed is logged and dropped."""
+        operations = packet_in.userdata[1] if len(packet_in.userdata) > 1 else 0
+        try:
+            read = packet(packet_in.frame)
+        except Invalid as error:
+            log.v(2).info("Failed to parse a packet-in of a policy rule", err=str(error))
+            return
+        if operations & LOG:
+            for line in audit_records(self._facts, packet_in, read):
+                self._audit.line(line.text, repeats=line.repeats)
+        if operations & STORE:
+            self.denied(packet_in, read)
+        if operations & REJECT and (answer := rejection(self._facts, packet_in, read)):
+            self._send(answer)
 
 
 class PolicyPart(Part):

@@ -58,6 +58,7 @@ _LOAD_BALANCED = f"table={SERVICE_LB.name},"
 _BETWEEN = re.compile(r"[, ]+")
 
 
+# parity: pkg/agent/proxy/proxier.go HandlePacketIn
 class ServicePackets:
     """Handler of packet-ins of category SVC_REJECT; answers go to `send`: a TCP RST, else ICMP port unreachable."""
 
@@ -76,6 +77,7 @@ class ServicePackets:
             self._send(answer)
 
 
+# parity: pkg/agent/apiserver/handlers/ovsflows/handler.go getServiceFlows
 class ServiceFlows(NamedTuple):
     """Numbers of the groups of a Service, and the actions and matches by which its flows are found."""
 
