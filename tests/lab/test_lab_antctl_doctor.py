@@ -119,6 +119,7 @@ def test_a_fault_is_found_and_the_named_command_repairs_it(lab: Lab, fault: Faul
         assert doctor(lab, code=0) == []
 
 
+@pytest.mark.wide
 def test_a_stale_port_is_found_and_taken_off_the_bridge(lab: Lab) -> None:
     # returns once ovs-vswitchd has tried it, which it calls an error
     in_agent(lab, "node-1", "sh", "-c", "ovs-vsctl add-port br-int gone0 || true")
@@ -135,6 +136,7 @@ def test_a_stale_port_is_found_and_taken_off_the_bridge(lab: Lab) -> None:
     assert doctor(lab, code=0) == []
 
 
+@pytest.mark.wide
 def test_a_wrong_clock_is_found_while_it_is_wrong(lab: Lab) -> None:
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
     if library is None:

@@ -93,6 +93,7 @@ def write_files(directory: Path) -> str:
     return ca
 
 
+@pytest.mark.wide
 def test_files_of_the_user_are_served_and_followed(control_plane: Lab, tmp_path: Path) -> None:
     prepare(control_plane)
     files = tmp_path / "certificates"

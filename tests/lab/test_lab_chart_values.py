@@ -159,17 +159,23 @@ def refused(text: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 10))])
-def test_the_chart_renders_nothing_that_agents_or_controllers_refuse(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [
+        pytest.param(0, 12, id="few"),
+        *(pytest.param(seed, 40, id=str(seed), marks=pytest.mark.wide) for seed in range(10)),
+    ],
+)
+def test_the_chart_renders_nothing_that_agents_or_controllers_refuse(seed: int, number: int) -> None:
     chance, counts = random.Random(seed), {True: 0, False: 0}
-    for _ in range(40):
+    for _ in range(number):
         done = template(values := random_values(chance))
         counts[done.returncode == 0] += 1
         if done.returncode == 0:
             assert refused(done.stdout) == [], values
         else:
             assert "values that cannot work" in done.stderr, done.stderr
-    assert min(counts.values()) > 3, counts
+    assert min(counts.values()) > number // 12, counts
 
 
 def test_all_wrong_values_are_named_at_once() -> None:

@@ -95,6 +95,7 @@ def test_a_service_gets_an_address_that_hosts_outside_reach_by_the_node_that_ant
     assert status == {"loadBalancer": {}}
 
 
+@pytest.mark.wide
 def test_an_address_that_is_never_to_go_back_stays_with_the_node_that_took_it(
     lab: Lab, service: None
 ) -> None:

@@ -98,6 +98,7 @@ def doctor(lab: Lab) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.wide
 def test_doctor_names_objects_whose_gate_is_off_and_then_slow_ways(lab: Lab) -> None:
     names = [machine.name for machine in lab.topology.nodes]
     config = ConfigMap(lab)

@@ -228,6 +228,7 @@ def _phase(lab: Lab, name: str) -> tuple[str, int, int]:
     return found.get("phase", ""), found.get("currentNodesRealized", 0), found.get("desiredNodesRealized", 0)
 
 
+@pytest.mark.wide
 def test_a_policy_for_nodes_whose_gate_is_off_is_realized_by_none_and_says_so(pods: Cluster) -> None:
     kubectl = pods.lab.api.kubectl
     node_policy = yaml.safe_load(native("nodes", "application", "Drop", "far"))
@@ -387,6 +388,7 @@ def to_services(*rules: tuple[str, tuple[str, ...]]) -> str:
     return yaml.safe_dump({**found, "metadata": {"name": "services"}, "spec": spec})
 
 
+@pytest.mark.wide
 def test_a_rule_on_a_service_is_not_for_another_one_with_the_same_pods_behind_it(pods: Cluster) -> None:
     apply, kubectl = pods.lab.api.apply, pods.lab.api.kubectl
     listen = [*pods.inside["web"], sys.executable, "-c", LISTEN, pods.addresses["web"]]
