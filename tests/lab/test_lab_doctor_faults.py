@@ -179,33 +179,3 @@ def test_the_cause_of_a_fault_is_first_and_its_command_repairs_it(lab: Lab, faul
     faulty = Faulty(lab)
     faulty.wait(lambda rows: rows == [], "the lab is not healthy before the fault")
     seed(faulty, fault)
-
-
-@pytest.mark.wide
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"featureGates": {"Egress": False}},
-        {"featureGates": {"AntreaProxy": False}},
-        {"featureGates": {"NodePortLocal": True}, "nodePortLocal": {"enable": True}},
-        {"featureGates": {"PacketCapture": True}},
-        {"featureGates": {"NodeLatencyMonitor": True}},
-        {"featureGates": {"ServiceExternalIP": True}},
-        {"featureGates": {"TrafficControl": True}},
-        {"featureGates": {"FlowExporter": True}},
-        {"featureGates": {"AntreaPolicy": False}},
-        {"defaultMTU": 1400},
-    ],
-    ids=str,
-)
-def test_nothing_is_found_in_a_healthy_lab(lab: Lab, values: dict[str, Any]) -> None:
-    """A configuration in effect, after which a finding would be false: the lab works as before."""
-    faulty = Faulty(lab)
-    try:
-        faulty.configure(**values)
-        faulty.wait_effect(values)
-        assert faulty.findings() == []
-    finally:
-        faulty.restore()
-        faulty.wait_effect({})
