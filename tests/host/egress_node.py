@@ -24,10 +24,10 @@ from antrea.facts.member import AgentNode, PoolSelector, SilenceReport
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.agent.address_report import ReportMissing
 from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
-from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover

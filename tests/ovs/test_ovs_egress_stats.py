@@ -21,7 +21,7 @@ from test_ovs_egress import (
 )
 
 from antrea.apis.stats import TrafficStats
-from antrea.features.egress.agent.statistics import COUNTED
+from antrea.features.egress.agent.flow import COUNTED
 
 if TYPE_CHECKING:
     from pathlib import Path

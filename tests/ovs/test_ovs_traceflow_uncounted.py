@@ -24,7 +24,7 @@ from traced_node import (
 )
 
 from antrea.apis.core import Service
-from antrea.features.egress.agent.statistics import COUNTED as OF_EGRESSES
+from antrea.features.egress.agent.flow import COUNTED as OF_EGRESSES
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.network_policy.agent.statistics import COUNTED as OF_POLICIES
 from antrea.openflow.tracked_connection import tracked_connections

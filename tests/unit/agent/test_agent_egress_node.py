@@ -14,9 +14,9 @@ from antrea.facts.egress import AssignedAddress, Egress, EgressOwner, MissingAdd
 from antrea.facts.member import Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.address import RecordAssigned
+from antrea.features.egress.agent.address_report import ReportMissing
 from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.handover import RecordUnassigned
-from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
 from antrea.features.egress.agent_part.missing_address import MissingAddresses

@@ -13,12 +13,13 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress.agent.duplicate_address import may_use, probes
-from antrea.features.egress.agent.handover import ConfirmAnnounced, release
-from antrea.features.egress.agent.handover_state import (
+from antrea.features.egress.agent.handover import (
     STILL_HELD,
+    ConfirmAnnounced,
     HandoverState,
     assigned_here,
     previous_holder,
+    release,
     state_of,
 )
 from antrea.features.egress.agent.subnet import (

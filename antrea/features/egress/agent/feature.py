@@ -1,6 +1,19 @@
 """Egress in the agent: which Pods of this Node leave the cluster with which address, and by which Node.
 
 A Pod that several Egresses of one family select follows the oldest of them, then the first by name.
+
+The path of an address, each step with the modules that compute it:
+
+1. allocated: whether the Egress may use the address. A function, not a row: all steps below ask it, so that none acts on an
+   address that another Egress has.
+2. owner (hash_ring, bfd): the Node that is to hold it, `EgressOwner`.
+3. address (subnet, handover, duplicate_address, gateway_reachability): the owner adds and announces it, `LocalAddress`,
+   `AssignedAddress`; during a move two Nodes have it (`HandoverState`).
+4. snat_mark (subnet): its number, `EgressMark`, its source translation and its routing table.
+5. multi_address, flow (bandwidth): the flows of Pods, to this Node or to the one that has it.
+6. reply_relay: answers that arrive at the wrong one of two Nodes during a move.
+7. address_report, status, takeover_event: findings, conditions and Events.
+
 parity: pkg/agent/controller/egress/egress_controller.go, pkg/agent/openflow/egress.go
 """
 
@@ -24,11 +37,12 @@ from antrea.features.egress.agent.address import (
     own_address,
     taken_address,
 )
+from antrea.features.egress.agent.address_report import report_missing
 from antrea.features.egress.agent.bandwidth import FEATURE as BANDWIDTH
 from antrea.features.egress.agent.bandwidth import LIMITED, limit_of
 from antrea.features.egress.agent.duplicate_address import conflicts
-from antrea.features.egress.agent.failback import waiting_of
 from antrea.features.egress.agent.flow import (
+    COUNTED,
     egress_node_flows,
     egress_peer_flows,
     egress_pod_flows,
@@ -38,10 +52,9 @@ from antrea.features.egress.agent.flow import (
 from antrea.features.egress.agent.gateway_reachability import silent_subnets
 from antrea.features.egress.agent.handover import unassigned_address
 from antrea.features.egress.agent.hash_ring import MAX_SUBNETS
-from antrea.features.egress.agent.lost_connection import lost_elements, lost_rule, resets
-from antrea.features.egress.agent.missing import report_missing
 from antrea.features.egress.agent.multi_address import listed
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
+from antrea.features.egress.agent.owner import waiting_of
 from antrea.features.egress.agent.reply_relay import (
     accepted_answers,
     relayed_answers,
@@ -54,10 +67,12 @@ from antrea.features.egress.agent.snat_mark import (
     POOL,
     address_mark,
     host_rules,
+    lost_elements,
+    lost_rule,
     mark_elements,
     released_mark,
+    resets,
 )
-from antrea.features.egress.agent.statistics import COUNTED
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.egress.spec import unanswered

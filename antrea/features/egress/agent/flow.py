@@ -1,5 +1,9 @@
 """Flows that choose the Egress IP of packets that leave the cluster, and the Node that has it.
 
+Their counters are the statistics of each Egress: every packet passes one of these flows, at the Node of its Pod, whichever Node
+translates it; the flows by which the Egress Node takes packets from the tunnel are of addresses, which Egresses share. Upstream
+counts none.
+
 parity: pkg/agent/openflow/pipeline.go featureEgress externalFlows, snatSkipNodeFlow, snatIPFromTunnelFlow, snatRuleFlow
 """
 
@@ -7,19 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.apis.controlplane import NetworkPolicyReference
+from antrea.apis.stats import TrafficStats
 from antrea.config.agent import AgentConfig
-from antrea.facts.egress import EgressMark, EgressOwner
+from antrea.facts.egress import Egress, EgressMark, EgressOwner
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
-from antrea.facts.ovs import OvsPort
+from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import ServicePort
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.bandwidth import limited
-from antrea.features.egress.agent.handover_state import PASSED_ON, previous_holder, state_of
+from antrea.features.egress.agent.handover import PASSED_ON, previous_holder, state_of
 from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.framework.traffic import EGRESS, Counted, Share, counter_increase
 from antrea.features.network_policy.l7.tenant import GATE as L7_GATE
 from antrea.features.node_route.way import tunnel_end
 from antrea.features.proxy.agent import GATE as ANTREA_PROXY
@@ -47,10 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.facts.egress import Egress
-    from antrea.facts.ovs import PodInterface
     from antrea.facts.service import Service
+    from antrea.features.framework.traffic import SeenCounters
     from antrea.openflow.field import Match
+    from antrea.openflow.flow_count import FlowCount
 
 flow = flows_of(Category.EGRESS)
 EXCEPT = Priority.NORMAL + 1
@@ -219,3 +226,40 @@ def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
     wanted = owner.node if owner and owner.node else egress.node
     peer = facts.get(PeerNode, previous_holder(facts, egress, node) or wanted)
     return (peer and tunnel_end(node, peer)) or ""
+
+
+def owner(facts: Facts, flow: FlowCount) -> str:
+    """Return name and UID of the Egress, and the Pod's interface; empty if it is not a flow of a Pod with an Egress."""
+    if flow.priority != Priority.NORMAL or flow.port is None:
+        return ""
+    for pod in facts.by(PodInterface, "ofport", flow.port):
+        for version6, egress in egresses_of(facts, pod.pod):
+            if version6 == flow.ipv6:
+                return f"{egress.name} {egress.uid} {pod.name}"
+    return ""
+
+
+def increase(flow: FlowCount, whose: str, before: SeenCounters | None) -> TrafficStats:
+    """Return what the Pod sent since the last look, by any Egress: one that takes another's place takes its flow."""
+    if flow.drops:
+        return TrafficStats()
+    same = before and (not before.owner or _pod(before.owner) == _pod(whose))
+    return counter_increase(flow, before if same else None)
+
+
+def _pod(whose: str) -> str:
+    return whose.rpartition(" ")[2]
+
+
+def shares(_: Facts, whose: str) -> tuple[Share, ...]:
+    """Return the share of the Egress."""
+    name, uid, _pod = whose.split(" ")
+    return (Share(NetworkPolicyReference(type=EGRESS, name=name, uid=uid), ""),)
+
+
+def egress_exists(facts: Facts, share: Share) -> bool:
+    """Whether the Egress exists; a later one of the same name is another."""
+    return any(row.uid == share.policy.uid for row in facts.by(Egress, "name", share.policy.name))
+
+
+COUNTED = Counted((EGRESS_MARK.name,), owner, increase, shares, egress_exists)

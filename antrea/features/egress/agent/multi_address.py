@@ -14,10 +14,9 @@ import msgspec
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.agent.address_condition import words_of
+from antrea.features.egress.agent.address_report import words_of
 from antrea.features.egress.agent.allocated import families_of, why_unallocated
-from antrea.features.egress.agent.failback import waiting_by
-from antrea.features.egress.agent.owner import NO_MAJORITY
+from antrea.features.egress.agent.owner import NO_MAJORITY, waiting_by
 from antrea.features.egress.spec import requested_entries
 from antrea.features.framework.address import canonical
 from antrea.features.framework.ip_range import usable

@@ -14,7 +14,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalLink, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.agent.handover_state import (
+from antrea.features.egress.agent.handover import (
     PASSED_ON,
     assigned_here,
     previous_holder,

@@ -15,12 +15,14 @@ from antrea.apis.status import Items, Status
 from antrea.engine import Act
 from antrea.facts.egress import Egress
 from antrea.facts.node import ThisNode
-from antrea.features.egress.agent.address_condition import (
+from antrea.features.egress.agent.address_report import (
     address_conditions,
     address_entry,
+    report_of,
+    reports_lost,
     shared_conditions,
+    why_nowhere,
 )
-from antrea.features.egress.agent.address_report import report_of, reports_lost, why_nowhere
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.bandwidth import limit_conditions
 from antrea.features.egress.spec import IP_ASSIGNED

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.facts.egress import Egress, MissingAddress
 from antrea.facts.node import ThisNode
-from antrea.features.egress.agent.missing import why_missing
+from antrea.features.egress.agent.address_report import why_missing
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.egress.agent.missing import ReportMissing
+    from antrea.features.egress.agent.address_report import ReportMissing
 
 GRACE_SECONDS: Final = 2.0
 """Seconds that the controller may take to allocate an address, and a user to move one."""

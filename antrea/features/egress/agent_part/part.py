@@ -10,11 +10,11 @@ from antrea.errors import Unavailable
 from antrea.facts.egress import AssignedAddress, Egress, EgressOwner
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.agent.address_report import ReportMissing
 from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned
 from antrea.features.egress.agent.handover import ReleaseAddress as Release
-from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.egress.agent_part.gateway_prober import GatewayFeed

@@ -29,9 +29,9 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent import feature as agent
 from antrea.features.egress.agent import owner
 from antrea.features.egress.agent.address import AnnounceAddress
-from antrea.features.egress.agent.failback import waiting_of
 from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
 from antrea.features.egress.agent.hash_ring import Ring
+from antrea.features.egress.agent.owner import waiting_of
 from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress

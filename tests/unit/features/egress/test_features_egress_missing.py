@@ -19,9 +19,9 @@ from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.address import RecordAssigned
+from antrea.features.egress.agent.address_report import ReportMissing
 from antrea.features.egress.agent.feature import FEATURE, egress_row, egress_rows
 from antrea.features.egress.agent.handover import RecordUnassigned
-from antrea.features.egress.agent.missing import ReportMissing
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS

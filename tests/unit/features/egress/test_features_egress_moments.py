@@ -13,7 +13,7 @@ from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedA
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent import handover
-from antrea.features.egress.agent.handover_state import (
+from antrea.features.egress.agent.handover import (
     TRANSITIONS,
     HandoverState,
     Transition,

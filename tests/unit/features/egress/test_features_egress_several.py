@@ -23,11 +23,10 @@ from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.unrealized import Unrealized
 from antrea.features.egress.agent import owner
 from antrea.features.egress.agent.address import HELD_ADDRESSES
-from antrea.features.egress.agent.anti_affinity import homes_of
 from antrea.features.egress.agent.feature import egress_rows
 from antrea.features.egress.agent.hash_ring import Ring, RingRequest, place
 from antrea.features.egress.agent.multi_address import egresses_of
-from antrea.features.egress.agent.owner import NO_MAJORITY, NO_ROOM
+from antrea.features.egress.agent.owner import NO_MAJORITY, NO_ROOM, homes_of
 from antrea.features.egress.agent.status import RecordAssignmentFailed, egress_status
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 

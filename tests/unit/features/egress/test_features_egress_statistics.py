@@ -13,8 +13,8 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.feature import FEATURE
+from antrea.features.egress.agent.flow import COUNTED
 from antrea.features.egress.agent.snat_mark import MAX_AS, POOL
-from antrea.features.egress.agent.statistics import COUNTED
 
 if TYPE_CHECKING:
     from pathlib import Path
