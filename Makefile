@@ -5,6 +5,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := python -m pytest
 BENCH ?= engine
+# Before commands that only compute, while scripts/test runs tests beside them that wait for timers: these go first.
+NICE ?=
 # Two halves of a tier, which take about as long, at the same time.
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 # What mypy found out in another tree, by hashes of files: most of it holds in a fresh one.
@@ -15,7 +17,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push release publish manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-first ovs-second process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push release publish manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -25,11 +27,11 @@ check: static ## formatting, lint, types, import contracts, generated docs curre
 
 static: # all of it that is no test of the tier unit
 	@[[ -e .mypy_cache ]] || tar -xf $(TYPES_KEPT) 2>/dev/null || true
-	ruff format --check .
-	ruff check .
-	mypy
-	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier:tests/shared mypy --no-error-summary tests/$$tier; done
-	lint-imports --config .importlinter
+	$(NICE) ruff format --check .
+	$(NICE) ruff check .
+	$(NICE) mypy
+	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier:tests/shared $(NICE) mypy --no-error-summary tests/$$tier; done
+	$(NICE) lint-imports --config .importlinter
 	@mkdir -p $(dir $(TYPES_KEPT)) && tar -cf $(TYPES_KEPT).$$$$ .mypy_cache && mv $(TYPES_KEPT).$$$$ $(TYPES_KEPT) || true
 
 format: ## let ruff format and repair what it can
@@ -41,10 +43,10 @@ unit: ## values, codecs, config, engine; nothing outside
 	$(HALVES) unit-first unit-second
 
 unit-first:
-	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit first)
+	$(NICE) coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit first)
 
 unit-second:
-	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit second)
+	$(NICE) coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half unit second)
 
 process: ## our programs as processes, servers on loopback and their clients; no root
 	$(HALVES) process-first process-second
@@ -55,18 +57,21 @@ process-first:
 process-second:
 	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half process second) -m "not wide"
 
-ovs: ovs-alone ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
-	$(MAKE) --no-print-directory covered
+ovs: ## real ovs-vswitchd with a dummy datapath
+	$(HALVES) ovs-first ovs-second
 
-ovs-alone:
-	coverage run --data-file=.coverage.ovs -m pytest tests/ovs -m "not wide"
+ovs-first:
+	coverage run --data-file=.coverage.$@ -m pytest $$(scripts/half ovs first) -m "not wide"
 
-process-and-ovs: ## both at a time: for most of it each waits for timers of others
-	$(MAKE) --no-print-directory -j3 --output-sync=target process-first process-second ovs-alone
+ovs-second:
+	$(PYTEST) $$(scripts/half ovs second) -n 4 --dist loadfile -m "not wide"
+
+process-and-ovs: ## both at a time, for most of it each waits for timers of others; then the coverage, with that of unit
+	$(MAKE) --no-print-directory -j4 --output-sync=target process-first process-second ovs-first ovs-second
 	$(MAKE) --no-print-directory covered
 
 covered:
-	coverage combine -q --keep --data-file=.coverage .coverage.unit-* .coverage.process-* .coverage.ovs
+	coverage combine -q --keep --data-file=.coverage .coverage.unit-* .coverage.process-* .coverage.ovs-first
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)

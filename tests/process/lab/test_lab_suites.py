@@ -88,7 +88,7 @@ def test_rounds_that_fail_on_a_slow_machine_are_named(tree: Path) -> None:
     assert run(tree, "test-starved", STARVED_ROUNDS="1", FAILING="50")[0] == 1
 
 
-@pytest.mark.parametrize("tier", ["unit", "process"])
+@pytest.mark.parametrize("tier", ["unit", "process", "ovs"])
 def test_the_halves_of_a_tier_are_all_of_it(tier: str) -> None:
     first, second = (
         subprocess.run(
