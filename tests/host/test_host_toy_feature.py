@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_process import AgentProcess
     from conftest import Namespaces
 
-BEACONS = "/apis/toy.antrea.io/v1/beacons"
+BEACONS = "/apis/crd.antrea.io/v1alpha1/beacons"
 FLOW = "ip,nw_dst=203.0.113.7"
 
 
@@ -42,6 +42,8 @@ async def test_a_feature_of_one_folder_one_part_and_one_line_has_flows_and_effec
         assert "antrea_agent_beacon_lit_count 1\n" in (await agent.get("/metrics"))[1]
         status, text = await agent.get("/beacons")
         assert (status, json.loads(text)) == (200, [{"name": "a", "uid": "u", "ip": "203.0.113.7"}])
+        gates = json.loads((await agent.get("/featuregates"))[1])
+        assert {"component": "agent", "name": "Beacon", "status": "Enabled", "version": "ALPHA"} in gates
         agent.api.drop(f"{BEACONS}/a")
         await agent.until(lambda agent: not flows(agent), "the flow of the Beacon is gone")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-BEACONS = "/apis/toy.antrea.io/v1/beacons"
+BEACONS = "/apis/crd.antrea.io/v1alpha1/beacons"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from antrea.features.beacon.beacon import BeaconObject
+from antrea.features.beacon.beacon import Beacon
 
 from antrea.errors import Invalid
 from antrea.features.framework.admission import Webhook
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from antrea.features.framework.admission import Review, Steps
 
 
-def validate_beacon(_: Facts, review: Review[BeaconObject]) -> Steps:
+def validate_beacon(_: Facts, review: Review[Beacon]) -> Steps:
     """Raises Invalid."""
     yield from ()
     try:
@@ -26,7 +26,7 @@ def validate_beacon(_: Facts, review: Review[BeaconObject]) -> Steps:
 
 WEBHOOKS = (
     Webhook(
-        "beacons.toy.antrea.io", "/validate/beacon", ("CREATE", "UPDATE"), "toy.antrea.io", ("v1",), "beacons",
-        "Cluster", BeaconObject, "spec.ip is an address", validate=validate_beacon,
+        "beaconvalidator.antrea.io", "/validate/beacon", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1alpha1",), "beacons",
+        "Cluster", Beacon, "spec.ip is an address", validate=validate_beacon,
     ),
 )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.features.beacon.beacon import WATCHED, Beacon
+from antrea.features.beacon.beacon import WATCHED, BeaconAddress
+from antrea.features.beacon.gate import GATE
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
@@ -44,7 +45,7 @@ class Lit(Act, frozen=True):
     ip: str
 
 
-def beacon_entries(facts: Facts, beacon: Beacon) -> Iterator[Flow | Lit]:
+def beacon_entries(facts: Facts, beacon: BeaconAddress) -> Iterator[Flow | Lit]:
     """Of each Beacon, as soon as the part has looked once."""
     facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
     facts.need(Heartbeat, "")
@@ -56,12 +57,13 @@ def beacon_entries(facts: Facts, beacon: Beacon) -> Iterator[Flow | Lit]:
 
 FEATURES = (
     AgentFeature(
-        name="Beacon",
+        name=GATE,
+        gate=GATE,
         tables=(L3_FORWARDING,),
-        units=(Unit(Beacon, beacon_entries),),
+        units=(Unit(BeaconAddress, beacon_entries),),
         watched=WATCHED,
         category=Category.EXTERNAL_NODE_CONNECTIVITY,
-        sweep_after=(Beacon,),
-        replay_after=(Beacon,),
+        sweep_after=(BeaconAddress,),
+        replay_after=(BeaconAddress,),
     ),
 )

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from antrea.apis.core import CoreStruct, ObjectMeta
+from typing import Annotated
+
+from antrea.apis.crd.part import Address, CrdStruct, Metadata
+from antrea.apis.schema import doc
 from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
 
-PATH = "/apis/toy.antrea.io/v1/beacons"
+PATH = "/apis/crd.antrea.io/v1alpha1/beacons"
 
 
-class BeaconSpec(CoreStruct, frozen=True):
-    ip: str = ""
+class BeaconSpec(CrdStruct, frozen=True):
+    """Address of a Beacon."""
+
+    ip: Annotated[Address, doc("Address that leads to the Node.")]
 
 
-class BeaconObject(CoreStruct, frozen=True):
-    """What is read of the object."""
+class BeaconStatus(CrdStruct, frozen=True):
+    """State of a Beacon."""
 
-    metadata: ObjectMeta = ObjectMeta()
-    spec: BeaconSpec = BeaconSpec()
+    seen: Annotated[bool, doc("Whether the controller has received it.")] = False
 
 
-class Beacon(Fact, frozen=True):
-    """A Beacon."""
+class Beacon(CrdStruct, frozen=True):
+    """An address that leads to the Node."""
+
+    spec: BeaconSpec
+    metadata: Metadata = Metadata()
+    status: BeaconStatus = BeaconStatus()
+
+
+class BeaconAddress(Fact, frozen=True):
+    """Address of a Beacon."""
 
     name: str
     uid: str
@@ -32,8 +44,8 @@ class Beacon(Fact, frozen=True):
         return self.name
 
 
-def beacon_row(found: BeaconObject) -> Beacon:
-    return Beacon(found.metadata.name, found.metadata.uid, found.spec.ip)
+def beacon_row(found: Beacon) -> BeaconAddress:
+    return BeaconAddress(found.metadata.name, found.metadata.uid, found.spec.ip)
 
 
-WATCHED = (Watched(PATH, BeaconObject, Beacon, beacon_row),)
+WATCHED = (Watched(PATH, Beacon, BeaconAddress, beacon_row),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.features.beacon.beacon import Beacon
+from antrea.features.beacon.beacon import BeaconAddress
 
 from antrea.features.framework.controller_part import ControllerPart
 from antrea.outside.log.metrics import Metric, Sample
@@ -24,10 +24,10 @@ class BeaconPart(ControllerPart):
     async def run(self) -> None:
         """Fails while there is a Beacon named broken."""
         facts = self._controller.facts
-        with facts.watch(Beacon) as changed:
+        with facts.watch(BeaconAddress) as changed:
             while True:
                 changed.clear()
-                if facts.get(Beacon, "broken"):
+                if facts.get(BeaconAddress, "broken"):
                     raise RecursionError("a Beacon is broken")
                 await changed.wait()
 
@@ -37,7 +37,7 @@ class BeaconPart(ControllerPart):
         await self._controller.kube.create_named(path, head)
 
     def metrics(self) -> str:
-        return BEACONS.text([Sample(len(self._controller.facts.all(Beacon)))])
+        return BEACONS.text([Sample(len(self._controller.facts.all(BeaconAddress)))])
 
 
 PART = BeaconPart
