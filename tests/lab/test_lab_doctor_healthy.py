@@ -37,7 +37,7 @@ CHANGED: tuple[dict[str, Any], ...] = (
     {"featureGates": {"NodeNetworkPolicy": True, "EgressTrafficShaping": True}},
     {"featureGates": {"LoadBalancerModeDSR": True}, "antreaProxy": {"defaultLoadBalancerMode": "dsr"}},
     {"featureGates": {"SupportBundleCollection": True, "Traceflow": False}},
-    {"featureGates": {"NetworkPolicyStats": False, "TopologyAwareHints": False}},
+    {"featureGates": {"NetworkPolicyStats": False, "EgressSeparateSubnet": False}},
     {"antreaProxy": {"proxyLoadBalancerIPs": False, "skipServices": ["kube-system/kube-dns"]}},
     {"policyFailOpen": True, "networkPolicyStatsInterval": "2s"},
     {"defaultMTU": 1400},

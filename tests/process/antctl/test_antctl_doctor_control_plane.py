@@ -370,6 +370,28 @@ def test_a_live_configuration_that_differs_from_the_rendered_one_is_named_by_its
     assert rows(same._replace(deployments=[]))[0][3] == "helm -n kube-system rollback net 3"
 
 
+@pytest.mark.parametrize(
+    ("gate", "served", "missing"),
+    [
+        ("ClusterNetworkPolicy", (), "v1alpha2/clusternetworkpolicies"),
+        ("AdminNetworkPolicy", ("v1alpha1/adminnetworkpolicies",), "v1alpha1/baselineadminnetworkpolicies"),
+        ("ClusterNetworkPolicy", ("v1alpha2/clusternetworkpolicies",), ""),
+        ("Egress", (), ""),
+    ],
+)
+def test_kinds_of_the_policy_api_are_missed_while_their_gate_is_on(
+    gate: str, served: tuple[str, ...], missing: str
+) -> None:
+    config = {"antrea-controller.conf": f"featureGates: {{{gate}: true}}"}
+    found = rows(healthy()._replace(config=config, policy_resources=frozenset(served)))
+    text = (
+        f"kube-apiserver does not serve {missing} of policy.networking.k8s.io, whose feature gate is on: the "
+        "CustomResourceDefinition is missing or of another release"
+    )
+    repair = CREATE.replace("antrea.yml", "network-policy-api-crds.yml")
+    assert found == ([("", "policy-definitions", text, repair)] if missing else [])
+
+
 @pytest.mark.parametrize("packed", [b"", gzip.compress(b"{}", mtime=0)], ids=["no-gzip", "no-manifest"])
 def test_a_release_that_cannot_be_decoded_is_not_taken_for_none(packed: bytes) -> None:
     data = base64.b64encode(base64.b64encode(packed)).decode()

@@ -19,6 +19,7 @@ CHECKS: Final[Mapping[str, tuple[Check, tuple[str, ...]]]] = {
     rollout.AGENTS: (rollout.agents, ("daemon_sets", "pods", "nodes", "events")),
     rollout.CONTROLLERS: (rollout.controllers, ("deployments", "pods", "events")),
     registration.DEFINITIONS: (registration.definitions, ("resources",)),
+    registration.POLICY_DEFINITIONS: (registration.policy_definitions, ("policy_resources", "config")),
     registration.CONFIG_MAP: (registration.configuration, ("config",)),
     certificates.CERTIFICATES: (
         certificates.certificates,

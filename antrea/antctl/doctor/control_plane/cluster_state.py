@@ -57,6 +57,8 @@ class ClusterState(NamedTuple):
     """Webhook configurations by name."""
     resources: frozenset[str] | None = frozenset()
     """Kinds of crd.antrea.io that kube-apiserver serves, as `version/plural`."""
+    policy_resources: frozenset[str] | None = frozenset()
+    """Kinds of policy.networking.k8s.io that kube-apiserver serves, in the same form."""
     agent_infos: Sequence[Mapping[str, Any]] | None = ()
     controller_info: Mapping[str, Any] | None = NOTHING
     """AntreaControllerInfo; empty: there is none."""
@@ -168,7 +170,8 @@ def collect(kubernetes: Server) -> ClusterState:
             for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
             for item in reader.all(f"{WEBHOOKS}/{plural}")
         },
-        "resources": lambda: _resources(reader),
+        "resources": lambda: _resources(reader, "crd.antrea.io"),
+        "policy_resources": lambda: _resources(reader, "policy.networking.k8s.io"),
         "agent_infos": lambda: reader.all(AGENT_INFOS),
         "controller_info": lambda: reader.get(CONTROLLER_INFO),
         "authority": lambda: str(reader.get(f"{scope}/configmaps/antrea-ca").get("data", {}).get("ca.crt", "")),
@@ -223,12 +226,10 @@ def own_programs(lists: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     }
 
 
-def _resources(reader: Collector) -> frozenset[str]:
-    """Return what discovery has of crd.antrea.io. Raises Failure."""
-    versions = [row["version"] for row in reader.get("/apis/crd.antrea.io").get("versions", ())]
-    lists = {
-        version: reader.get(f"/apis/crd.antrea.io/{version}").get("resources", ()) for version in versions
-    }
+def _resources(reader: Collector, group: str) -> frozenset[str]:
+    """Return what discovery has of an API group. Raises Failure."""
+    versions = [row["version"] for row in reader.get(f"/apis/{group}").get("versions", ())]
+    lists = {version: reader.get(f"/apis/{group}/{version}").get("resources", ()) for version in versions}
     return frozenset(f"{version}/{row['name']}" for version, rows in lists.items() for row in rows)
 
 

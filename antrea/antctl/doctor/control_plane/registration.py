@@ -11,7 +11,7 @@ from antrea.antctl.doctor.state import Finding
 from antrea.apis.shown import one_line
 from antrea.decoding import decode_base64
 from antrea.errors import Invalid
-from antrea.features.registry.crds import CRDS
+from antrea.features.registry.crds import ADMIN_CRDS, CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 API_SERVICES: Final = "api-services"
 WEBHOOKS: Final = "webhooks"
 DEFINITIONS: Final = "definitions"
+POLICY_DEFINITIONS: Final = "policy-definitions"
+CONTROLLER_CONF: Final = "antrea-controller.conf"
 CONFIG_MAP: Final = "config-map"
 EXPECTED_APIS: Final = (
     "v1alpha1.stats.antrea.io",
@@ -114,6 +116,34 @@ def definitions(state: ClusterState) -> Iterator[Finding]:
         more = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
         repair = create(state, "antrea-crds.yml")
         yield Finding("", "error", DEFINITIONS, f"{text}{more} missing or of another release", repair)
+
+
+def policy_definitions(state: ClusterState) -> Iterator[Finding]:
+    """Yield kinds of policy.networking.k8s.io whose feature gate is on, and that kube-apiserver does not serve."""
+    from antrea.config.controller import ControllerConfig  # noqa: PLC0415 (start-up time)
+    from antrea.config.load import parse  # noqa: PLC0415
+    from antrea.features.framework.config_validation import accept_controller  # noqa: PLC0415
+
+    try:
+        gates = accept_controller(
+            parse(ControllerConfig, (state.config or {}).get(CONTROLLER_CONF, "")).config
+        )
+    except Invalid:
+        return  # refused, which the controller's own condition has
+    missing = sorted(
+        f"{version.name}/{crd.plural}"
+        for crd in ADMIN_CRDS
+        if any(gate in gates for gate in crd.gates)
+        for version in crd.versions
+        if f"{version.name}/{crd.plural}" not in (state.policy_resources or ())
+    )
+    if missing:
+        text = (
+            f"kube-apiserver does not serve {', '.join(missing)} of policy.networking.k8s.io, whose feature gate is on: the "
+            "CustomResourceDefinition is missing or of another release"
+        )
+        repair = create(state._replace(releases=()), "network-policy-api-crds.yml")
+        yield Finding("", "error", POLICY_DEFINITIONS, text, repair)
 
 
 def publish(state: ClusterState) -> str:
