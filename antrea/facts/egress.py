@@ -287,7 +287,7 @@ class AnnouncedAddress(Fact, frozen=True):
 
 
 class MissingAddress(Fact, frozen=True):
-    """For a moment already no Node has this address of an Egress, or may use it; antrea/features/egress/agent_part/missing_address.py writes it."""
+    """For a moment already no Node has this address of an Egress, or may use it; antrea/features/egress/agent_part/part.py writes it."""
 
     egress: str
     """Key of the Egress row."""

@@ -32,7 +32,7 @@ from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.egress.agent_part.graceful_handover import GracefulHandover
-from antrea.features.egress.agent_part.missing_address import MissingAddresses
+from antrea.features.egress.agent_part.part import MissingAddresses
 from antrea.features.external_ip_pool.agent_part.duplicate_prober import DuplicateProber
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.silence import ReportSilence, found_silent

@@ -24,9 +24,9 @@ from policy_node import CONFIG, PolicyNode
 from antrea.apis import controlplane as cp
 from antrea.facts.ovs import OvsPort
 from antrea.features.l7_network_policy.agent import PORT_TYPE
-from antrea.features.l7_network_policy.agent_part.connections import forget_connections, has_connections
 from antrea.features.l7_network_policy.agent_part.engine import L7EngineControl
 from antrea.features.l7_network_policy.agent_part.files import EngineFiles
+from antrea.features.l7_network_policy.agent_part.part import forget_connections, has_connections
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
 from antrea.features.network_policy.l7.configuration import TAPS

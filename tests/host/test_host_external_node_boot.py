@@ -20,7 +20,7 @@ from machine_process import (
     policy,
 )
 
-from antrea.features.external_node.agent_part.boot_guard import FILE
+from antrea.features.external_node.agent_part.part import FILE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

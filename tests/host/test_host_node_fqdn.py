@@ -16,7 +16,7 @@ from antrea.config.agent import AgentConfig
 from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent_part.fqdn import HELD_SECONDS, FqdnController, untrusted
-from antrea.features.node_policy.agent_part.answer import NodeAnswers, node_scope
+from antrea.features.node_policy.agent_part.part import NodeAnswers, node_scope
 from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, UntrustedNodeAnswer
 from antrea.features.node_policy.match import name_set
 

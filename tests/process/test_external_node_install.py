@@ -12,7 +12,7 @@ import yaml
 
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
-from antrea.features.external_node.agent_part.boot_guard import FILE
+from antrea.features.external_node.agent_part.part import FILE
 from antrea.features.framework.config_validation import accept_agent
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Literal
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -14,15 +15,44 @@ from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import Gates
-from antrea.features.framework.stamp import stamped
 from antrea.features.framework.traffic import Counted
+from antrea.host.nft import NftChain
 from antrea.host.route import RoutingRule
 from antrea.openflow.cookie import Category
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Table
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 NodeType = Literal["k8sNode", "externalNode"]
 EVERYWHERE: tuple[NodeType, ...] = ("k8sNode", "externalNode")
+
+
+def stamped(unit: Unit, category: Category) -> Unit:
+    """Return the same unit, whose entries get `category` where they have none."""
+    entries, number = unit.entries, int(category)
+
+    @wraps(entries)
+    def with_category(facts: Facts, row: Any) -> Iterator[Any]:
+        for entry in entries(facts, row):
+            if takes_category(entry.__class__) and not entry.category:
+                yield msgspec.structs.replace(entry, category=number)
+            else:
+                yield entry
+
+    return msgspec.structs.replace(unit, entries=with_category)
+
+
+@cache
+def takes_category(kind: type) -> bool:
+    """Whether entries of this kind may leave their category out, and are of one feature.
+
+    Flows never do (`flows_of`). A chain without a category is shared by all features that have rules in it.
+    """
+    if kind is NftChain or not issubclass(kind, msgspec.Struct):
+        return False
+    return any(field.name == "category" and field.default == 0 for field in msgspec.structs.fields(kind))
 
 
 class Families(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent_part.fqdn import FqdnController, nearly_full
 from antrea.features.network_policy.agent_part.metrics import name_metrics
 from antrea.features.network_policy.agent_part.name_scope import pod_scope
-from antrea.features.node_policy.agent_part.answer import node_scope
+from antrea.features.node_policy.agent_part.part import node_scope
 from antrea.features.node_policy.fqdn import NodeFqdnAddress, NodeFqdnPattern
 from antrea.outside import name_server
 

@@ -17,9 +17,9 @@ import pytest
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.l7_network_policy.agent_part import engine as engine_control
-from antrea.features.l7_network_policy.agent_part.connections import forget_connections
 from antrea.features.l7_network_policy.agent_part.engine import L7EngineControl
 from antrea.features.l7_network_policy.agent_part.files import EngineFiles
+from antrea.features.l7_network_policy.agent_part.part import forget_connections
 from antrea.features.network_policy.l7.rules import GONE
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant, UsedVlan
 from antrea.outside.suricata import command

@@ -16,8 +16,8 @@ from antrea.errors import Unavailable
 from antrea.facts.member import AgentNode, GossipMember
 from antrea.facts.node import ThisNode
 from antrea.features.membership.agent_part.part import MembershipFeed, follow_keys, memberlist
-from antrea.features.membership.controller_part import gossip_keys
-from antrea.features.membership.controller_part.gossip_keys import GossipKeys
+from antrea.features.membership.controller_part import part as membership_part
+from antrea.features.membership.controller_part.part import GossipKeys
 from antrea.outside.gossip.feed import GossipFeed
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def test_gossip_keys_that_somebody_put_there_are_never_changed_not_even_ba
 
 
 async def test_gossip_keys_are_made_as_soon_as_the_api_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gossip_keys, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(membership_part, "RETRY_SECONDS", 0.05)
     async with api_server({}) as (server, kube):
         server.refuse = "RBAC says no"
         async with keeping(kube):

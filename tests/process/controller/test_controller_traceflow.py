@@ -16,7 +16,7 @@ from antrea.config.controller import ControllerConfig
 from antrea.engine import Facts
 from antrea.facts.cluster import Pod
 from antrea.features.framework.controller_part import ControllerContext
-from antrea.features.traceflow.agent_part.result_writer import ResultWriter
+from antrea.features.traceflow.agent_part.part import ResultWriter
 from antrea.features.traceflow.controller_part import TraceflowPart
 from antrea.features.traceflow.trace import (
     ALL_TRACES,

@@ -19,8 +19,7 @@ from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.handover import RecordUnassigned
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
-from antrea.features.egress.agent_part.missing_address import MissingAddresses
-from antrea.features.egress.agent_part.part import EgressPart
+from antrea.features.egress.agent_part.part import EgressPart, MissingAddresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -23,9 +23,8 @@ from antrea.facts.service import Service
 from antrea.features.egress.agent_part.part import EgressPart
 from antrea.features.external_ip_pool.silence import ReportSilence
 from antrea.features.framework.agent_part import NotFound, make_parts
-from antrea.features.membership.agent_part import majority
-from antrea.features.membership.agent_part.majority import report_majority
-from antrea.features.membership.agent_part.part import MembershipPart
+from antrea.features.membership.agent_part import part as membership_part
+from antrea.features.membership.agent_part.part import MembershipPart, report_majority
 from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
 from antrea.features.service_external_ip.agent_part import part
 from antrea.features.service_external_ip.agent_part.answered_file import NAME
@@ -358,7 +357,7 @@ def silent(_: Facts, __: ThisNode) -> Iterator[SilentNetwork]:
 async def test_a_majority_that_is_lost_for_a_while_is_told_of_once_while_there_are_pools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(majority, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(membership_part, "LOOK_SECONDS", 0.001)
     facts, api = Facts(), Api()
     lost = Quorum(has=False, alive=1, of=3)
     facts.put(lost)
@@ -376,6 +375,6 @@ async def test_a_majority_that_is_lost_for_a_while_is_told_of_once_while_there_a
         facts.put(lost)
     task.cancel()
     kind, _, name, _, reason, message = api.events[0]
-    assert (kind, name, reason) == ("Node", "n1", majority.REASON)
+    assert (kind, name, reason) == ("Node", "n1", membership_part.REASON)
     assert "1 of 3 agents" in message
     assert "port 10351" in message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.features.service_external_ip.agent_part.network_verdict import (
+from antrea.features.service_external_ip.agent_part.network_feed import (
     HOLD_SECONDS,
     LONGEST_HOLD_SECONDS,
     MAX_KNOWN,

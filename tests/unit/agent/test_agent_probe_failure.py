@@ -19,8 +19,7 @@ from antrea.features.external_ip_pool.agent_part import duplicate_prober
 from antrea.features.external_ip_pool.agent_part.duplicate_prober import DuplicateProber
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.service_external_ip.agent_part import network_feed
-from antrea.features.service_external_ip.agent_part.network_feed import NetworkFeed
-from antrea.features.service_external_ip.agent_part.network_verdict import MISSED_AS_OWNER, UNHEARD
+from antrea.features.service_external_ip.agent_part.network_feed import MISSED_AS_OWNER, UNHEARD, NetworkFeed
 from antrea.features.service_external_ip.network import AskedNetwork
 from antrea.outside.neighbour import probe_failure
 from antrea.outside.neighbour.probe_failure import FAILED_PROBES, failed_probe_metrics

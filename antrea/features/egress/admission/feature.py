@@ -6,30 +6,106 @@ parity: pkg/controller/egress/validate.go
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from ipaddress import ip_address, ip_interface
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.apis.annotation import PREFERRED_NODES
 from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid, Unavailable
-from antrea.features.egress.admission.destination import check_destinations
-from antrea.features.egress.admission.requested_address import RequestedAddress, check_lists, places
+from antrea.facts.family import is_ipv6
 from antrea.features.egress.preference import doubts
-from antrea.features.egress.spec import KILO, MAX_KILOBITS
+from antrea.features.egress.spec import KILO, MAX_KILOBITS, requested_entries
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
-from antrea.features.framework.address import read
+from antrea.features.framework.address import canonical, read
 from antrea.features.framework.admission import Find, Patch, Warn, Webhook
-from antrea.features.framework.ip_range import single_address, unusable_addresses
+from antrea.features.framework.ip_range import prefix, single_address, unusable_addresses
 from antrea.features.framework.quantity import fault, whole
 from antrea.features.framework.selector_warning import selector_doubts
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
+    from ipaddress import IPv4Network, IPv6Network
 
-    from antrea.apis.crd.egress import Bandwidth, EgressSpec
+    from antrea.apis.crd.egress import Bandwidth, Destinations, EgressSpec
     from antrea.engine import Facts
     from antrea.features.framework.admission import Review, Step, Steps
+
+    Network = IPv4Network | IPv6Network
+
+EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+class RequestedAddress(NamedTuple):
+    """An address and its pool, and the fields that name them."""
+
+    address: str
+    pool: str
+    address_field: str = "spec.egressIP"
+    pool_field: str = "spec.externalIPPool"
+
+    @property
+    def named(self) -> tuple[str, str]:
+        return self.address, self.pool
+
+
+def places(spec: EgressSpec) -> list[RequestedAddress]:
+    """Return the requested addresses: one, or as many as the lists have entries."""
+    return [
+        RequestedAddress(address, pool, f"spec.egressIPs[{index}]", f"spec.externalIPPools[{index}]")
+        for index, (address, pool) in enumerate(requested_entries(spec))
+    ] or [RequestedAddress(spec.egress_ip, spec.external_ip_pool)]
+
+
+def check_lists(spec: EgressSpec) -> None:
+    """Check that the lists belong together entry by entry, and each has an address or a pool. Raises Invalid."""
+    ips, pools = spec.egress_ips, spec.external_ip_pools
+    if ips and pools and len(ips) != len(pools):
+        raise Invalid(
+            "spec.egressIPs",
+            f"{len(ips)} addresses and {len(pools)} pools: each entry of one belongs to that of the other",
+        )
+    seen: dict[str, int] = {}
+    for index, (ip, pool) in enumerate(requested_entries(spec)):
+        if not ip and not pool:
+            raise Invalid(f"spec.egressIPs[{index}]", "has neither an address nor a pool to be given one of")
+        if ip and (first := seen.setdefault(canonical(ip), index)) != index:
+            raise Invalid(f"spec.egressIPs[{index}]", f"IP {ip} is that of spec.egressIPs[{first}]")
+
+
+def check_destinations(wanted: Destinations, address: str) -> Steps:
+    """Check the destinations. Raises Invalid; warns of entries that change nothing, or leave nothing."""
+    networks: dict[str, list[Network]] = {"cidrs": [], "except": []}
+    for field, cidrs in (("cidrs", wanted.cidrs), ("except", wanted.except_)):
+        for number, cidr in enumerate(cidrs):
+            path = f"spec.destinations.{field}[{number}]"
+            try:
+                network = prefix(cidr)
+            except ValueError as error:
+                raise Invalid(path, f"invalid cidr {cidr}") from error
+            networks[field].append(network.network)
+            if network.ip != network.network.network_address:
+                yield Warn(f"{path}: {cidr} counts as {network.network}")
+            if address and is_ipv6(address) != is_ipv6(cidr):
+                yield Warn(f"{path}: {network.network} is not of the family of {address}, it changes nothing")
+    if wanted.cidrs and address and all(is_ipv6(cidr) != is_ipv6(address) for cidr in wanted.cidrs):
+        yield Warn(f"spec.destinations.cidrs: none is of the family of {address}, so nothing leaves with it")
+    if _leaves_nothing(networks["cidrs"], networks["except"], address):
+        yield Warn("spec.destinations.except: leaves nothing that the Egress is for")
+
+
+def _leaves_nothing(cidrs: Iterable[Network], holes: Iterable[Network], address: str) -> bool:
+    """Whether each of the networks is in one of the exceptions."""
+    families = (6 if is_ipv6(address) else 4,) if address else (4, 6)
+    wide = [ip_interface(EVERYTHING[family]).network for family in families]
+    inside = [network for network in cidrs or wide if network.version in families]
+    return bool(inside) and all(any(_in(network, hole) for hole in holes) for network in inside)
+
+
+def _in(network: Network, hole: Network) -> bool:
+    same = network.version == hole.version
+    return same and network.prefixlen >= hole.prefixlen and network.network_address in hole
+
 
 FRAME = 1514
 """Bytes of a full Ethernet frame."""

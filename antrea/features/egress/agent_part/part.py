@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
-from antrea.facts.egress import AssignedAddress, Egress, EgressOwner
-from antrea.facts.node import LocalAddress
+from antrea.facts.egress import AssignedAddress, Egress, EgressOwner, MissingAddress
+from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.agent.address_report import ReportMissing
+from antrea.features.egress.agent.address_report import ReportMissing, why_missing
 from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned
@@ -23,7 +24,6 @@ from antrea.features.egress.agent_part.graceful_handover import (
     GracefulHandover,
     takeover_message,
 )
-from antrea.features.egress.agent_part.missing_address import MissingAddresses
 from antrea.features.external_ip_pool.link import DEVICE, PREFIX
 from antrea.features.framework.agent_part import Part
 from antrea.features.framework.change_times import ChangeTimes
@@ -35,11 +35,39 @@ from antrea.outside.ovsdb.bfd_feed import BfdFeed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.engine import Act, Feed
+    from antrea.engine import Act, Facts, Feed
     from antrea.facts.fact import Fact
     from antrea.features.framework.agent_part import AgentContext, Connected, Handler
 
 log = klog.logger(__name__)
+GRACE_SECONDS: Final = 2.0
+"""Seconds that the controller may take to allocate an address, and a user to move one."""
+SLOW_SECONDS: Final = 10.0
+"""Seconds that the last holder may take to appear in gossip (docs/membership.md)."""
+LOOK_SECONDS: Final = 30.0
+"""Seconds between checks whether a row may be removed."""
+
+
+class MissingAddresses:
+    """Handler of ReportMissing, which writes MissingAddress."""
+
+    def __init__(self, facts: Facts, grace: float = GRACE_SECONDS) -> None:
+        self._facts, self._grace = facts, grace
+
+    async def wait(self, act: ReportMissing) -> None:
+        """Handle the act without waiting: a pool that is deleted may have many addresses."""
+        seconds = max(SLOW_SECONDS, self._grace) if act.slow else self._grace
+        asyncio.get_running_loop().call_later(seconds, self._report, MissingAddress(act.egress, act.why))
+
+    def _report(self, row: MissingAddress) -> None:
+        egress, node = self._facts.get(Egress, row.egress), self._facts.get(ThisNode)
+        standing = self._facts.get(MissingAddress, row.egress)
+        if egress and node and why_missing(self._facts, egress, node) == row.why:
+            if standing != row:
+                self._facts.put(row)
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._report, row)
+        elif standing == row:
+            self._facts.drop(MissingAddress, row.egress)
 
 
 class EgressPart(Part):

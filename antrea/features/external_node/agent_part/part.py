@@ -1,12 +1,17 @@
 """Effects of ExternalNode in the agent: the interfaces that the ExternalNode of this machine lists are behind the switch.
 
 They stay so when the agent ends, and come out when the ExternalNode is deleted, also if that happened while no agent ran.
+
+A file lists the connected interfaces, which are closed from the machine's boot until policies are enforced on them: a unit of
+systemd passes it to nft before the network is up (build/external-node/install.sh). The agent opens each interface once its policies are in the switch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from antrea.apis.core import ObjectReference
 from antrea.apis.crd import external
@@ -14,22 +19,25 @@ from antrea.apis.generated_entity import OWNER_API, OWNER_KIND
 from antrea.errors import Refused, Unavailable
 from antrea.facts.external_node import ExternalNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.external_node.agent_part.boot_guard import BootGuard
 from antrea.features.external_node.agent_part.connection import MARK, InterfaceConnector, card_name
 from antrea.features.external_node.agent_part.journal import InterfaceJournal
 from antrea.features.external_node.agent_part.selection import Cards, selected
+from antrea.features.external_node.boot_guard import SET, TABLE, guard_script
 from antrea.features.external_node.machine import PATH, external_node_row
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_part import Part
 from antrea.features.network_policy.agent.received import SentAddressGroup, SentAppliedGroup, SentPolicy
 from antrea.host.ovs_port import MachinePort
 from antrea.openflow.flow import Flow
+from antrea.outside.disk.atomic_file import exchange
 from antrea.outside.log import klog
 from antrea.outside.netlink import interface_settings as netlink
+from antrea.outside.nftables.libnftables import Nft, NftError, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Coroutine, Iterable, Mapping
+    from collections.abc import Collection, Container, Coroutine, Iterable, Mapping, Sequence
 
+    from antrea.config.agent_sections import BypassRule
     from antrea.engine import Feed
     from antrea.features.framework.agent_part import AgentContext, Connected
     from antrea.outside.http.handlers import Check
@@ -43,6 +51,56 @@ LOOK_SECONDS, CLOSED_SECONDS = 5.0, 0.2
 boot.
 """
 CONDITION, REASON = "InterfaceNotConnected", "InterfaceNotConnected"
+FILE: Final = Path("/var/lib/antrea/boot-guard.nft")
+"""File, which outlives a reboot."""
+
+
+class BootGuard:
+    """Boot guard of this machine."""
+
+    def __init__(self, rules: Sequence[BypassRule], nft: Nft | None = None, path: Path = FILE) -> None:
+        self._rules, self._path, self._nft = rules, path, nft or connect()
+        self._closed = self._read()
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """Names of interfaces that are closed since the boot."""
+        return self._closed
+
+    def keep(self, names: Collection[str]) -> None:
+        """Close these at the next boot. Raises OSError."""
+        wanted = guard_script(names, self._rules).encode() if names else b""
+        try:
+            current = self._path.read_bytes()
+        except FileNotFoundError:
+            current = b""
+        if wanted == current:
+            return
+        if not wanted:
+            self._path.unlink()
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        exchange(self._path, [wanted], sync=True)
+
+    def open(self, name: str) -> None:
+        """Open an interface; idempotent. Raises Unavailable."""
+        if name not in self._closed:
+            return
+        left = self._closed - {name}
+        commands = f'delete element {TABLE} {SET} {{ "{name}" }}' if left else f"delete table {TABLE}"
+        try:
+            self._nft.run(commands)
+        except NftError as error:
+            raise Unavailable(f"opening {name} after the boot: {error}") from error
+        self._closed = left
+        log.info("Interface is open: its policies are enforced since the boot", interface=name)
+
+    def _read(self) -> frozenset[str]:
+        try:
+            text = self._nft.run(f"list set {TABLE} {SET}")
+        except NftError:
+            return frozenset()
+        return frozenset(re.findall(r'"([^"]+)"', text))
 
 
 class ExternalNodePart(Part):

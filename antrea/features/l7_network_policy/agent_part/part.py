@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.features.framework.agent_part import Part
-from antrea.features.l7_network_policy.agent_part.connections import forget_connections, has_connections
 from antrea.features.l7_network_policy.agent_part.engine import L7EngineControl
 from antrea.features.l7_network_policy.agent_part.files import EngineFiles
 from antrea.features.l7_network_policy.agent_part.verdict_log import VerdictLog
 from antrea.features.network_policy.l7.tenant import GATE, L7Engine, LoadedTenant, Tenant
+from antrea.openflow.fields import (
+    L7_NP_EGRESS_VLAN_ID_CT_LABEL,
+    L7_NP_REDIRECT_CT_MARK,
+    L7_NP_RULE_VLAN_ID_CT_LABEL,
+    Zone,
+)
 from antrea.outside.kube.engine_container import EngineContainer
 from antrea.outside.vswitch.conntrack import Conntrack
 
@@ -20,10 +25,37 @@ if TYPE_CHECKING:
     from antrea.engine import Feed, Sink
     from antrea.features.framework.agent_part import AgentContext, Connected
     from antrea.outside.http.handlers import Check
+    from antrea.outside.vswitch.conntrack import Tracked
 
 CONTAINER, CONDITION = "antrea-l7-engine", "L7EngineDown"
 FOLDER = "l7-engine"
 """Folder below the directory of files that outlive the agent; the engine's container has it at the same path."""
+ZONES = (Zone.CT_ZONE, Zone.CT_ZONE_V6)
+VLANS = (L7_NP_RULE_VLAN_ID_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL)
+
+
+async def forget_connections(conntrack: Conntrack, vlan: int) -> None:
+    """Remove connections with this VLAN. Raises Unavailable."""
+    for zone in ZONES:
+        connections = [
+            connection for connection in await conntrack.connections(zone.value) if _has(connection, vlan)
+        ]
+        if connections:
+            await conntrack.forget(connections)
+
+
+async def has_connections(conntrack: Conntrack, vlan: int) -> bool:
+    """Whether any connection has this VLAN. Raises Unavailable."""
+    for zone in ZONES:
+        if any(_has(connection, vlan) for connection in await conntrack.connections(zone.value)):
+            return True
+    return False
+
+
+def _has(connection: Tracked, vlan: int) -> bool:
+    if not connection.mark & L7_NP_REDIRECT_CT_MARK.field.mask:
+        return False
+    return any((connection.label & field.mask) >> field.lo == vlan for field in VLANS)
 
 
 class L7Part(Part):

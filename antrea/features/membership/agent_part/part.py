@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,11 +12,10 @@ from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.apis.memberlist import KEYS, SECRET, MemberAnswer, parse_keys
 from antrea.decoding import decode_base64, decode_text
 from antrea.errors import Invalid, Unavailable
-from antrea.facts.member import AgentNode, GossipMember, Quorum
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.framework.agent_part import Part
 from antrea.features.membership.agent import is_needed
-from antrea.features.membership.agent_part.majority import report_majority
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.kube.answer import Listed, Put
 from antrea.outside.kube.environment import own_namespace
@@ -56,6 +55,28 @@ DROPPED = Metric(
     "ALPHA",
     "Number of packets dropped because they were not valid gossip of another Antrea Agent: forged, replayed or malformed.",
 )
+REASON: Final = "MajorityLost"
+LOOK_SECONDS: Final = 5.0
+LOOKS: Final = 4
+"""Number of consecutive checks: agents that start together find each other within seconds."""
+
+
+async def report_majority(agent: AgentContext) -> None:
+    """Record an Event whenever the majority is lost while there are pools; runs until cancelled."""
+    looks = 0
+    while True:
+        quorum = agent.facts.get(Quorum)
+        lost = quorum is not None and not quorum.has and bool(agent.facts.all(PoolSelector))
+        looks = looks + 1 if lost else 0
+        if quorum and looks == LOOKS:
+            agent.record(
+                REASON,
+                f"the agent finds {quorum.alive} of {quorum.of} agents, itself included, which is not a majority: this Node holds no"
+                f" Egress IP of a pool and answers for no external IP of a Service; UDP and TCP port {agent.config.cluster_port}"
+                " have to be open between Nodes",
+                warning=True,
+            )
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 class Secret(CoreStruct, frozen=True):

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from antrea.apis.core import ObjectMeta, Pod, Service
 from antrea.apis.crd.traceflow import NodeResult
+from antrea.config.agent import AgentConfig
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_part import Part
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.proxy.agent import GATE as ANTREA_PROXY
 from antrea.features.traceflow.agent import InjectPacket, PrepareTrace, SeenTrace
-from antrea.features.traceflow.agent_part.destination import destination_of
-from antrea.features.traceflow.agent_part.result_writer import ResultWriter
 from antrea.features.traceflow.deciding_flow import FlowKey, detailed
 from antrea.features.traceflow.observation import TracedPacket, captured, is_sender, observations
 from antrea.features.traceflow.preparation import PreparedTrace, prepared
-from antrea.features.traceflow.trace import RunningTrace
+from antrea.features.traceflow.trace import FAILED, RUNNING, TRACEFLOWS, RunningTrace
 from antrea.openflow.fields import TRACE_INJECTED_REG_MARK
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.flow import Flow
@@ -30,12 +33,15 @@ from antrea.outside.kube.clock import epoch
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from antrea.engine import Act
+    from antrea.apis.crd.traceflow import CapturedPacket
+    from antrea.engine import Act, Facts
     from antrea.facts.fact import Fact
     from antrea.features.framework.agent_part import AgentContext, Handler
+    from antrea.features.traceflow.preparation import Target
     from antrea.openflow.packet_in import PacketIn
+    from antrea.outside.kube.client import Kube
 
 log = klog.logger(__name__)
 
@@ -43,6 +49,102 @@ DELAY, LOCAL_DELAY = 2.0, 0.1
 """Seconds until a packet is injected: for flows of other Nodes, and of this one (parity: injectPacketDelay)."""
 MAX_RESULTS: Final = 8
 """Maximum number of results of one Node about one injected packet."""
+TRIES: Final = 10
+FIRST_PAUSE: Final = 0.05
+"""Seconds of the first pause; doubled after each try."""
+
+
+async def destination_of(facts: Facts, kube: Kube, trace: RunningTrace) -> Target:
+    """Resolve the destination; None if it is an address, or not needed. Raises Invalid, Unavailable, Refused."""
+    to = trace.spec.destination
+    namespace = to.namespace or "default"
+    if trace.receiver_only:
+        return None
+    if to.ip:
+        _check_address(facts, to.ip)
+        return None
+    if to.pod:
+        pod = await kube.get(f"/api/v1/namespaces/{namespace}/pods/{to.pod}", Pod)
+        if pod is None:
+            raise Invalid(
+                "spec.destination.pod", f'failed to get the destination Pod: pods "{to.pod}" not found'
+            )
+        return pod
+    if not to.service:
+        return None
+    if not _has_proxy(facts):
+        raise Invalid("spec.destination.service", "using Service destination requires AntreaProxy enabled")
+    service = await kube.get(f"/api/v1/namespaces/{namespace}/services/{to.service}", Service)
+    if service is None:
+        raise Invalid(
+            "spec.destination.service",
+            f'failed to get the destination Service: services "{to.service}" not found',
+        )
+    return service
+
+
+def _check_address(facts: Facts, address: str) -> None:
+    """Check an address; without AntreaProxy a ClusterIP is translated outside of the pipeline. Raises Invalid."""
+    config = facts.get(AgentConfig)
+    if config is None or _has_proxy(facts):
+        return
+    for cidr in filter(None, (config.service_cidr, config.service_cidr_v6)):
+        if ip_address(address) in ip_network(cidr, strict=False):
+            raise Invalid("spec.destination.ip", "using ClusterIP destination requires AntreaProxy enabled")
+
+
+def _has_proxy(facts: Facts) -> bool:
+    gates = facts.get(EnabledGates)
+    return gates is not None and ANTREA_PROXY in gates
+
+
+class StoredTrace(msgspec.Struct, frozen=True):
+    """Fields that are read of a Traceflow before its status is written."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: dict[str, Any] = {}
+
+
+class ResultWriter:
+    """Writer for the Traceflows of one Node."""
+
+    def __init__(
+        self, kube: Kube, node: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._kube, self._node, self._sleep = kube, node, sleep
+
+    async def add(self, trace: RunningTrace, result: NodeResult, packet: CapturedPacket | None) -> None:
+        """Add a result; a Traceflow that is over or another one keeps what it has. A failure is logged."""
+
+        def changed(status: dict[str, Any]) -> dict[str, Any]:
+            added = {"results": [*status.get("results", ()), msgspec.to_builtins(result)]}
+            return added | ({"capturedPacket": msgspec.to_builtins(packet)} if packet else {})
+
+        await self._write(trace, changed)
+
+    async def fail(self, trace: RunningTrace, why: str) -> None:
+        """End the Traceflow: this Node cannot do its part. A failure to write that is logged."""
+        reason = f"Node: {self._node}, error: {why}"
+        log.info("Traceflow failed", traceflow=trace.name, err=why)
+        await self._write(trace, lambda _: {"phase": FAILED, "reason": reason})
+
+    async def _write(self, trace: RunningTrace, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        pause, path, why = FIRST_PAUSE, f"{TRACEFLOWS}/{trace.name}", "it changes all the time"
+        for _ in range(TRIES):
+            try:
+                held = await self._kube.get(path, StoredTrace)
+                if held is None or held.metadata.uid != trace.uid or held.status.get("phase") != RUNNING:
+                    return
+                version = {"uid": trace.uid, "resourceVersion": held.metadata.resource_version}
+                body = {"metadata": version, "status": changed(held.status)}
+                await self._kube.patch(f"{path}/status", body)
+            except (Refused, Unavailable) as error:
+                why = str(error)
+                await self._sleep(pause)
+                pause *= 2
+            else:
+                return
+        log.error("Failed to update the status of a Traceflow", traceflow=trace.name, err=why)
 
 
 class TraceflowPart(Part):

@@ -38,11 +38,10 @@ from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack
-from antrea.features.node_policy.agent import FEATURE
+from antrea.features.node_policy.agent import COUNTED, FEATURE
 from antrea.features.node_policy.chain import LOG_BYTES, LOG_GROUP
 from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, NodeFqdnAddress
 from antrea.features.node_policy.match import name_set
-from antrea.features.node_policy.statistics import COUNTED
 from antrea.features.node_policy.unrealized import NOT_YET, UNREAD
 from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
 

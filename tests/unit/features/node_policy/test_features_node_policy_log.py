@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from test_features_node_policy import ALLOWED, NODES, TOLD, engine_of, only
 
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
-from antrea.features.node_policy.agent_part.answer import as_frame
+from antrea.features.node_policy.agent_part.part import as_frame
 from antrea.features.node_policy.audit import line
 from antrea.features.node_policy.fqdn import NodeFqdnAddress
 from antrea.openflow.packet import TCP, packet
