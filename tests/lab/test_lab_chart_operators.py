@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
+from prometheus_rules import DASHBOARDS, RULES
 from rendered_chart import objects, template
 
 from antrea.outside.kube import ca_publisher
@@ -18,6 +20,8 @@ WORKLOADS = {
 ALL: dict[str, Any] = {
     "flowVisibility": {"enable": True},
     "serviceMonitor": {"enable": True},
+    "prometheusRule": {"enable": True},
+    "grafanaDashboards": {"enable": True},
     "controller": {"podDisruptionBudget": {"enable": True}},
 }
 
@@ -132,6 +136,20 @@ def test_there_are_service_monitors_only_where_they_are_asked_for_and_of_program
     found = objects({"serviceMonitor": {"enable": True}, "agent": {"enablePrometheusMetrics": False}})
     assert [one for one in found if one[0] == "ServiceMonitor"] == [("ServiceMonitor", "antrea-controller")]
     assert ("ClusterRole", "antrea-metrics") not in found
+
+
+def test_alerts_and_dashboards_are_objects_where_they_are_asked_for() -> None:
+    rule, dashboards = ("PrometheusRule", "antrea"), ("ConfigMap", "antrea-dashboards")
+    assert not {rule, dashboards} & objects({}).keys()
+    labels = {"release": "prometheus"}
+    found = objects(
+        {"prometheusRule": {"enable": True, "labels": labels}, "grafanaDashboards": {"enable": True}}
+    )
+    assert found[rule]["spec"] == yaml.safe_load(RULES.read_text())
+    assert found[rule]["metadata"]["labels"] == {"app": "antrea", **labels}
+    assert found[dashboards]["metadata"]["labels"] == {"app": "antrea", "grafana_dashboard": "1"}
+    files = {path.name: path.read_text() for path in DASHBOARDS.glob("*.json")}
+    assert found[dashboards]["data"] == files
 
 
 @pytest.mark.parametrize(
