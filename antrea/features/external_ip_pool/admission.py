@@ -140,14 +140,14 @@ WEBHOOKS = (
     Webhook(
         "externalippoolvalidator.antrea.io", "/validate/externalippool", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
-        "ranges of one family each, inside the subnet, overlapping with none of any pool, of addresses that Nodes can send with; none may go or change; warns of selectors that select nothing",
+        "each range has one IP family, is in the subnet, overlaps with no range of any pool, and has addresses that Nodes can use as source; ranges cannot be removed or changed. Warns about selectors that match nothing",
         validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,), anew=WATCHED,
     ),
     # of its own, because a pool can be deleted also while no controller runs
     Webhook(
         "externalippoolusers.antrea.io", "/validate/externalippool/users", ("DELETE",), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
-        "warns that Egresses and Services use a pool that is deleted, and what becomes of them",
+        "warns that Egresses and Services use the pool that is deleted, and names the consequences for them",
         validate=warn_of_users, failure="Ignore",
     ),
 )  # fmt: skip

@@ -37,7 +37,7 @@ WEBHOOKS = (
     Webhook(
         "ippoolvalidator.antrea.io", "/validate/ippool", ("CREATE", "UPDATE", "DELETE"), "crd.antrea.io",
         ("v1beta1",), "ippools", "Cluster", IPPool,
-        "ranges of one family each, inside the subnet, not overlapping; none may go or change; not deleted in use",
+        "each range has one IP family, is in the subnet and does not overlap with others; ranges cannot be removed or changed; a pool in use cannot be deleted",
         validate=validate_pool, gates=("AntreaIPAM",),
     ),
 )  # fmt: skip

@@ -49,6 +49,6 @@ WEBHOOKS = (
     Webhook(
         "packetcapturevalidator.antrea.io", "/validate/packetcapture", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1alpha1",), "packetcaptures", "Cluster", PacketCapture,
-        f"a file server, and each change of what it gets, needs the right to read the Secret {SECRET}", validate=validate_capture,
+        f"to set a file server, or to change what is sent to it, the user needs the right to read the Secret {SECRET}", validate=validate_capture,
     ),
 )  # fmt: skip

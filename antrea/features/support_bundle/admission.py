@@ -115,7 +115,7 @@ WEBHOOKS = (
         "supportbundlecollectionvalidator.antrea.io", "/validate/supportbundlecollection",
         ("CREATE", "UPDATE", "DELETE"), "crd.antrea.io", ("v1alpha1",), "supportbundlecollections", "Cluster",
         SupportBundleCollection,
-        "a host key in SSH's form; the user may read the Secret that is sent; nothing changes once it has started",
+        "the host key is an SSH public key; the user has the right to read the Secret whose credentials are sent; the spec cannot be changed after the collection has started",
         validate=validate_collection, gates=("SupportBundleCollection",),
     ),
 )  # fmt: skip

@@ -43,7 +43,7 @@ WEBHOOKS = (
     Webhook(
         "traceflowvalidator.antrea.io", "/validate/traceflow", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "traceflows", "Cluster", Traceflow,
-        "a source Pod that exists and has a network of its own; with live traffic, a source or destination Pod",
+        "without live traffic, the source Pod exists and does not use hostNetwork; with live traffic, a source or a destination Pod is named",
         validate=validate_traceflow, gates=("Traceflow",),
     ),
 )  # fmt: skip

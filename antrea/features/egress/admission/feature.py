@@ -221,13 +221,13 @@ WEBHOOKS = (
     Webhook(
         "egressvalidator.antrea.io", "/validate/egress", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "egresses", "Cluster", Egress,
-        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address is one that a Node can send with, in a pool that exists; warns of pools that do not exist, and of annotations, selectors and destinations that do nothing",
+        "addresses and pools of lists match in number and family; bandwidth consists of quantities and destinations of CIDRs; a new address is one that a Node can use as source, in a pool that exists. Warns about pools that do not exist, and about annotations, selectors and destinations without effect",
         validate=validate_egress, gates=("Egress",),
     ),
     # a mutating one, because those that validate see the object after the API server has dropped its status
     Webhook(
         "egressmutator.antrea.io", "/mutate/egress", ("CREATE",), "crd.antrea.io", ("v1beta1",),
-        "egresses", "Cluster", Egress, "changes nothing; warns that a status is dropped and names the annotation that chooses Nodes",
+        "egresses", "Cluster", Egress, "changes nothing. Warns that a status is dropped, and names the annotation that selects Nodes",
         "crdmutator.antrea.io", validate=warn_of_status, mutate=_unchanged, gates=("Egress",), failure="Ignore",
     ),
 )  # fmt: skip

@@ -101,11 +101,11 @@ def validate_upstream_policy(facts: Facts, review: Review[object]) -> Steps:
 
 GROUP, VERSIONS, GATES = "crd.antrea.io", ("v1beta1",), ("AntreaPolicy",)
 _POLICY_RULES = (
-    "the tier exists and suits the actions; names of rules are unique; appliedTo, peers, ports and protocols fit"
-    " together; warns of ports and selectors that match otherwise than they look, and of labels too long for the kernel's log"
+    "the tier exists and allows the actions; names of rules are unique; appliedTo, peers, ports and protocols can be combined."
+    " Warns about ports and selectors that match other traffic than they seem to, and about labels too long for the kernel's log"
 )
-_NAME_RULES = "names unnamed rules, fills in the tier application"
-_GROUP_RULES = "one way to choose members; valid labels and CIDRs; children have no children; warns of selectors that select nothing"
+_NAME_RULES = "names rules without a name; sets the tier `application` where none is given"
+_GROUP_RULES = "members are selected in one way only; labels and CIDRs are valid; child groups have no child groups. Warns about selectors that match nothing"
 
 WEBHOOKS = (
     Webhook(
@@ -119,7 +119,7 @@ WEBHOOKS = (
     Webhook(
         "tiervalidator.antrea.io", "/validate/tier", ("CREATE", "UPDATE", "DELETE"), GROUP, VERSIONS, "tiers",
         "Cluster", Tier,
-        "at most 20; priorities unique, not reserved, never changed; default and used tiers cannot be deleted",
+        "at most 20 tiers; priorities are unique, not reserved, and cannot be changed; default tiers and tiers in use cannot be deleted",
         validate=validate_tier, gates=GATES,
         reads=(TierRow, TierUse, NamespacedTierUse), anew=(tier.TIERS,),
     ),
@@ -135,7 +135,7 @@ WEBHOOKS = (
     Webhook(
         "cnpvalidator.antrea.io", "/validate/cnp", ("CREATE",), "policy.networking.k8s.io", ("v1alpha2",),
         "clusternetworkpolicies", "Cluster", dict[str, Any],
-        "no Tier of the user has priority 220", validate=validate_upstream_policy, gates=(UPSTREAM_GATE,),
+        "fails while a Tier of the user has priority 220", validate=validate_upstream_policy, gates=(UPSTREAM_GATE,),
         reads=(TierRow,),
     ),
     Webhook(
