@@ -136,10 +136,10 @@ push: image ## the image to a registry: make push TO=registry.example.com/team/a
 	python build/push.py $(TO) $(PUSH_OPTIONS)
 
 release: ## signed files of the commit for amd64 and arm64 in build/out/release: make release KEY=~/.ssh/release [RELEASE_OPTIONS=...] (root)
-	python build/release.py $(if $(KEY),--key $(KEY)) $(RELEASE_OPTIONS)
+	helm=$$(python -P -m lab.artifacts) && python build/release.py --helm "$$helm" $(if $(KEY),--key $(KEY)) $(RELEASE_OPTIONS)
 
 publish: ## the release to a registry: make publish TO=registry.example.com/team [PUBLISH_OPTIONS=--plain]
-	python build/publish.py $(TO) $(PUBLISH_OPTIONS)
+	helm=$$(python -P -m lab.artifacts) && python build/publish.py $(TO) --helm "$$helm" $(PUBLISH_OPTIONS)
 
 cni: ## the static plugin that kubelet runs
 	$(MAKE) -C cni

@@ -28,7 +28,6 @@ from antrea import VERSION  # noqa: E402
 from antrea.errors import AntreaError, Unavailable  # noqa: E402
 from image_build.oci import INDEX, MANIFEST  # noqa: E402
 from image_build.step import step  # noqa: E402
-from lab.artifacts import helm  # noqa: E402
 from release import DESCRIPTION, NAMESPACE, SUMS, show  # noqa: E402
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def publish(options: argparse.Namespace) -> None:
             _run(copy_command(Path(room), to, options))
     place = f"oci://{registry}/charts"
     with step(show, f"publish: {place}/antrea"):
-        _run([str(helm(show)), "push", str(folder / described["chart"]), place, *helm_options(options)])
+        _run([options.helm, "push", str(folder / described["chart"]), place, *helm_options(options)])
     print(
         f"helm install antrea {place}/antrea --version {described['version']} --namespace kube-system"
         f" --set image.repository={registry}/antrea{' --plain-http' * options.plain}"
@@ -160,12 +159,15 @@ def main() -> int:
     parser.add_argument(
         "--signers", type=Path, help="allowed signers: refuse a release that none of them signed"
     )
+    parser.add_argument("--helm", default="helm", help="the program, if it is not in PATH")
     parser.add_argument("--plain", action="store_true", help="a registry without TLS")
     parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
     parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
     options = parser.parse_args()
     if not REGISTRY.fullmatch(options.registry):
         parser.error(f"{options.registry!r} is no name such as registry.example.com/team")
+    if not shutil.which(options.helm):
+        parser.error("helm is not in PATH: install it, or name it by --helm, as `make publish` does")
     if not shutil.which("skopeo"):
         parser.error("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
     try:

@@ -35,7 +35,6 @@ from antrea import VERSION  # noqa: E402
 from antrea.errors import AntreaError, Unavailable  # noqa: E402
 from image_build.platform import PLATFORMS  # noqa: E402
 from image_build.step import step  # noqa: E402
-from lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,12 +79,12 @@ def images(tree: Path, out: Path, names: Sequence[str], architectures: Sequence[
                 _python(tree, words)
 
 
-def chart(tree: Path, out: Path) -> None:
+def chart(tree: Path, out: Path, helm: str) -> None:
     """The chart's package, by Helm, with a time of zero in it."""
     place = ["package", str(tree / "build/charts/antrea"), "--destination", str(out)]
     version = ["--version", VERSION, "--app-version", VERSION]
     with step(show, "release: chart"):
-        subprocess.run([helm(show), *place, *version], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([helm, *place, *version], check=True, stdout=subprocess.DEVNULL)
     package = out / f"antrea-{VERSION}.tgz"
     package.write_bytes(without_times(package.read_bytes()))
 
@@ -152,7 +151,7 @@ def release(tree: Path, out: Path, options: argparse.Namespace) -> None:
         made.mkdir()
         export(tree, commit, source)
         images(source, made, options.images, options.architectures)
-        chart(source, made)
+        chart(source, made, options.helm)
         files(source, made)
         text = json.dumps(description(commit, made), indent=2)
         (made / DESCRIPTION).write_text(f"{text}\n")
@@ -202,10 +201,13 @@ def main() -> int:
         "--key", type=Path, help="private key for ssh-keygen -Y sign, which may be a hardware key's"
     )
     signature.add_argument("--unsigned", action="store_true", help="without a signature")
+    parser.add_argument("--helm", default="helm", help="the program, if it is not in PATH")
     parser.add_argument("--out", type=Path, default=ROOT / f"build/out/release/v{VERSION}")
     parser.add_argument("--images", nargs="+", choices=IMAGES, default=list(IMAGES))
     parser.add_argument("--architectures", nargs="+", choices=PLATFORMS, default=list(PLATFORMS))
     options = parser.parse_args()
+    if not shutil.which(options.helm):
+        parser.error("helm is not in PATH: install it, or name it by --helm, as `make release` does")
     try:
         release(ROOT, options.out.resolve(), options)
     except AntreaError as error:

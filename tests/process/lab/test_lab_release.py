@@ -69,7 +69,7 @@ def test_the_charts_package_has_the_same_bytes_each_time(tmp_path: Path) -> None
     packages = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        release.chart(ROOT, tmp_path / name)
+        release.chart(ROOT, tmp_path / name, str(artifacts.helm(print)))
         packages.append((tmp_path / name / f"antrea-{VERSION}.tgz").read_bytes())
     assert packages[0] == packages[1]
     with tarfile.open(fileobj=io.BytesIO(packages[0])) as tar:
@@ -111,7 +111,7 @@ def made(tmp_path: Path, key: Path) -> Path:
     for name in ("antrea", "antrea-l7-engine"):
         for architecture in ("amd64", "arm64"):
             small_image(folder, name, architecture)
-    release.chart(ROOT, folder)
+    release.chart(ROOT, folder, str(artifacts.helm(print)))
     (folder / release.DESCRIPTION).write_text(json.dumps(release.description("0" * 40, folder)))
     (folder / release.SUMS).write_text(release.sums(folder))
     release.sign(folder, key)
@@ -120,7 +120,11 @@ def made(tmp_path: Path, key: Path) -> Path:
 
 def publish(folder: Path, *words: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [*PUBLISH, *words, "--release", folder], capture_output=True, text=True, check=False, timeout=240
+        [*PUBLISH, *words, "--release", folder, "--helm", artifacts.helm(print)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     return done.returncode, done.stdout, done.stderr
 
