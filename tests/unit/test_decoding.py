@@ -51,6 +51,7 @@ class Kind(msgspec.Struct):
         (lambda: guarded("it", ExportRequest.FromString, b"\xff"), Exception),
     ],
 )
+@pytest.mark.untraced
 def test_everything_that_a_decoder_raises_is_invalid(
     decode: Callable[[], Any], cause: type[Exception]
 ) -> None:

@@ -224,6 +224,7 @@ BUSY = ("make", "make", "remake", "delete", "grow", "hear", "hear", "step", "ste
         pytest.param({"world": Deaf}, id="no catching up"),
     ],
 )
+@pytest.mark.untraced
 def test_each_part_that_guards_addresses_is_needed(mutant: dict[str, Any]) -> None:
     assert any(
         Play(seed, **mutant).run(random.Random(seed).choices(BUSY, k=60)) for seed in range(1300, 1500)

@@ -68,6 +68,7 @@ def kept(directory: Path) -> str:
     return text
 
 
+@pytest.mark.untraced
 def test_no_octet_of_the_last_good_text_can_end_a_start_or_change_a_key(tmp_path: Path) -> None:
     configuration(tmp_path, "defaultMTU: 1300").works()
     whole = (tmp_path / "kept").read_bytes()
