@@ -1,4 +1,4 @@
-"""What a Beacon may be: its address must be one."""
+"""Admission of Beacons: `spec.ip` must be an address."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.features.beacon.beacon import Beacon
+from antrea.features.beacon.gate import GATE
 
 from antrea.errors import Invalid
 from antrea.features.framework.admission import Webhook
@@ -27,6 +28,6 @@ def validate_beacon(_: Facts, review: Review[Beacon]) -> Steps:
 WEBHOOKS = (
     Webhook(
         "beaconvalidator.antrea.io", "/validate/beacon", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1alpha1",), "beacons",
-        "Cluster", Beacon, "spec.ip is an address", validate=validate_beacon,
+        "Cluster", Beacon, "spec.ip is an address", validate=validate_beacon, gates=(GATE,),
     ),
 )  # fmt: skip

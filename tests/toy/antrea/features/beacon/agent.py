@@ -46,7 +46,7 @@ class Lit(Act, frozen=True):
 
 
 def beacon_entries(facts: Facts, beacon: BeaconAddress) -> Iterator[Flow | Lit]:
-    """Of each Beacon, as soon as the part has looked once."""
+    """Yield the flow of a Beacon, as soon as the part has looked once."""
     facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
     facts.need(Heartbeat, "")
     yield flow(

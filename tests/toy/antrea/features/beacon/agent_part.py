@@ -32,7 +32,7 @@ class HeartbeatFeed:
 
 
 class BeaconPart(Part):
-    """Of one Node."""
+    """Part of one Node."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

@@ -44,8 +44,9 @@ class BeaconAddress(Fact, frozen=True):
         return self.name
 
 
-def beacon_row(found: Beacon) -> BeaconAddress:
-    return BeaconAddress(found.metadata.name, found.metadata.uid, found.spec.ip)
+def beacon_row(stored: Beacon) -> BeaconAddress:
+    """Make the row of an object."""
+    return BeaconAddress(stored.metadata.name, stored.metadata.uid, stored.spec.ip)
 
 
 WATCHED = (Watched(PATH, Beacon, BeaconAddress, beacon_row),)

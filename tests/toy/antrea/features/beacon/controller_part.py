@@ -16,7 +16,7 @@ BEACONS = Metric("antrea_controller_beacon_count", "gauge", "ALPHA", "Number of 
 
 
 class BeaconPart(ControllerPart):
-    """Of all Beacons."""
+    """Part of all Beacons."""
 
     def __init__(self, controller: ControllerContext) -> None:
         self._controller = controller
