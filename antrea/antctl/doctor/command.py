@@ -22,6 +22,8 @@ from antrea.antctl.doctor.control_plane.report import confirmed
 from antrea.antctl.doctor.control_plane.rollout import node_of, runs
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
+from antrea.antctl.doctor.metadata import CHECKS as METADATA
+from antrea.antctl.doctor.metadata import metadata
 from antrea.antctl.doctor.node_latency import CHECK as NODE_LATENCY
 from antrea.antctl.doctor.node_latency import node_latency
 from antrea.antctl.doctor.objects import KINDS, objects
@@ -31,8 +33,6 @@ from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.rights import CHECK as RIGHTS
 from antrea.antctl.doctor.rights import missing_rights
 from antrea.antctl.doctor.state import Finding
-from antrea.antctl.doctor.workloads import CHECK as WORKLOADS
-from antrea.antctl.doctor.workloads import workloads
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import AGENT
@@ -76,7 +76,7 @@ OF_CLUSTER = (
     POLICIES,
     *KINDS,
     AGENT_GATES,
-    WORKLOADS,
+    *METADATA,
     NODE_LATENCY,
     FLOW_AGGREGATOR,
 )
@@ -222,7 +222,7 @@ def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> li
     checks: Mapping[str, Callable[[], Iterable[Finding]]] = {
         POLICIES: lambda: policies(kubernetes),
         "objects": lambda: objects(kubernetes, gated.named),
-        WORKLOADS: lambda: workloads(kubernetes),
+        **{check: partial(metadata, kubernetes, check) for check in METADATA},
         NODE_LATENCY: lambda: node_latency(kubernetes, nodes),
         FLOW_AGGREGATOR: lambda: flow_aggregator(kubernetes),
     }

@@ -7,9 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from antrea.errors import Refused, Unavailable
-from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import FencedLeadership, PooledService
-from antrea.features.external_ip_pool.pool import PoolRow
+from antrea.facts.external_ip import FencedLeadership
 from antrea.outside.kube.address_promise import Head
 from antrea.outside.log import klog
 
@@ -30,10 +28,6 @@ FENCE_SECONDS = 3.0
 (`outside/kube/egress_address_sink.py`): after 3 s no write of the previous leader can still arrive."""
 AGAIN_SECONDS = 0.1
 RETRY_SECONDS = 1.0
-FENCED_KINDS: tuple[type[Fact], ...] = (EgressRow, PoolRow)
-"""Rows behind decisions that must not be made twice; each has the uid and generation of its object."""
-FEED_KINDS: tuple[type[Fact], ...] = (PooledService,)
-"""The same, of objects that have no generation, or of which not each gives a row: their feed has to reach a version."""
 
 
 async def lead_after_fencing(
@@ -47,9 +41,9 @@ async def lead_after_fencing(
     """Wait for the fencing delay and for the feeds, then write FencedLeadership until cancelled."""
     await asyncio.sleep(fence)
     for each in watched:
-        if each.fact in FENCED_KINDS:
+        if each.fence == "objects":
             await _caught_up(kube, facts, each)
-        elif each.fact in FEED_KINDS and each.fact in feeds:
+        elif each.fence == "collection" and each.fact in feeds:
             newest = max(
                 (int(head.metadata.resource_version) for head in await _heads(kube, each)), default=0
             )

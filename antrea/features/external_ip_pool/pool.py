@@ -89,4 +89,4 @@ def _named(invalid: list[str]) -> str:
     return "; ".join(invalid[:MAX_NAMED]) + (f"; and {left} more" if left > 0 else "")
 
 
-WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row),)
+WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row, fence="objects"),)

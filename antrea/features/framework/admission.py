@@ -135,6 +135,10 @@ class Watched(msgspec.Struct, frozen=True):
     """Selector of the watched objects, such as "spec.nodeName={node}", where {node} is the name of this Node; empty for all."""
     metadata_only: bool = False
     """Whether the API server sends only the metadata of the objects."""
+    fence: Literal["", "objects", "collection"] = ""
+    """Versions for which a new leader waits, as decisions behind these rows must not be made twice: those of each object, by the
+    uid and generation in the row; that of the collection, where objects have no generation or not each gives a row; or none.
+    """
 
 
 class Webhook(msgspec.Struct, frozen=True):

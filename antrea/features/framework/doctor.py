@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from antrea.apis.core import OnlyMetadata
+
 CRD: Final = "/apis/crd.antrea.io"
 EDIT_CONFIGURATION: Final = "kubectl -n {namespace} edit configmap antrea-config"
 
@@ -38,6 +40,18 @@ class GatedKind(NamedTuple):
     """Whether an agent has acted on an object already."""
     waits: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Whether the controller alone has written its status: where the gate is off in all agents, the object waits for that."""
+
+
+class MetadataCheck(NamedTuple):
+    """A kind whose objects are judged by their metadata alone: an element of `METADATA_CHECKS`."""
+
+    check: str
+    """Name of the check; several kinds may have the same."""
+    path: str
+    kind: str
+    plural: str
+    judge: Callable[[OnlyMetadata], str]
+    """Return the fault of an object; empty if it has none."""
 
 
 def repair_engine(container: str) -> Callable[[str], str]:

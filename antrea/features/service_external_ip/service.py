@@ -64,4 +64,4 @@ def pooled_service(service: core.Service) -> PooledService | None:
     )
 
 
-WATCHED = (Watched(SERVICES, core.Service, PooledService, pooled_service),)
+WATCHED = (Watched(SERVICES, core.Service, PooledService, pooled_service, fence="collection"),)

@@ -75,7 +75,7 @@ def egress_group(_: Facts, egress: EgressRow) -> Iterator[GroupHead | GroupSelec
 
 FEATURE = ControllerFeature(
     name="Egress",
-    watched=(Watched(EGRESSES, Egress, EgressRow, egress_rows),),
+    watched=(Watched(EGRESSES, Egress, EgressRow, egress_rows, fence="objects"),),
     units=(
         Unit(EgressRow, egress_group, yields=(GroupSelector,)),
         *UNITS,

@@ -26,7 +26,6 @@ SHARED = {
         "antrea.features.grouping.publication",
     },
     "antrea/controller/compute/runtime.py": {"antrea.features.grouping.publication"},
-    "antrea/controller/leader/fencing.py": {"antrea.features.external_ip_pool.pool"},
 }
 """What a program shares with a feature and is not its effect: entries that a sink takes, the port that is there first."""
 SHELVES = {"framework", "registry"}

@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 from loopback import answering
 
+from antrea.antctl.doctor.metadata import MAX_FINDINGS, MAX_PAGES, METADATA, metadata
 from antrea.antctl.doctor.state import Finding
-from antrea.antctl.doctor.workloads import MAX_FINDINGS, MAX_PAGES, METADATA, workloads
 from antrea.antctl.request import Server
 from antrea.outside.kube.access import Access
 
@@ -35,7 +35,7 @@ async def found(pages: dict[str, list[list[dict[str, Any]]] | int]) -> list[Find
         return web.json_response({"metadata": {"continue": following}, "items": told[at]})
 
     async with answering(answer) as url:
-        return await asyncio.to_thread(workloads, Server(Access(url=url), 60.0))
+        return await asyncio.to_thread(metadata, Server(Access(url=url), 60.0), "l7-export")
 
 
 async def test_annotations_on_workloads_are_named_with_the_place_where_they_have_an_effect() -> None:
