@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import yaml
 
 from antrea.errors import Invalid, Unavailable
-from antrea.flow_aggregator.user_share import UserShare
 from antrea.outside.apiserver.status import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from antrea.outside.kube.access import Access
 
@@ -45,6 +44,37 @@ _END: Final = re.compile(rf"{_NAME}/{_NAME}|[0-9a-fA-F:.]{{2,45}}")
 _PORT: Final = re.compile(r"[0-9]{1,5}/(tcp|udp|sctp)|icmp")
 _NAMESPACE: Final = re.compile(_NAME)
 FLOWS_FOR: Final = "policy.antrea.io/recommended-for"
+
+
+class UserShare:
+    """Places for `at_a_time` pieces of work."""
+
+    def __init__(self, at_a_time: int) -> None:
+        self._places = asyncio.Semaphore(at_a_time)
+        self._waiting: dict[str, tuple[asyncio.Lock, int]] = {}
+        """The turn of each user, and how many wait for it or have it."""
+
+    @contextlib.asynccontextmanager
+    async def place(self, user: str, seconds: float) -> AsyncIterator[None]:
+        """Have a place while the block runs. Raises Unavailable: there was none in time."""
+        lock, count = self._waiting.get(user, (asyncio.Lock(), 0))
+        self._waiting[user] = lock, count + 1
+        try:
+            async with contextlib.AsyncExitStack() as held:
+                try:
+                    async with asyncio.timeout(seconds):
+                        # the places are given in the order of requests: one of each user waits for them at most
+                        await held.enter_async_context(lock)
+                        await held.enter_async_context(self._places)
+                except TimeoutError:
+                    raise Unavailable(
+                        f"no answer began within {seconds:.0f} s: you or other users ask for the same, try again"
+                    ) from None
+                yield
+        finally:
+            lock, count = self._waiting.pop(user)
+            if count > 1:
+                self._waiting[user] = lock, count - 1
 
 
 class PrintedText(NamedTuple):

@@ -25,8 +25,8 @@ from recording import GOLDEN, RAW, answers
 
 from antrea.apis.null import without_nulls
 from antrea.controller.webhook.admission import AdmissionContext, Listing, review
-from antrea.controller.webhook.conversion import conversion_routes
 from antrea.controller.webhook.review_thread import STRANGER
+from antrea.controller.webhook.runtime import conversion_routes
 from antrea.engine import Facts
 from antrea.facts.fact import each
 from antrea.features.framework.admission import Installation

@@ -22,7 +22,7 @@ from antrea.features.framework.config_validation import accept_agent, accept_con
 from antrea.features.l7_flow_export.controller import WORKLOADS as WORKLOAD_KINDS
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.features.registry.api_resources import RESOURCES
-from antrea.flow_aggregator import node_states
+from antrea.flow_aggregator import user_questions
 from antrea.outside.kube.ca_publisher import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_the_role_for_viewers_of_the_page_covers_what_each_view_reads_and_reads_
         (group, resource, verb, *rule.get("resourceNames", ()))
         for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
     }  # fmt: skip
-    paths = [kind.path for kind in EXPLAINED] + [node_states.NODES, node_states.AGENTS, DAEMON_SETS]
+    paths = [kind.path for kind in EXPLAINED] + [user_questions.NODES, user_questions.AGENTS, DAEMON_SETS]
     read = {
         (path.split("/")[2] if path.startswith("/apis/") else "", path.split("/")[-1], "list")
         for path in paths

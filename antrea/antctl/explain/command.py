@@ -5,6 +5,7 @@ The answer is made on the workstation, by antrea.explain; each switch is asked b
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,20 +13,35 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from antrea.antctl.explain.names import named
-from antrea.antctl.explain.realized import realized
 from antrea.antctl.explain.source import Source, of_bundle, of_cluster
-from antrea.antctl.explain.switch import SwitchVerdict, switches
+from antrea.antctl.explain.switch import SECONDS, SwitchVerdict, ask_agent, switches
 from antrea.antctl.explain.text import text
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.output import render
+from antrea.antctl.remote import AGENT_INFOS
+from antrea.antctl.request import ask
+from antrea.apis.shown import one_line
 from antrea.errors import Invalid
+from antrea.explain.address import ip
 from antrea.explain.answer import answer, packet_of
 from antrea.explain.l7 import request_of
+from antrea.explain.packet import pod_name
 
 if TYPE_CHECKING:
+    from antrea.antctl.explain.source import Source
     from antrea.antctl.main import Target
+    from antrea.antctl.request import Server
+    from antrea.apis.network_policy_api.v1alpha1 import AdminNetworkPolicy
+    from antrea.apis.network_policy_api.v1alpha2 import ClusterNetworkPolicy
+    from antrea.explain.packet import Packet
+    from antrea.explain.policy import Native
+
+    Admin = AdminNetworkPolicy | ClusterNetworkPolicy
+    from collections.abc import Iterator
+
+    from antrea.explain.answer import Answer
+    from antrea.explain.steering import SteeredPacket
 
 REFUSED, DISAGREES = 3, 4
 """Exit codes, beside 0 for a packet that is allowed and 1 for a question without an answer."""
@@ -46,6 +62,81 @@ Examples:
   antctl explain --from shop/web-0 --to 203.0.113.7 --name api.example.com --port 443/tcp
   antctl explain --from shop/web-0 --to data/api-0 --port 8080/tcp --request "GET /items"
   antctl explain --bundle support-bundles_20260102T030405Z --from shop/web-0 --to data/db-0 --port 53/udp"""
+PODS, NODE = "pods", "node"
+"""Sources of domain names: DNS answers to Pods, and DNS answers to the Node itself."""
+CONDITIONS = ("TrafficControlPortsMissing", "TrafficControlBypassed")
+MORE = re.compile(r" and \d+ more\b")
+"""End of a condition's message that does not list all objects."""
+
+
+def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool) -> tuple[Packet, str]:
+    """The packet with those names if any rule is on names, and why they could not be had; given ones are left."""
+    sender = packet.source
+    node = sender.pod.spec.node_name if sender.pod else sender.host
+    if packet.destination.names or not node or not _has_names(source):
+        return packet, ""
+    kubernetes = kubernetes._replace(seconds=kubernetes.seconds or SECONDS)
+    try:
+        query = {"scope": PODS, "pod": pod_name(sender.pod)} if sender.pod else {"scope": NODE}
+        rows = ask_agent(kubernetes, node, "/fqdncache", query, insecure=insecure) or ()
+        known: dict[str, set[str]] = {}
+        untrusted: dict[str, set[str]] = {}
+        for row in rows:
+            names_by_ip = untrusted if row.get("server") else known
+            names_by_ip.setdefault(ip(row["ipAddress"]), set()).add(str(row["fqdnName"]))
+    except (Failure, ValueError, LookupError, TypeError, AttributeError) as error:
+        lack = error.message if isinstance(error, Failure) else f"its answer cannot be read: {error}"
+        return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
+    names = {address: tuple(sorted(sources)) for address, sources in known.items()}
+    there = msgspec.structs.replace(
+        packet.destination, names=names.get(packet.destination.ip, ()), names_of=node
+    )
+    untrusted_names = tuple((address, tuple(sorted(sources))) for address, sources in untrusted.items())
+    named_packet = msgspec.structs.replace(
+        packet, destination=there, names=tuple(names.items()), own_names=untrusted_names
+    )
+    return named_packet, ""
+
+
+def _has_names(source: Source) -> bool:
+    """Whether any policy has a rule on names."""
+    objects = source.objects
+    policies: tuple[Native, ...] = (*objects.cluster_policies, *objects.policies)
+    antrea_rules = (rule for policy in policies for rule in policy.spec.egress)
+    if any(peer.fqdn for rule in antrea_rules for peer in rule.to):
+        return True
+    admins: tuple[Admin, ...] = (*objects.admin_policies, *objects.tiered_policies)
+    admin = (rule for admin in admins for rule in admin.spec.egress)
+    return any(getattr(peer, "domain_names", ()) for rule in admin for peer in rule.to)
+
+
+def realized(kubernetes: Server, answer: Answer) -> Answer:
+    """The answer with what the Nodes report of the TrafficControls that it names."""
+    traffic_controls = tuple(
+        _with_missing_ports(kubernetes, traffic_control) for traffic_control in answer.traffic_controls
+    )
+    return msgspec.structs.replace(answer, traffic_controls=traffic_controls)
+
+
+def _with_missing_ports(kubernetes: Server, steered: SteeredPacket) -> SteeredPacket:
+    try:
+        info = ask(kubernetes, f"{AGENT_INFOS}/{steered.node}", {})
+    except Failure as error:
+        missing = f"Node {steered.node} could not be asked: {error.message}"
+    else:
+        conditions = info.get("agentConditions") or ()
+        missing = "; ".join(
+            message for row in conditions for message in _messages(row, steered.traffic_control)
+        )
+    return msgspec.structs.replace(steered, missing=one_line(missing))
+
+
+def _messages(condition: dict[str, str], name: str) -> Iterator[str]:
+    if condition.get("type") not in CONDITIONS or condition.get("status") != "True":
+        return
+    message = condition.get("message", "")
+    if re.search(rf" {re.escape(name)}(?=[:;,]| and | \(|$)", message) or MORE.search(message):
+        yield message
 
 
 def command() -> click.Command:

@@ -8,18 +8,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from aiohttp import web
+
+from antrea.apis.admission import ConversionAnswer, ConversionResponse, ConversionResult, ConversionReview
 from antrea.apis.authorization import (
     REVIEWS,
     ResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
 )
-from antrea.controller.webhook.admission import Listing, routes
-from antrea.controller.webhook.conversion import conversion_routes
+from antrea.controller.webhook.admission import JSON, Listing, review_body, routes
+from antrea.controller.webhook.review_thread import LARGE, ReviewThread, caller_of
+from antrea.decoding import decode_json, guarded
 from antrea.engine import Engine, Facts
-from antrea.errors import Refused, Unavailable
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.framework.admission import Installation, wanted_gates
 from antrea.features.framework.watch_plan import watch_plan
+from antrea.features.registry.conversion import PATHS, convert
 from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 from antrea.outside.kube.resource_feed import ResourceFeed
 
@@ -33,6 +39,48 @@ if TYPE_CHECKING:
 
 ACCESS_SECONDS = 3.0
 """For one question on rights, below what the webhook itself has."""
+
+
+# parity: pkg/apiserver/handlers/webhook/convert_crd.go
+def conversion_routes() -> Mapping[str, Handler]:
+    """Handlers of POST by path."""
+    return {path: _handler(kind) for path, kind in PATHS.items()}
+
+
+def _handler(kind: str) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        async with review_body(request) as body:
+            if request.content_type != JSON:
+                # everybody may ask, and no API server sends anything else
+                text = f"Invalid Content-Type={request.content_type}, expected {JSON}"
+                raise web.HTTPUnsupportedMediaType(text=text)
+            try:
+                answer = await ReviewThread(caller_of(request), large=len(body) > LARGE).do(
+                    lambda: _converted(body, kind)
+                )
+            except Invalid as error:
+                raise web.HTTPBadRequest(
+                    text=f"the ConversionReview is not understood: {error.why}"
+                ) from error
+            return web.Response(body=answer, content_type=JSON)
+
+    return handler
+
+
+def _converted(body: bytes, kind: str) -> bytes:
+    review = decode_json(body, ConversionReview, "ConversionReview")
+    answer = ConversionAnswer(converted(review, kind), review.api_version)
+    return guarded("ConversionReview", msgspec.json.encode, answer)
+
+
+def converted(review: ConversionReview, kind: str) -> ConversionResponse:
+    """All objects in the version asked for; the first that cannot be converted fails them all."""
+    request = review.request
+    try:
+        done = tuple(convert(kind, request.desired_api_version, manifest) for manifest in request.objects)
+    except Invalid as error:
+        return ConversionResponse(request.uid, None, ConversionResult("Failure", error.why))
+    return ConversionResponse(request.uid, done, ConversionResult("Success"))
 
 
 class ApiLookup:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from antrea.controller.webhook import admission
 from antrea.controller.webhook.admission import MAX_BODY, AdmissionContext, Listing, review, routes
-from antrea.controller.webhook.conversion import conversion_routes
 from antrea.controller.webhook.review_thread import STRANGER
+from antrea.controller.webhook.runtime import conversion_routes
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.features.framework.admission import Installation, gate_steps, wanted_gates

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import api_server, until
 
-from antrea.controller.managed import cluster_identity
-from antrea.controller.managed.cluster_identity import keep_identity
+from antrea.controller.managed import runtime
+from antrea.controller.managed.runtime import keep_identity
 
 if TYPE_CHECKING:
     from certificate_world import ApiServer
@@ -47,7 +47,7 @@ async def test_an_identity_that_is_none_is_left_to_who_wrote_it() -> None:
 
 
 async def test_an_identity_is_given_as_soon_as_the_api_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_identity, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(runtime, "RETRY_SECONDS", 0.05)
     async with api_server({}) as (server, kube):
         server.refuse = "RBAC says no"
         giving = asyncio.create_task(keep_identity(kube, "kube-system"))

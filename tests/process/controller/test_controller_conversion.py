@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.controller.webhook.conversion import conversion_routes
+from antrea.controller.webhook.runtime import conversion_routes
 
 OLD, NEW = "crd.antrea.io/v1alpha2", "crd.antrea.io/v1beta1"
 EGRESS = {

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.flow_aggregator.user_share import UserShare
+from antrea.flow_aggregator.user_antctl import UserShare
 
 
 async def test_a_user_with_many_questions_keeps_nobody_waiting() -> None:
