@@ -69,7 +69,7 @@ async def test_polls_come_at_a_fixed_rate_whatever_they_take(monkeypatch: pytest
 
     found = part(enable=True)
     monkeypatch.setattr(found, "_poll_seconds", 0.2)
-    monkeypatch.setattr(FlowExportPart, "_look", look)
+    monkeypatch.setattr(FlowExportPart, "_poll_once", look)
     polling = asyncio.create_task(found._poll())
     async with asyncio.timeout(20):
         while nearest() >= 0.25:  # noqa: ASYNC110 (time)

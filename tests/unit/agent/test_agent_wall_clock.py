@@ -24,7 +24,6 @@ DECIDES = (
             "netlink/conntrack",
             "netlink/link_watch",
             "ovsdb/bfd_feed",
-            "ovsdb/bfd_session",
             "kube/backoff",
         )
     ),
