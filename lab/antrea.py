@@ -75,10 +75,10 @@ def manifest(lab: Lab, text: str) -> str:
 def _develop(pod: dict[str, Any]) -> None:
     volume = {"name": "lab-source", "hostPath": {"path": SOURCE, "type": "Directory"}}
     for container in pod["containers"]:
-        words = [*container.get("command", []), *container.get("args", [])]
-        if not words or Path(words[0]).name not in PROGRAMS:
+        argv = [*container.get("command", []), *container.get("args", [])]
+        if not argv or Path(argv[0]).name not in PROGRAMS:
             continue
-        container["command"] = ["sh", "-c", AGAIN, "lab-dev", *words]
+        container["command"] = ["sh", "-c", AGAIN, "lab-dev", *argv]
         container.pop("args", None)
         container.setdefault("env", []).append({"name": "PYTHONPATH", "value": SOURCE})
         mount = {"name": "lab-source", "mountPath": SOURCE, "readOnly": True}
@@ -107,7 +107,7 @@ def containers(settings: Settings) -> list[str]:
 
 def rendered(sets: list[str]) -> str:
     """The manifest that the chart makes of these values, without definitions of kinds."""
-    values = [word for one in sets for word in ("--set", one)]
+    values = [word for setting in sets for word in ("--set", setting)]
     program = artifacts.helm(lambda _: None)
     command = [str(program), "template", "antrea", str(CHART), "--namespace", "kube-system", *values]
     return subprocess.check_output(command, text=True)
@@ -131,19 +131,19 @@ def reload(lab: Lab) -> list[str]:
 
 def running(record: Record) -> list[tuple[int, str]]:
     """Pids, as the machine numbers them, of our programs on the nodes of this lab, and which program each is."""
-    found = []
+    processes = []
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
             continue
         try:
-            words = (place / "cmdline").read_bytes().split(b"\0")
+            argv = (place / "cmdline").read_bytes().split(b"\0")
             groups = (place / "cgroup").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
         # a console script: the interpreter, then the program; the loop around it is `sh -c ...`
         name = next(
-            (Path(os.fsdecode(w)).name for w in words[:4] if Path(os.fsdecode(w)).name in PROGRAMS), None
+            (Path(os.fsdecode(w)).name for w in argv[:4] if Path(os.fsdecode(w)).name in PROGRAMS), None
         )
         if name and f"/{cgroup.top_name(record)}/" in groups:
-            found.append((int(place.name), name))
-    return sorted(found)
+            processes.append((int(place.name), name))
+    return sorted(processes)

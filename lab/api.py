@@ -58,7 +58,7 @@ class Api:
             sent = None if body is None else msgspec.json.encode(body)
             connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
             answer = connection.getresponse()
-            found = answer.read()
+            body = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the API server: {error}") from error
         finally:
@@ -66,16 +66,16 @@ class Api:
         if answer.status not in (200, 201):
             raise Unavailable(f"the API server answers {answer.status} to {path}")
         if answer.headers.get_content_type() == "application/json":
-            return msgspec.json.decode(found)
-        return found.decode()
+            return msgspec.json.decode(body)
+        return body.decode()
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The items of a list, an empty list while the API server does not answer."""
         try:
-            found: list[dict[str, Any]] = self.get(path)["items"]
+            items: list[dict[str, Any]] = self.get(path)["items"]
         except Unavailable:
             return []
-        return found
+        return items
 
     def ready(self) -> bool:
         try:

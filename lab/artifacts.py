@@ -101,14 +101,14 @@ HELM = GoModule(
 
 def helm(progress: Progress) -> Path:
     """Helm, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
-    found = kube_source.from_folder(["helm"], progress)
-    return (found or build(HELM, ["helm"], progress))["helm"]
+    programs = kube_source.from_folder(["helm"], progress)
+    return (programs or build(HELM, ["helm"], progress))["helm"]
 
 
 def e2e_test(progress: Progress) -> Path:
     """Kubernetes' end-to-end tests as one program, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
-    found = kube_source.from_folder(["e2e.test"], progress)
-    return (found or build(E2E, ["e2e.test"], progress))["e2e.test"]
+    programs = kube_source.from_folder(["e2e.test"], progress)
+    return (programs or build(E2E, ["e2e.test"], progress))["e2e.test"]
 
 
 POLICY_API_VERSION = "v0.2.0"
@@ -139,15 +139,15 @@ def ipfix_collector(progress: Progress) -> Path:
 
 def ginkgo(progress: Progress) -> Path:
     """The program that runs e2e.test in several processes, of the version that e2e.test is built with. Raises Unavailable."""
-    found = kube_source.from_folder(["ginkgo"], progress)
-    return (found or build(GINKGO, ["ginkgo"], progress))["ginkgo"]
+    programs = kube_source.from_folder(["ginkgo"], progress)
+    return (programs or build(GINKGO, ["ginkgo"], progress))["ginkgo"]
 
 
 def out_of_window(progress: Progress) -> Path:
     """The server of Kubernetes' tests that sends each client a segment from out of the window. Raises Unavailable."""
     names = list(OUT_OF_WINDOW.packages)
-    found = kube_source.from_folder(names, progress)
-    return (found or build(OUT_OF_WINDOW, names, progress))[names[0]]
+    programs = kube_source.from_folder(names, progress)
+    return (programs or build(OUT_OF_WINDOW, names, progress))[names[0]]
 
 
 def binaries(progress: Progress) -> Binaries:
@@ -157,14 +157,14 @@ def binaries(progress: Progress) -> Binaries:
     for a setting that cannot work, `Unavailable` for what cannot be had now.
     """
     wanted = [*KUBERNETES.packages, *COREDNS.packages]
-    found = kube_source.from_folder(wanted, progress)
-    missing = [name for name in wanted if name not in found]
+    programs = kube_source.from_folder(wanted, progress)
+    missing = [name for name in wanted if name not in programs]
     if missing:
-        found |= kube_source.from_mirror(KUBERNETES_VERSION, missing, progress)
+        programs |= kube_source.from_mirror(KUBERNETES_VERSION, missing, progress)
     for module in (KUBERNETES, COREDNS):
-        if missing := [name for name in module.packages if name not in found]:
-            found |= build(module, missing, progress)
-    return Binaries(**{name.replace("-", "_"): path for name, path in found.items()}, etcd=_etcd())
+        if missing := [name for name in module.packages if name not in programs]:
+            programs |= build(module, missing, progress)
+    return Binaries(**{name.replace("-", "_"): path for name, path in programs.items()}, etcd=_etcd())
 
 
 def _etcd() -> Path:

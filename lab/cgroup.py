@@ -42,7 +42,7 @@ class Hierarchy(msgspec.Struct, frozen=True):
 
 def hierarchies(mounts: str) -> list[Hierarchy]:
     """The hierarchies in the text of /proc/mounts: the unified one alone, or else those of version 1."""
-    found = []
+    hierarchies = []
     for line in mounts.splitlines():
         _, mount, kind, options, *_ = line.split()
         if kind == "cgroup2" and Path(mount) == ROOT:
@@ -54,8 +54,8 @@ def hierarchies(mounts: str) -> list[Hierarchy]:
                 if o not in _GENERIC_OPTIONS and not o.startswith("release_agent")
             ]
             named = [f"none,{o}" if o.startswith("name=") else o for o in own]
-            found.append(Hierarchy(Path(mount), 1, ",".join(named)))
-    return found
+            hierarchies.append(Hierarchy(Path(mount), 1, ",".join(named)))
+    return hierarchies
 
 
 def mounted() -> list[Hierarchy]:
@@ -187,16 +187,16 @@ def remove(directory: Path) -> None:
         wait_for(f"removal of {directory}", gone, seconds=60, step=0.05)
 
 
-def mount_lines(found: list[Hierarchy]) -> list[str]:
+def mount_lines(hierarchies: list[Hierarchy]) -> list[str]:
     """Shell lines that give a node, inside its cgroup namespace, its own view of the hierarchies."""
-    if found and found[0].version == 2:
+    if hierarchies and hierarchies[0].version == 2:
         return [
             f"mount -t cgroup2 cgroup2 {ROOT}",
             f"mkdir {ROOT}/{LEAF}",
             f"while read -r pid; do echo $pid > {ROOT}/{LEAF}/cgroup.procs; done < {ROOT}/cgroup.procs",
         ]
     lines = [f"mount -t tmpfs -o mode=755 tmpfs {ROOT}"]
-    for hierarchy in found:
+    for hierarchy in hierarchies:
         lines.append(f"mkdir -p {hierarchy.mount}")
         lines.append(f"mount -t cgroup -o {hierarchy.options} cgroup {hierarchy.mount}")
         names = hierarchy.mount.name.split(",")

@@ -19,6 +19,6 @@ def commit() -> str:
     return f"{head} with changes" if changed else head
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+def _git(*argv: str) -> str:
+    done = subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()

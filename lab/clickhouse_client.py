@@ -14,12 +14,12 @@ from urllib.request import Request, urlopen
 
 def main() -> None:
     """Send one query to the ClickHouse server on this machine and print its answer."""
-    words = argparse.ArgumentParser()
-    words.add_argument("--query", required=True)
-    words.add_argument("--format", default="TabSeparated")
-    words.add_argument("--date_time_output_format", default="simple")
-    words.add_argument("--http-port", type=int, default=8123)  # our own
-    given = words.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--query", required=True)
+    parser.add_argument("--format", default="TabSeparated")
+    parser.add_argument("--date_time_output_format", default="simple")
+    parser.add_argument("--http-port", type=int, default=8123)  # our own
+    given = parser.parse_args()
     settings = f"output_format_json_quote_64bit_integers = 1, date_time_output_format = '{given.date_time_output_format}'"
     sql = f"{given.query} SETTINGS {settings} FORMAT {given.format}"
     headers = {"X-ClickHouse-Key": os.environ.get("CLICKHOUSE_PASSWORD", "")}

@@ -59,12 +59,12 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        found = b""
+        body = b""
         while size := int(self.rfile.readline(), 16):
-            found += self.rfile.read(size)
+            body += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
-        return found
+        return body
 
 
 class Server(ThreadingHTTPServer):
@@ -79,13 +79,13 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     """Serve the database of a folder over HTTP, and over TLS if a certificate is given."""
-    words = argparse.ArgumentParser()
-    words.add_argument("folder")
-    words.add_argument("--address", default="127.0.0.1")
-    words.add_argument("--port", type=int, default=8123)
-    words.add_argument("--tls-port", type=int, default=8443)
-    words.add_argument("--certificate", default="", help="folder of tls.crt and tls.key [default: no TLS]")
-    given = words.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8123)
+    parser.add_argument("--tls-port", type=int, default=8443)
+    parser.add_argument("--certificate", default="", help="folder of tls.crt and tls.key [default: no TLS]")
+    given = parser.parse_args()
     Handler.session = ENGINE.submit(
         lambda: importlib.import_module("chdb.session").Session(given.folder)
     ).result()

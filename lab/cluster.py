@@ -200,8 +200,8 @@ def _network(lab: Lab, tell: Progress) -> None:
 
 def pod_cidrs(lab: Lab) -> dict[str, list[str]]:
     """Pod CIDRs by node; empty until every node has its own."""
-    found = {n["metadata"]["name"]: n["spec"].get("podCIDRs", []) for n in lab.api.items("/api/v1/nodes")}
-    return found if len(found) == len(lab.topology.nodes) and all(found.values()) else {}
+    pod_cidrs = {n["metadata"]["name"]: n["spec"].get("podCIDRs", []) for n in lab.api.items("/api/v1/nodes")}
+    return pod_cidrs if len(pod_cidrs) == len(lab.topology.nodes) and all(pod_cidrs.values()) else {}
 
 
 def _settle(lab: Lab, tell: Progress) -> None:
@@ -252,8 +252,8 @@ def unready(items: Items, path: str) -> list[str]:
 def crash(lab: Lab, pods: Items) -> str:
     """Which container has ended again and again, with its last words; empty while none has."""
     for namespace_, pod, container in crashing(pods):
-        words = lab.api.kubectl("logs", "-n", namespace_, pod, "-c", container, "--tail=1").strip()
-        return f"Pod {pod}: {container} ended {CRASHES} times: {words}"
+        last_line = lab.api.kubectl("logs", "-n", namespace_, pod, "-c", container, "--tail=1").strip()
+        return f"Pod {pod}: {container} ended {CRASHES} times: {last_line}"
     return ""
 
 
@@ -261,10 +261,10 @@ def crashing(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
     """Namespace, Pod and container of those that ended again and again."""
     for pod in pods:
         meta, status = pod["metadata"], pod["status"]
-        for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
-            waits = one["state"].get("waiting", {}).get("reason") == CRASHING
-            if waits and one["restartCount"] >= CRASHES:
-                yield meta["namespace"], meta["name"], one["name"]
+        for status_row in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+            waits = status_row["state"].get("waiting", {}).get("reason") == CRASHING
+            if waits and status_row["restartCount"] >= CRASHES:
+                yield meta["namespace"], meta["name"], status_row["name"]
 
 
 def down(record: Record) -> bool:
@@ -318,8 +318,8 @@ def logs(lab: Lab) -> dict[str, Path]:
     top = lab.record.directory
     files = {f.stem: f for f in (top / "logs").glob("*.log")}
     for machine in lab.topology.nodes:
-        own = (node.root(lab.record, machine.name) / "var/log").glob("*.log")
-        files |= {f"{machine.name}/{f.stem}": f for f in own}
+        logs = (node.root(lab.record, machine.name) / "var/log").glob("*.log")
+        files |= {f"{machine.name}/{f.stem}": f for f in logs}
     return dict(sorted(files.items()))
 
 

@@ -94,12 +94,12 @@ class Program(msgspec.Struct, frozen=True):
     ginkgo: Path | None = None
     processes: int = 1
 
-    def command(self, words: Sequence[str]) -> list[str]:
+    def command(self, argv: Sequence[str]) -> list[str]:
         """The command line with these arguments of the suite; those on the choice of specs are ginkgo's where it runs it."""
         if self.ginkgo is None:
-            return [str(self.suite), *words]
-        its = [word.replace("--ginkgo.", "--") for word in words if word.startswith("--ginkgo.")]
-        rest = [word for word in words if not word.startswith("--ginkgo.")]
+            return [str(self.suite), *argv]
+        its = [word.replace("--ginkgo.", "--") for word in argv if word.startswith("--ginkgo.")]
+        rest = [word for word in argv if not word.startswith("--ginkgo.")]
         return [str(self.ginkgo), f"--procs={self.processes}", *its, str(self.suite), "--", *rest]
 
 
@@ -134,8 +134,8 @@ def arguments(chosen: Selection, *, nodes: int, seconds: int) -> list[str]:
 def command_line(program: Program, chosen: Selection, *, nodes: int, seconds: int) -> str:
     """The same as a person would type it."""
     place = ("--kubeconfig=FILE", "--report-dir=DIRECTORY")
-    words = program.command([*arguments(chosen, nodes=nodes, seconds=seconds), *place])
-    return shlex.join(word.rpartition("/")[2] if word.startswith("/") else word for word in words)
+    argv = program.command([*arguments(chosen, nodes=nodes, seconds=seconds), *place])
+    return shlex.join(word.rpartition("/")[2] if word.startswith("/") else word for word in argv)
 
 
 def alone(name: str) -> Selection:
@@ -143,7 +143,7 @@ def alone(name: str) -> Selection:
     return Selection(re.escape(name) + "$")
 
 
-def run(lab: Lab, program: Program, words: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
+def run(lab: Lab, program: Program, argv: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
     """Run the suite; its JUnit report, its output and the lab's commit go to the directory `place`. Return whether to continue.
 
     Failed specs are not an error; interrupted, it still writes the report. Raises Unavailable when there is no report.
@@ -152,7 +152,7 @@ def run(lab: Lab, program: Program, words: Sequence[str], place: Path, say: Call
     shutil.copy(lab.record.directory / COMMIT, place)
     where = [f"--kubeconfig={control_plane.kubeconfig(lab.record)}", f"--report-dir={place}"]
     control = namespace.path(lab.record, lab.topology.control_plane.name)
-    argv = bound(namespace.inside(control, program.command([*words, *where])))
+    argv = bound(namespace.inside(control, program.command([*argv, *where])))
     with (
         (place / "output.log").open("w") as log,
         # a session of its own: a ^C of the terminal reaches it once, from here; at a second one it would not clean up
@@ -250,8 +250,8 @@ def suite(
     alone_program = Program(program.suite)
     for spec in failed if whole else ():
         say(f"once more, alone: {spec.name}")
-        words = arguments(alone(spec.name), nodes=nodes, seconds=seconds)
-        if not run(lab, alone_program, words, _next(place), say):
+        argv = arguments(alone(spec.name), nodes=nodes, seconds=seconds)
+        if not run(lab, alone_program, argv, _next(place), say):
             break
     return read(reports(place), chosen)
 

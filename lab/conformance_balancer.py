@@ -38,7 +38,9 @@ def balanced(lab: Lab) -> Iterator[None]:
 
 def pool(family: str) -> dict[str, Any]:
     """The ExternalIPPool, with addresses of the families of the lab."""
-    ranges = [one for name, some in RANGES.items() if family in (name, "dual") for one in some]
+    ranges = [
+        address_range for name, some in RANGES.items() if family in (name, "dual") for address_range in some
+    ]
     return {
         "apiVersion": "crd.antrea.io/v1beta1",
         "kind": "ExternalIPPool",
@@ -62,7 +64,7 @@ def _annotate(lab: Lab, over: threading.Event) -> None:
         for service in lab.api.items("/api/v1/services"):
             meta = service["metadata"]
             if waits(service):
-                words = ("annotate", "service", meta["name"], f"{ANNOTATION}={POOL}")
+                argv = ("annotate", "service", meta["name"], f"{ANNOTATION}={POOL}")
                 # it may be gone by now
                 with contextlib.suppress(Unavailable):
-                    lab.api.kubectl("-n", meta["namespace"], *words)
+                    lab.api.kubectl("-n", meta["namespace"], *argv)

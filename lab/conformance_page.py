@@ -45,7 +45,7 @@ def page(specs: Sequence[Spec], skip: Sequence[Skip], about: About) -> str:
             "",
             "| Left out | Because |",
             "|---|---|",
-            *(f"| `{_cell(one.match)}` | {_cell(one.why)} |" for one in skip),
+            *(f"| `{_cell(skipped.match)}` | {_cell(skipped.why)} |" for skipped in skip),
             "",
             "| Spec | Result | Seconds | Why |",
             "|---|---|---|---|",

@@ -76,8 +76,10 @@ def make_certificates(record: Record, topology: Topology) -> None:
         certificates.kubeconfig(kubeconfig(record, stem), server_url(topology), directory / "ca.crt", pair)
     for node in topology.nodes:
         # the kubelet's server certificate, so that `kubectl logs` and `exec` are verified without approving requests
-        own = tuple(node.address("eth0", v) for v in topology.versions)
-        certificates.issue(ca, f"{node.name}-server", node.name, sans=(node.name, *own, "127.0.0.1"))
+        node_addresses = tuple(node.address("eth0", v) for v in topology.versions)
+        certificates.issue(
+            ca, f"{node.name}-server", node.name, sans=(node.name, *node_addresses, "127.0.0.1")
+        )
 
 
 def audit_log(record: Record) -> Path:

@@ -37,9 +37,9 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
     first, last = start(lab)
     name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
 
-    def run(*words: str) -> None:
-        say(f"\n$ {PROGRAM} kubectl{name} {' '.join(words)}")
-        say(lab.api.kubectl(*words).rstrip())
+    def run(*argv: str) -> None:
+        say(f"\n$ {PROGRAM} kubectl{name} {' '.join(argv)}")
+        say(lab.api.kubectl(*argv).rstrip())
 
     run("get", "nodes", "-o", "wide")
     run("get", "pods", "-A", "-o", "wide")

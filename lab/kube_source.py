@@ -33,9 +33,9 @@ def from_folder(names: Iterable[str], progress: Progress) -> dict[str, Path]:
         raise Invalid(
             FOLDER, f"{named} is not a folder; name one that holds kubelet, kube-apiserver and so on"
         )
-    found = {name: folder / name for name in names if os.access(folder / name, os.X_OK)}
-    progress(f"from {FOLDER}: {' '.join(found) or 'nothing, it has none of the programs'}")
-    return found
+    programs = {name: folder / name for name in names if os.access(folder / name, os.X_OK)}
+    progress(f"from {FOLDER}: {' '.join(programs) or 'nothing, it has none of the programs'}")
+    return programs
 
 
 def from_mirror(version: str, names: Iterable[str], progress: Progress) -> dict[str, Path]:
@@ -51,27 +51,27 @@ def from_mirror(version: str, names: Iterable[str], progress: Progress) -> dict[
     if not re.match(r"https?://", url):
         raise Invalid(MIRROR, f"{url} is not the http(s) address of a release mirror")
     place = f"{url.rstrip('/')}/{version}/bin/linux/amd64"
-    found = {name: path for name in names if (path := _download(f"{place}/{name}", name, progress))}
-    progress(f"from {MIRROR}: {' '.join(found) or 'nothing, it has none of the programs'}")
-    return found
+    programs = {name: path for name in names if (path := _download(f"{place}/{name}", name, progress))}
+    progress(f"from {MIRROR}: {' '.join(programs) or 'nothing, it has none of the programs'}")
+    return programs
 
 
 def _download(address: str, name: str, progress: Progress) -> Path | None:
     published = _get(f"{address}.sha256")
     if published is None:
         return None
-    words = published.decode(errors="replace").split()
-    if not words or not re.fullmatch(r"[0-9a-f]{64}", words[0]):
+    fields = published.decode(errors="replace").split()
+    if not fields or not re.fullmatch(r"[0-9a-f]{64}", fields[0]):
         raise Invalid(MIRROR, f"{address}.sha256 holds no sha256")
 
     def make(part: Path) -> None:
         with step(progress, f"download {address}"):
             actual = _fetch(address, part / name)
-        if actual != words[0]:
-            raise Invalid(MIRROR, f"{address} has the sha256 {actual}, its .sha256 file says {words[0]}")
+        if actual != fields[0]:
+            raise Invalid(MIRROR, f"{address} has the sha256 {actual}, its .sha256 file says {fields[0]}")
         (part / name).chmod(0o755)
 
-    return cache.made("kube", words[0], make) / name
+    return cache.made("kube", fields[0], make) / name
 
 
 def _get(address: str) -> bytes | None:

@@ -69,13 +69,13 @@ def up(name: str, config: Path | None, *, keep: bool, **flags: object) -> None:
 def down(name: str) -> None:
     """End a lab and remove all that it made."""
     began = time.monotonic()
-    found = cluster.down(Record(name))
+    existed = cluster.down(Record(name))
     click.echo(
         f"lab {name!r} is removed ({time.monotonic() - began:.0f} s)"
-        if found
+        if existed
         else f"there is no lab {name!r}"
     )
-    for line in () if found else cluster.others():
+    for line in () if existed else cluster.others():
         click.echo(line, err=True)
 
 
@@ -102,8 +102,8 @@ def antctl(name: str, arguments: tuple[str, ...]) -> None:
     """antctl of this checkout, as on the administrator's workstation."""
     lab = cluster.open_lab(name)
     config = f"KUBECONFIG={control_plane.kubeconfig(lab.record)}"
-    words = ["env", config, sys.executable, "-P", "-m", "antrea.antctl.main", *arguments]
-    become(cluster.enter(lab, "control", words))
+    argv = ["env", config, sys.executable, "-P", "-m", "antrea.antctl.main", *arguments]
+    become(cluster.enter(lab, "control", argv))
 
 
 @cli.command(name="exec", context_settings=PASS_ON)
@@ -112,8 +112,8 @@ def antctl(name: str, arguments: tuple[str, ...]) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, machine: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a node, or in the network of another machine of the lab (control, gateway, outside, underlay)."""
-    words = command[1:] if command[0] == "--" else command
-    become(cluster.enter(cluster.open_lab(name), machine, words))
+    argv = command[1:] if command[0] == "--" else command
+    become(cluster.enter(cluster.open_lab(name), machine, argv))
 
 
 @cli.command()

@@ -60,17 +60,17 @@ def script(record: Record, file: Path, lines: Sequence[str]) -> None:
 @contextmanager
 def entered(file: Path) -> Iterator[None]:
     """This thread is in that network namespace; sockets made here stay in it."""
-    own = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
+    current = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
     other = os.open(file, os.O_RDONLY)
     try:
         _setns(other)
         try:
             yield
         finally:
-            _setns(own)
+            _setns(current)
     finally:
         os.close(other)
-        os.close(own)
+        os.close(current)
 
 
 def _setns(fd: int) -> None:

@@ -62,7 +62,7 @@ def prepare(
     record: Record, topology: Topology, node: Machine, *, settings: Settings, supplies: Supplies
 ) -> None:
     """Everything on the node's disk: directories, configuration, certificates, plugins, images."""
-    top, own = root(record, node.name), etc(record, node.name)
+    top, etc_files = root(record, node.name), etc(record, node.name)
     for name in ROOT_DIRECTORIES.split():
         (top / name).mkdir(parents=True, exist_ok=True)
     (top / "tmp").chmod(0o1777)
@@ -70,12 +70,12 @@ def prepare(
     (top / "var/lock").symlink_to("/run/lock")
     (directory(record, node.name) / "etc.work").mkdir(exist_ok=True)
     for name in ("kubernetes", "containerd", "cni/net.d"):
-        (own / name).mkdir(parents=True, exist_ok=True)
-    node_files.write_tunables(own)
-    (own / "hostname").write_text(f"{node.name}\n")
-    (own / "hosts").write_text(node_files.hosts(topology))
-    (own / "resolv.conf").write_text("")
-    (own / "containerd/lab.toml").write_text(node_files.containerd())
+        (etc_files / name).mkdir(parents=True, exist_ok=True)
+    node_files.write_tunables(etc_files)
+    (etc_files / "hostname").write_text(f"{node.name}\n")
+    (etc_files / "hosts").write_text(node_files.hosts(topology))
+    (etc_files / "resolv.conf").write_text("")
+    (etc_files / "containerd/lab.toml").write_text(node_files.containerd())
     services = _write_kubernetes(record, topology, node, settings)
     programs = [supplies.binaries.kubelet, supplies.binaries.kube_proxy, supplies.binaries.kubectl]
     (directory(record, node.name) / "init.sh").write_text(
@@ -139,8 +139,8 @@ def power_off(record: Record, node: Machine) -> None:
     if process:
         thaw(record, node.name)
         end([process])
-    for own in cgroup.tops(record, node.name):
-        cgroup.remove(own)
+    for top_cgroup in cgroup.tops(record, node.name):
+        cgroup.remove(top_cgroup)
     namespace.remove(namespace.path(record, node.name))
 
 
@@ -192,10 +192,10 @@ def inside_pod(record: Record, node: str, address: str) -> list[str]:
     Raises Unavailable if none has it.
     """
     for file in Path(f"/proc/{init_pid(record, node)}/root/run/netns").iterdir():
-        words = namespace.inside(file, [])
+        command = namespace.inside(file, [])
         with suppress(Unavailable):  # of a Pod that goes
-            if f" {address}/" in run([*words, "ip", "-o", "addr"]):
-                return words
+            if f" {address}/" in run([*command, "ip", "-o", "addr"]):
+                return command
     raise Unavailable(f"a Pod of {node} with the address {address}")
 
 

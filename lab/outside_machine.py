@@ -134,8 +134,8 @@ def inside(record: Record, name: str, argv: Sequence[str | Path]) -> list[str]:
     if not pid:
         raise Unavailable(f"{name} is not running")
     path = f"PATH={PROGRAMS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    words = ["nsenter", "-t", pid[0], "-m", "-u", "-i", "-n", "-p", "--", "env", path, "HOME=/root"]
-    return [*words, *map(str, argv)]
+    command = ["nsenter", "-t", pid[0], "-m", "-u", "-i", "-n", "-p", "--", "env", path, "HOME=/root"]
+    return [*command, *map(str, argv)]
 
 
 def execute(record: Record, name: str, *argv: str, seconds: float = 60) -> str:
@@ -145,7 +145,9 @@ def execute(record: Record, name: str, *argv: str, seconds: float = 60) -> str:
 
 def machines(lab: Lab) -> tuple[str, ...]:
     """Hosts of the lab that run an agent."""
-    return tuple(one.name for one in lab.topology.machines if _directory(lab.record, one.name).exists())
+    return tuple(
+        machine.name for machine in lab.topology.machines if _directory(lab.record, machine.name).exists()
+    )
 
 
 def _directory(record: Record, name: str) -> Path:
@@ -164,19 +166,25 @@ def _install(lab: Lab, name: str, place: Path, gates: Sequence[str]) -> None:
     token = lab.api.kubectl("create", "token", ACCOUNT, f"--namespace={SPACE}", "--duration=24h").strip()
     authority = (control_plane.pki(lab.record) / "ca.crt").read_text()
     path = "/api/v1/namespaces/kube-system/configmaps/antrea-ca"
-    own = wait_for("the controller's CA", lambda: _data(lab, path).get("ca.crt"), seconds=60)
+    authority = wait_for("the controller's CA", lambda: _data(lab, path).get("ca.crt"), seconds=60)
     host = lab.topology.nodes[0].address("eth0", lab.topology.versions[0])
     controller = f"https://{f'[{host}]' if ':' in host else host}:{NODE_PORT}"
     kube, antrea = place / "kube", place / "antrea"
     kube.write_bytes(_kubeconfig(token, control_plane.server_url(lab.topology), authority))
-    antrea.write_bytes(_kubeconfig(token, controller, own, "antrea.kube-system.svc"))
+    antrea.write_bytes(_kubeconfig(token, controller, authority, "antrea.kube-system.svc"))
     config = msgspec.yaml.decode((INSTALLED / "antrea-agent.conf").read_bytes())
     config["ovsDatapathType"] = "netdev"
     config["featureGates"] |= dict.fromkeys(gates, True)
     (place / "conf").write_bytes(msgspec.yaml.encode(config))
-    words: list[str | Path] = [INSTALLED / "install.sh", "--root", place / "root", "--config", place / "conf"]
-    words += ["--kubeconfig", kube, "--antrea-kubeconfig", antrea, "--ns", SPACE, "--nodename", name]
-    run([*words, "--agent", Path(sys.prefix) / "bin/antrea-agent"])
+    command: list[str | Path] = [
+        INSTALLED / "install.sh",
+        "--root",
+        place / "root",
+        "--config",
+        place / "conf",
+    ]
+    command += ["--kubeconfig", kube, "--antrea-kubeconfig", antrea, "--ns", SPACE, "--nodename", name]
+    run([*command, "--agent", Path(sys.prefix) / "bin/antrea-agent"])
 
 
 def _data(lab: Lab, path: str) -> dict[str, str]:

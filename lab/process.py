@@ -42,10 +42,10 @@ def run(
     argv: Sequence[str | Path], *, record: Record | None = None, stdin: str | None = None, seconds: float = 60
 ) -> str:
     """Run to the end and return what it printed. Raises Unavailable with the command's own words when it fails."""
-    words = [str(a) for a in argv]
+    command = [str(a) for a in argv]
     try:
         done = subprocess.run(
-            words,
+            command,
             input=stdin,
             text=True,
             capture_output=True,
@@ -54,12 +54,14 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"`{' '.join(words)}` did not end within {seconds * TIME_FACTOR:.0f} s") from error
+        raise Unavailable(
+            f"`{' '.join(command)}` did not end within {seconds * TIME_FACTOR:.0f} s"
+        ) from error
     except FileNotFoundError as error:
-        raise Unavailable(f"{words[0]} is not installed") from error
+        raise Unavailable(f"{command[0]} is not installed") from error
     if done.returncode:
         why = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        raise Unavailable(f"`{' '.join(words)[:300]}` ended with {done.returncode}: {why}")
+        raise Unavailable(f"`{' '.join(command)[:300]}` ended with {done.returncode}: {why}")
     return done.stdout
 
 

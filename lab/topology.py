@@ -94,8 +94,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def address(self, nic: str, version: int) -> str:
         """The card's first address of that IP version, without prefix length; "" if it has none."""
-        found = (ip_interface(a).ip for n in self.nics if n.name == nic for a in n.addresses)
-        return next((str(ip) for ip in found if ip.version == version), "")
+        addresses = (ip_interface(a).ip for n in self.nics if n.name == nic for a in n.addresses)
+        return next((str(ip) for ip in addresses if ip.version == version), "")
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):

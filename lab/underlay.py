@@ -55,11 +55,11 @@ def create(record: Record, topology: Topology) -> None:
 
 def plug(record: Record, topology: Topology, machine: Machine) -> None:
     """A machine's namespace and its cables. Also used when a node is powered on again."""
-    own, underlay = namespace.create(record, machine.name), namespace.path(record, UNDERLAY)
+    netns, underlay = namespace.create(record, machine.name), namespace.path(record, UNDERLAY)
     forward = "1" if machine.forwards else "0"
     namespace.script(
         record,
-        own,
+        netns,
         [
             NO_DAD,
             *(() if machine.role == "node" else STRICT_ARP),
@@ -70,7 +70,7 @@ def plug(record: Record, topology: Topology, machine: Machine) -> None:
     )
     for nic in machine.nics:
         namespace.script(record, underlay, _cable(record, topology, machine, nic))
-    namespace.script(record, own, _configure(machine))
+    namespace.script(record, netns, _configure(machine))
     for nic in machine.nics:
         if nic.loss:
             set_loss(record, machine, nic, nic.loss)

@@ -63,7 +63,7 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def leaves_out(self, name: str) -> bool:
         """Whether `-test.skip` leaves out the test of this full name: each of a pattern's elements finds one of its parts."""
         parts = name.split("/")
-        patterns = [one.match.split("/") for one in self.skip]
+        patterns = [skipped.match.split("/") for skipped in self.skip]
         return any(
             len(pattern) <= len(parts)
             and all(re.search(element, part) for element, part in zip(pattern, parts, strict=False))
@@ -72,7 +72,7 @@ class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def inside(self, family: Family) -> Selection:
         """The same for a lab of this family."""
-        skip = tuple(one for one in self.skip if not one.families or family in one.families)
+        skip = tuple(skipped for skipped in self.skip if not skipped.families or family in skipped.families)
         return msgspec.structs.replace(self, skip=skip)
 
     def of(self, wanted: Sequence[str]) -> Selection:
@@ -92,7 +92,7 @@ def arguments(pattern: str, skip: Sequence[Skip], *, seconds: int) -> list[str]:
 
     Source: `go help testflag`, test/e2e/fixtures.go testMain
     """
-    left_out = [f"-test.skip={'|'.join(one.match for one in skip)}"] if skip else []
+    left_out = [f"-test.skip={'|'.join(skipped.match for skipped in skip)}"] if skip else []
     return [
         "-provider=kind",
         "-deploy-antrea=false",
@@ -141,14 +141,14 @@ def _own(name: str, begun: Iterable[str], ended: dict[str, Outcome]) -> bool:
 
 def specs(place: Path, chosen: Selection) -> list[Spec]:
     """The tests that have run, in the order of the selection, with the outcomes of their runs."""
-    found: list[Spec] = []
+    specs_read: list[Spec] = []
     for test in chosen.tests:
         runs = [read(log.read_text(errors="replace").splitlines()) for log in logs(place, test)]
         names = dict.fromkeys(name for outcomes in runs for name in outcomes)
         for name in (name for name in names if not chosen.leaves_out(name)):
             outcomes = tuple(outcomes[name] for outcomes in runs if name in outcomes)
-            found.append(_spec(name, outcomes))
-    return found
+            specs_read.append(_spec(name, outcomes))
+    return specs_read
 
 
 def _spec(name: str, runs: tuple[Outcome, ...]) -> Spec:
@@ -188,7 +188,9 @@ def _dress_machines(lab: Lab) -> None:
     """Install agents on the lab's hosts that are to be machines outside the cluster."""
     there = outside_machine.machines(lab)
     new = [
-        one.name for one in lab.topology.machines if one.name.startswith(MACHINES) and one.name not in there
+        machine.name
+        for machine in lab.topology.machines
+        if machine.name.startswith(MACHINES) and machine.name not in there
     ]
     if new:
         outside_machine.serve(lab)
@@ -237,12 +239,12 @@ def suite(
             go(test, exactly(failed))
 
 
-def _failed(found: Iterable[Spec]) -> list[str]:
-    names = sorted(spec.name for spec in found if not spec.settled)
+def _failed(specs_run: Iterable[Spec]) -> list[str]:
+    names = sorted(spec.name for spec in specs_run if not spec.settled)
     return names[:1] + [name for above, name in pairwise(names) if not name.startswith(f"{above}/")]
 
 
-def run(lab: Lab, program: Path, words: Sequence[str], *, place: Path, say: Callable[[str], None]) -> None:
+def run(lab: Lab, program: Path, options: Sequence[str], *, place: Path, say: Callable[[str], None]) -> None:
     """Run the test program in the control plane's network; its output and the lab's commit go to the directory `place`."""
     place.mkdir(parents=True)
     (place / COMMIT).write_bytes((lab.record.directory / COMMIT).read_bytes())
@@ -254,7 +256,7 @@ def run(lab: Lab, program: Path, words: Sequence[str], *, place: Path, say: Call
     docker.chmod(0o755)
     config = control_plane.kubeconfig(lab.record)
     control = namespace.path(lab.record, lab.topology.control_plane.name)
-    argv: list[str | Path] = [program, *words, f"-kind.kubeconfig={config}", f"-logs-export-dir={exported}"]
+    argv: list[str | Path] = [program, *options, f"-kind.kubeconfig={config}", f"-logs-export-dir={exported}"]
     if machines := outside_machine.machines(lab):
         argv.append(f"-linuxVMs={' '.join(machines)}")
     environment = {

@@ -53,9 +53,9 @@ def serve(lab: Lab, tell: Progress) -> None:
     first = lab.topology.nodes[0].name
     store = image_recipe.product(tell, "--flow-aggregator")
     collector = collector_image(artifacts.ipfix_collector(tell))
-    for one in lab.topology.nodes:
-        images = [collector, store] if one.name == first else [collector]
-        flow_visibility.import_images(lab, one.name, images)
+    for machine in lab.topology.nodes:
+        images = [collector, store] if machine.name == first else [collector]
+        flow_visibility.import_images(lab, machine.name, images)
     for name, text in manifests(first, store.names[0]).items():
         node.execute(lab.record, first, "sh", "-c", f"cat > /root/{name}", stdin=text)
 
@@ -89,21 +89,21 @@ def manifests(first: str, image: str) -> dict[str, str]:
 
 def in_namespace(objects: Iterable[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """An aggregator of another Namespace: what has no Namespace gets a name of its own, the Namespace this one."""
-    found = []
-    for one in objects:
-        made, meta = copy.deepcopy(dict(one)), dict(one["metadata"])
+    renamed = []
+    for document in objects:
+        made, meta = copy.deepcopy(dict(document)), dict(document["metadata"])
         if "namespace" in meta:
             meta["namespace"] = name
         else:
-            meta["name"] = name if one["kind"] == "Namespace" else f"{name}-{meta['name']}"
+            meta["name"] = name if document["kind"] == "Namespace" else f"{name}-{meta['name']}"
         for subject in made.get("subjects", ()):
             if subject.get("namespace") == flow_visibility.NAMESPACE:
                 subject["namespace"] = name
         role = made.get("roleRef", {})
         if role.get("kind") == "ClusterRole" and role["name"].startswith(flow_visibility.NAMESPACE):
             role["name"] = f"{name}-{role['name']}"
-        found.append(made | {"metadata": meta})
-    return found
+        renamed.append(made | {"metadata": meta})
+    return renamed
 
 
 def _supplies() -> list[dict[str, Any]]:

@@ -63,11 +63,13 @@ def serve(lab: Lab) -> None:
     home, empty = namespace.path(record, HOST), record.directory / SERVER
     empty.mkdir(exist_ok=True)
     with record.locked():
-        namespace.script(record, home, [f"ip address replace {one} dev eth0" for one in addresses(family)])
+        namespace.script(
+            record, home, [f"ip address replace {address} dev eth0" for address in addresses(family)]
+        )
         if SERVER not in record.processes():
-            words = [sys.executable, "-I", "-m", "http.server", "80", "--bind=::", "--protocol=HTTP/1.1"]
-            words += [f"--directory={empty}"]
-            launch(record, SERVER, namespace.inside(home, words))
+            argv = [sys.executable, "-I", "-m", "http.server", "80", "--bind=::", "--protocol=HTTP/1.1"]
+            argv += [f"--directory={empty}"]
+            launch(record, SERVER, namespace.inside(home, argv))
         if RESOLVER not in record.processes():
             (empty.parent / RESOLVER).write_text(f".:53 {{\n{_hosts(family)}}}\n")
             own: list[str | Path] = [artifacts.binaries(print).coredns, "-conf", empty.parent / RESOLVER]

@@ -78,7 +78,7 @@ def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -
         *UPSTREAM_IPFIX_COLLECTORS,
     )
     images = f"{', '.join(made)}, all made by the lab"
-    words = upstream_e2e.arguments("^TEST$", (), seconds=wish.seconds)
+    argv = upstream_e2e.arguments("^TEST$", (), seconds=wish.seconds)
     return About(
         f"Upstream's end-to-end tests ({chosen.version}) against the lab",
         "`make upstream-e2e`; not edited by hand. What it does: [upstream-e2e](../upstream-e2e.md).",
@@ -88,7 +88,7 @@ def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -
             ("Images", images),
             ("Tests", ", ".join(t for t in chosen.tests if upstream_e2e.logs(place, t))),
         ),
-        f"e2e.test {shlex.join(words)} -test.skip=SKIPPED -kind.kubeconfig=FILE -logs-export-dir=DIRECTORY",
+        f"e2e.test {shlex.join(argv)} -test.skip=SKIPPED -kind.kubeconfig=FILE -logs-export-dir=DIRECTORY",
     )
 
 

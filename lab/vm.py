@@ -106,16 +106,16 @@ def kernel(cache: Path) -> Kernel:
     Raises Unavailable when apt cannot deliver it.
     """
     depends = _run("apt-cache", "depends", "linux-image-amd64").decode()
-    found = re.search(r"Depends: (linux-image-\d\S+)", depends)
-    if found is None:
+    match = re.search(r"Depends: (linux-image-\d\S+)", depends)
+    if match is None:
         raise Unavailable("apt knows no linux-image-amd64: run apt-get update")
-    key = hashlib.sha256("\n".join((found[1], INIT, *BOOT_MODULES)).encode()).hexdigest()[:12]
-    folder = cache / f"vm-{found[1]}-{key}"
+    key = hashlib.sha256("\n".join((match[1], INIT, *BOOT_MODULES)).encode()).hexdigest()[:12]
+    folder = cache / f"vm-{match[1]}-{key}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="vm-", dir=cache))
         try:
-            _unpack(found[1], fresh)
+            _unpack(match[1], fresh)
             fresh.rename(folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -146,19 +146,19 @@ def _unpack(package: str, folder: Path) -> None:
 
 def hidden(paths: Iterable[Path]) -> list[Path]:
     """Return the paths that the guest's own directories hide, without those below another of them."""
-    found: list[Path] = []
+    hidden_paths: list[Path] = []
     for path in sorted({path.resolve() for path in paths}):
-        own = any(path.is_relative_to(place) for place in OWN)
-        if own and not any(path.is_relative_to(other) for other in found):
-            found.append(path)
-    return found
+        has_own = any(path.is_relative_to(place) for place in OWN)
+        if has_own and not any(path.is_relative_to(other) for other in hidden_paths):
+            hidden_paths.append(path)
+    return hidden_paths
 
 
 def readable(console: str) -> str:
     """The end of what the machine wrote, without the kernel's lines, which only repeat where it stopped."""
     lines = [line for line in console.splitlines() if line.strip()]
-    own = [line for line in lines if not KERNEL_LINE.match(line)]
-    return "\n".join((own or lines)[-40:])
+    written = [line for line in lines if not KERNEL_LINE.match(line)]
+    return "\n".join((written or lines)[-40:])
 
 
 def cable(netns: Path | None, tap: str) -> tuple[str, ...]:
