@@ -65,7 +65,7 @@ def _pods(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         namespace, slash, name = options.get(key, "").rpartition("/")
         if not name or namespace.count("/"):
             raise Failure(f"--{key} must be given as <Namespace>/<name>")
-        yield key, namespace if slash else "default", name
+        yield key, namespace if slash else options.get("namespace", "default"), name
 
 
 def _missing_pods(server: Server, answer: Any, options: Mapping[str, str]) -> None:
@@ -274,6 +274,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         flags=(
             Flag("source", "S", "Pod that sends, as <Namespace>/<name>"),
             Flag("destination", "D", "Pod that receives, as <Namespace>/<name>"),
+            Flag("namespace", "n", "Namespace of Pods that are named without one [default: default]"),
         ),
         columns=tuple((title, shape.evaluation(title)) for title in shape.EVALUATION),
         ordered=False,

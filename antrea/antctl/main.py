@@ -22,6 +22,7 @@ from antrea.antctl.group import HELP, Group, Later
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
 from antrea.antctl.request import Server, ask, ask_warned, loopback
+from antrea.outside.kube.override import Override
 
 if TYPE_CHECKING:
     from antrea.features.framework.command import DataCommand
@@ -89,6 +90,26 @@ def _global_options() -> list[click.Parameter]:
             show_default=True,
             help="file with the token of the API server",
         ),
+        click.Option(["--context"], default="", help="context of the kubeconfig"),
+        click.Option(["--cluster"], default="", help="cluster of the kubeconfig, instead of the context's"),
+        click.Option(["--user"], default="", help="user of the kubeconfig, instead of the context's"),
+        click.Option(["--as", "as_user"], default="", help="user to impersonate"),
+        click.Option(
+            ["--as-group", "as_groups"], multiple=True, help="group to impersonate; may be repeated"
+        ),
+        click.Option(["--as-uid"], default="", help="UID to impersonate"),
+        click.Option(["--token"], default="", help="bearer token for kube-apiserver"),
+        click.Option(
+            ["--insecure-skip-tls-verify", "insecure"],
+            is_flag=True,
+            help="do not verify the certificate of kube-apiserver",
+        ),
+        click.Option(
+            ["--request-timeout"],
+            default="0",
+            show_default=True,
+            help="time limit of each request to kube-apiserver, such as 10s; 0: that of the command",
+        ),
     ]
 
 
@@ -101,36 +122,51 @@ class Target(NamedTuple):
     seconds: float | None
     verbose: bool
     token_file: Path
+    override: Override = Override()
+    """Options that replace fields of the kubeconfig."""
+    request_seconds: float | None = None
+    """Limit of each request to kube-apiserver; None: that of the command."""
 
     def find(self) -> Server:
         """The API of this Pod's program, or kube-apiserver. Raises Failure."""
         if self.mode.server:
             access = loopback(self.server or self.mode.server, self.token_file)
             return Server(access, self.seconds, self.verbose)
+        return self.kubernetes(self.seconds)
+
+    def kubernetes(self, seconds: float | None) -> Server:
+        """kube-apiserver, from a Pod of a program, too; `seconds` limits each request unless --request-timeout does. Raises Failure."""
         from antrea.antctl.remote import cluster  # noqa: PLC0415 (start-up time)
 
-        return Server(cluster(self.kubeconfig, self.server), self.seconds, self.verbose)
+        # in the Pod of a program --server is the address of its API
+        override = self.override._replace(server="") if self.mode.server else self.override
+        return Server(cluster(self.kubeconfig, override), self.request_seconds or seconds, self.verbose)
 
 
 def _remember_target(mode: Mode) -> Any:
     @click.pass_context
     def callback(
-        ctx: click.Context, kubeconfig: str, server: str | None, timeout: str, verbose: bool, token_file: Path
-    ) -> None:
-        ctx.obj = Target(mode, kubeconfig, server, _seconds(timeout), verbose, token_file)
+        ctx: click.Context, /, kubeconfig: str, server: str | None, timeout: str, verbose: bool, token_file: Path,
+        request_timeout: str, **fields: Any,
+    ) -> None:  # fmt: skip
+        override = Override(server=server or "", **fields)
+        seconds, request_seconds = _seconds(timeout), _seconds(request_timeout, "--request-timeout")
+        ctx.obj = Target(mode, kubeconfig, server, seconds, verbose, token_file, override, request_seconds)
 
     return callback
 
 
-def _seconds(timeout: str) -> float | None:
+def _seconds(timeout: str, flag: str = "-t, --timeout") -> float | None:
+    """Seconds of a duration; None for 0. A number without unit is one of seconds for --request-timeout, as for kubectl."""
     if timeout == "0":
         return None
     from antrea.config.shape import seconds  # noqa: PLC0415 (start-up time)
 
+    is_plain = flag == "--request-timeout" and timeout.isdecimal()
     try:
-        return seconds(timeout) or None
+        return seconds(f"{timeout}s" if is_plain else timeout) or None
     except ValueError as error:
-        raise Failure(f'invalid argument "{timeout}" for "-t, --timeout" flag: {error}') from error
+        raise Failure(f'invalid argument "{timeout}" for "{flag}" flag: {error}') from error
 
 
 def _server() -> Server:

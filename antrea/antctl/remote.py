@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from antrea.outside.kube.access import Access
+    from antrea.outside.kube.override import Override
 
 CONTROLLER_INFO = "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller"
 AGENT_INFOS = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
@@ -28,23 +29,27 @@ TOKEN_SECONDS = 600
 """The shortest time that kube-apiserver gives a token for."""
 
 
-def cluster(given: str | None, override: str | None, environ: Mapping[str, str] = os.environ) -> Access:
+def cluster(given: str | None, override: Override, environ: Mapping[str, str] = os.environ) -> Access:
     """kube-apiserver by --kubeconfig, $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount. Raises Failure."""
-    from antrea.errors import AntreaError  # noqa: PLC0415 (start-up time)
+    import msgspec  # noqa: PLC0415 (start-up time)
+
+    from antrea.errors import AntreaError  # noqa: PLC0415
     from antrea.outside.kube.access import in_cluster  # noqa: PLC0415
-    from antrea.outside.kube.kubeconfig import kubeconfig  # noqa: PLC0415
+    from antrea.outside.kube.kubeconfig import Kubeconfig, access_of  # noqa: PLC0415
 
     paths = _kubeconfigs(given, environ)
-    first, *more = [path for path in paths if given or path.exists()] or paths[:1]
-    missing = not given and not first.exists()
+    files = [path for path in paths if given or path.exists()]
     try:
-        if missing and environ.get("KUBERNETES_SERVICE_HOST"):
-            return in_cluster(environ, override=override or "")
-        return kubeconfig(first, *more, override=override or "", plugins=True)
+        if not files and environ.get("KUBERNETES_SERVICE_HOST"):
+            return override.apply(in_cluster(environ, override=override.server))
+        # with the address of a server kubectl needs no file
+        config = Kubeconfig.of(files or ([] if override.server else paths[:1]))
+        access = access_of(config, override, plugins=True)
     except AntreaError as error:
-        raise Failure(
-            f"{error} (-k or KUBECONFIG names another kubeconfig)" if missing else str(error)
-        ) from error
+        hint = "" if files else " (-k or KUBECONFIG names another kubeconfig)"
+        raise Failure(f"{error}{hint}") from error
+    # as kubectl: the name in the certificate is that of the server in the file
+    return msgspec.structs.replace(access, server_name="") if override.server else access
 
 
 def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
@@ -58,14 +63,14 @@ def _kubeconfigs(given: str | None, environ: Mapping[str, str]) -> list[Path]:
     return list(dict.fromkeys(listed)) or [Path.home() / ".kube/config"]
 
 
-def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the cluster's name in the current context of the kubeconfig; empty without a kubeconfig. Raises Failure."""
+def cluster_name(given: str | None, override: Override, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the cluster's name in the current context of the kubeconfig, or that of `override`; empty without a kubeconfig. Raises Failure."""
     from antrea.errors import Invalid  # noqa: PLC0415 (start-up time)
     from antrea.outside.kube import kubeconfig  # noqa: PLC0415
 
     paths = [path for path in _kubeconfigs(given, environ) if path.exists()]
     try:
-        return kubeconfig.cluster_name(paths) if paths else ""
+        return kubeconfig.cluster_name(paths, override) if paths else ""
     except Invalid as error:
         raise Failure(str(error)) from error
 

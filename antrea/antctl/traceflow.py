@@ -16,7 +16,6 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
 from antrea.antctl.output import render
-from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.antctl.traceflow_explain import add_explanation
 from antrea.antctl.traceflow_packet import packet_of
@@ -53,6 +52,7 @@ def command() -> click.Command:
         click.Option(["-S", "--source"], default="", help="source: Namespace/Pod, Pod, or with --live-traffic an address"),
         click.Option(["-D", "--destination"], default="", help="destination: Namespace/Pod, Pod, Namespace/Service, Service or an address"),
         click.Option(["--destination-kind"], default="", help="kind of the destination's name: pod or service; by default a Pod, or a Service if no such Pod exists"),
+        click.Option(["-n", "--namespace"], default="default", show_default=True, help="Namespace of Pods and Services that are named without one"),
         click.Option(["-f", "--flow"], default="", help="headers of the packet: icmp, tcp, udp, ipv6, tcp_src=, tcp_dst=, tcp_flags=, udp_src=, udp_dst="),
         click.Option(["-L", "--live-traffic"], help="trace the first packet of real traffic that matches", **flag),
         click.Option(["--dropped-only"], help="with --live-traffic: only a packet that is dropped", **flag),
@@ -76,8 +76,7 @@ def _callback(**given: Any) -> None:
         raise Failure(why)
     if given["output"] not in ("yaml", "json"):
         raise Failure("output types should be yaml or json")
-    override = target.server if target.mode.name == "R" else None
-    server = Server(cluster(target.kubeconfig, override), REQUEST_SECONDS, target.verbose)
+    server = target.kubernetes(REQUEST_SECONDS)
     trace = trace_of(server, given, seconds)
     _create(server, trace)
     if given["nowait"]:
@@ -114,8 +113,11 @@ def _refusal(given: dict[str, Any], seconds: float) -> str:
 
 def trace_of(server: Server, given: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The object that the options ask for. Raises Failure."""
-    source, source_name = _source(given["source"], live=given["live_traffic"])
-    destination, destination_name = _destination(server, given["destination"], given["destination_kind"])
+    default = given["namespace"]
+    source, source_name = _source(given["source"], default, live=given["live_traffic"])
+    destination, destination_name = _destination(
+        server, given["destination"], default, wanted=given["destination_kind"]
+    )
     if not source.get("pod") and not destination.get("pod"):
         raise Failure("error when filling up Traceflow config: one of source and destination must be a Pod")
     spec: dict[str, Any] = {
@@ -139,7 +141,7 @@ def _address(text: str) -> str:
         return ""
 
 
-def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
+def _source(text: str, default: str, *, live: bool) -> tuple[dict[str, str], str]:
     """Return the source fields of the spec and the source's part of the Traceflow's name."""
     if not text:
         return {}, "any"
@@ -150,12 +152,12 @@ def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
             )
         return {"ip": address}, address
     namespace, name, called = _named(
-        text, "source should be in the format of Namespace/Pod or Pod, or an IP address"
+        text, default, "source should be in the format of Namespace/Pod or Pod, or an IP address"
     )
     return {"namespace": namespace, "pod": name}, called
 
 
-def _destination(server: Server, text: str, wanted: str) -> tuple[dict[str, str], str]:
+def _destination(server: Server, text: str, default: str, *, wanted: str) -> tuple[dict[str, str], str]:
     """Return the destination fields of the spec and its part of the name: a Pod of that name, else a Service, or of the kind `wanted`."""
     if wanted and wanted not in KINDS:
         raise Failure(f"--destination-kind: {wanted!r} is neither pod nor service")
@@ -164,7 +166,9 @@ def _destination(server: Server, text: str, wanted: str) -> tuple[dict[str, str]
     if address := _address(text):
         return {"ip": address}, address
     namespace, name, called = _named(
-        text, "destination should be in the format of Namespace/Pod, Pod, Namespace/Service or Service"
+        text,
+        default,
+        "destination should be in the format of Namespace/Pod, Pod, Namespace/Service or Service",
     )
     kind = wanted or _kind(server, namespace, name)
     return {"namespace": namespace, kind: name}, called
@@ -197,11 +201,11 @@ def _exists(server: Server, kind: str, namespace: str, name: str) -> bool:
     return True
 
 
-def _named(text: str, form: str) -> tuple[str, str, str]:
-    """Namespace, name, and both in a name."""
+def _named(text: str, default: str, form: str) -> tuple[str, str, str]:
+    """Namespace, name, and both in a name; `default` is the Namespace of a name without one."""
     parts = text.split("/")
     if len(parts) == 1:
-        return "default", parts[0], parts[0]
+        return default, parts[0], parts[0]
     if len(parts) != 2 or not all(parts):
         raise Failure(f"error when filling up Traceflow config: {form}")
     return parts[0], parts[1], f"{parts[0]}-{parts[1]}"

@@ -64,7 +64,7 @@ def command() -> click.Command:
 
 def _room() -> Room:
     target = click.get_current_context().obj
-    return Room(target.find(), Report(cluster_name(target.kubeconfig)))
+    return Room(target.find(), Report(cluster_name(target.kubeconfig, target.override)))
 
 
 def _cluster(test_image: str) -> None:

@@ -161,7 +161,7 @@ def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
     from antrea.antctl.doctor.gather import gather  # noqa: PLC0415 (start-up time)
 
     def kubernetes(config: Mapping[str, Any]) -> Server:
-        override = config.get("kubeAPIServerOverride") or None
+        override = target.override._replace(server=str(config.get("kubeAPIServerOverride") or ""))
         return Server(cluster(target.kubeconfig, override), target.seconds or REQUEST_TIMEOUT, target.verbose)
 
     agent = target.find()

@@ -16,7 +16,6 @@ from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
 from antrea.antctl.packet_capture.flow import endpoint, packet
 from antrea.antctl.pod_exec import read_file
-from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.crd.packet_capture import NO_NODE, NOT_STARTED
 from antrea.errors import Invalid
@@ -52,6 +51,7 @@ def command() -> click.Command:
     options: list[click.Parameter] = [
         click.Option(["-S", "--source"], default="", help="source: <Namespace>/<Pod>, <Pod>, or an address"),
         click.Option(["-D", "--destination"], default="", help="destination, in the same way"),
+        click.Option(["--namespace"], default="default", show_default=True, help="Namespace of Pods that are named without one"),
         click.Option(["-n", "--number"], type=int, default=1, show_default=True, help="packets to capture"),
         click.Option(
             ["-f", "--flow"], default="",
@@ -78,7 +78,7 @@ def _callback(**given: Any) -> None:
     if seconds > LONGEST_SECONDS:
         raise Failure("timeout cannot be longer than 5m0s")
     body = capture(given, int(seconds))
-    server = Server(cluster(target.kubeconfig, target.server), REQUEST_SECONDS, target.verbose)
+    server = target.kubernetes(REQUEST_SECONDS)
     name = body["metadata"]["name"]
     check_gate(server)
     if not given["nowait"]:
@@ -102,7 +102,8 @@ def _callback(**given: Any) -> None:
 
 def capture(given: dict[str, Any], seconds: int) -> dict[str, Any]:
     """The object that these options ask for. Raises Failure."""
-    ends = {what: endpoint(given[what], what) for what in ("source", "destination") if given[what]}
+    default = given["namespace"]
+    ends = {what: endpoint(given[what], what, default) for what in ("source", "destination") if given[what]}
     if not ends:
         raise Failure("must specify at least one of --source or --destination")
     if not any("pod" in end for end in ends.values()):

@@ -26,8 +26,8 @@ KNOWN = {
 }  # fmt: skip
 
 
-def endpoint(text: str, what: str) -> dict[str, Any]:
-    """`[namespace/]pod` or an address. Raises Failure."""
+def endpoint(text: str, what: str, default: str) -> dict[str, Any]:
+    """`[namespace/]pod` or an address; `default` is the Namespace of a Pod that is named without one. Raises Failure."""
     try:
         return {"ip": str(ip_address(text))}
     except ValueError:
@@ -35,7 +35,7 @@ def endpoint(text: str, what: str) -> dict[str, Any]:
     namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise Failure(f"{what} should be in the format of Namespace/Pod, Pod, or IPv4/IPv6")
-    return {"pod": {"namespace": namespace or "default", "name": name}}
+    return {"pod": {"namespace": namespace or default, "name": name}}
 
 
 def packet(flow: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from antrea.outside.kube.answer import (
 from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.clock import stamp
 from antrea.outside.kube.kubeconfig import kubeconfig
+from antrea.outside.kube.override import Override
 from antrea.outside.log import klog
 from antrea.outside.tls import buffer as tls_buffer
 
@@ -103,7 +104,7 @@ class Kube:
     @classmethod
     def from_kubeconfig(cls, path: Path | str, override: str = "") -> Kube:
         """Connect as the current context of a kubeconfig file. Raises Invalid."""
-        return cls(kubeconfig(path, override=override))
+        return cls(kubeconfig(path, override=Override(server=override)))
 
     @classmethod
     def connect(cls, path: Path | str, override: str = "") -> Kube:

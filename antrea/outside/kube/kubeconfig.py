@@ -18,12 +18,14 @@ from antrea.decoding import decode_base64, decode_tree, guarded
 from antrea.errors import Invalid
 from antrea.outside.kube.access import Access, api_server_url
 from antrea.outside.kube.exec_credential import Credential, credential
+from antrea.outside.kube.override import Override
 from antrea.outside.tls.pem import decode_pem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 S = TypeVar("S", bound=msgspec.Struct)
+NO_OVERRIDE: Final = Override()
 
 KINDS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 HEADER_NAME_MARKS: Final = "!#$&'*+-.^_`|~"
@@ -100,29 +102,42 @@ class Kubeconfig(NamedTuple):
             return entry
         raise Invalid(f"{self}: {plural}", f"has no {KINDS[plural]} named {name!r}")
 
-    def context(self) -> _Context:
-        """The current one. Raises Invalid."""
-        return _read(_Context, "contexts", self.entry("contexts", self.current))
+    def context(self, override: Override = NO_OVERRIDE) -> _Context:
+        """The current context, or the one that is chosen, with the cluster and the user that are chosen. Raises Invalid."""
+        name = override.context or self.current
+        # with the address of a server kubectl needs no context, and with a cluster neither
+        needs_none = not name and (override.server or override.cluster)
+        context = _Context() if needs_none else _read(_Context, "contexts", self.entry("contexts", name))
+        return msgspec.structs.replace(
+            context, cluster=override.cluster or context.cluster, user=override.user or context.user
+        )
 
 
-def kubeconfig(path: Path | str, *more: Path, override: str = "", plugins: bool = False) -> Access:
-    """The current context of a kubeconfig file, or of several merged. Raises Invalid.
+def kubeconfig(
+    path: Path | str, *more: Path, override: Override = NO_OVERRIDE, plugins: bool = False
+) -> Access:
+    """The current context of a kubeconfig file, or of several merged, with what `override` replaces. Raises Invalid.
 
     With `plugins`, an exec plugin is run, once: what it gives does not last, which is right for a command that ends.
     """
-    config = Kubeconfig.of([Path(path), *more])
-    context = config.context()
-    at = config.entry("clusters", context.cluster)
+    return access_of(Kubeconfig.of([Path(path), *more]), override, plugins=plugins)
+
+
+def access_of(config: Kubeconfig, override: Override, *, plugins: bool) -> Access:
+    """The server and the identity that a kubeconfig and options name. Raises Invalid."""
+    context = config.context(override)
+    is_bare = not context.cluster and bool(override.server)
+    at = _Entry({}, Path()) if is_bare else config.entry("clusters", context.cluster)
     who = config.entry("users", context.user) if context.user else _Entry({}, at.file)
     cluster, user = _read(_Cluster, "clusters", at), _read(_User, "users", who)
     cluster_field, user_field = f"{at.file}: clusters[].cluster", f"{who.file}: users[].user"
     given = Credential()
-    if user.exec:
+    if user.exec and not override.token:
         if not plugins:
             raise Invalid(f"{user_field}.exec", "is not supported here; use a token or a client certificate")
         given = credential(user.exec, at.section, at.file.parent, who.file, f"{user_field}.exec")
     access = Access(
-        url=_server(override, cluster.server, f"{cluster_field}.server"),
+        url=_server(override.server, cluster.server, f"{cluster_field}.server"),
         ca_pem=_pem(at, "certificate-authority"),
         token=user.token or given.token,
         token_file=str(who.file.parent / user.token_file) if user.token_file else "",
@@ -134,6 +149,8 @@ def kubeconfig(path: Path | str, *more: Path, override: str = "", plugins: bool 
         proxy_url=cluster.proxy_url,
         disable_compression=cluster.disable_compression,
     )
+    if override.insecure:
+        access = msgspec.structs.replace(access, insecure=True, ca_pem="")
     if access.insecure and access.ca_pem:
         raise Invalid(
             f"{cluster_field}.insecure-skip-tls-verify", "is set together with a certificate authority"
@@ -144,12 +161,12 @@ def kubeconfig(path: Path | str, *more: Path, override: str = "", plugins: bool 
         access.proxy()
     except Invalid as error:
         raise Invalid(f"{cluster_field}.{error.path}", error.why) from error
-    return access
+    return override.apply(access)
 
 
-def cluster_name(files: Sequence[Path]) -> str:
-    """Return the cluster's name in the current context of the kubeconfig. Raises Invalid."""
-    return Kubeconfig.of(files).context().cluster
+def cluster_name(files: Sequence[Path], override: Override = NO_OVERRIDE) -> str:
+    """Return the cluster's name in the current context of the kubeconfig, or that of `override`. Raises Invalid."""
+    return Kubeconfig.of(files).context(override).cluster
 
 
 def _tree(file: Path) -> dict[str, Any]:

@@ -85,14 +85,14 @@ def completed(reason: str, message: str = "", path: str = "") -> dict[str, Any]:
 
 def test_nowait_makes_the_object_and_returns(api: Api, tmp_path: Path) -> None:
     result = run(
-        api, tmp_path, "-S", "shop/web-0", "-D", "db-0", "-f", "tcp,tcp_dst=5432,tcp_flags=+syn-ack", "-n", "7",
+        api, tmp_path, "-S", "shop/web-0", "-D", "db-0", "--namespace", "data", "-f", "tcp,tcp_dst=5432,tcp_flags=+syn-ack", "-n", "7",
         "-p", "Destination", "-d", "Both", "-t", "2m", "--nowait",
     )  # fmt: skip
     assert (result.exit_code, result.stdout) == (0, "PacketCapture Name: shop-web-0-db-0\n")
     (made,) = api.created
     assert made["spec"] == {
         "source": {"pod": {"namespace": "shop", "name": "web-0"}},
-        "destination": {"pod": {"namespace": "default", "name": "db-0"}},
+        "destination": {"pod": {"namespace": "data", "name": "db-0"}},
         "packet": {
             "ipFamily": "IPv4", "protocol": 6,
             "transportHeader": {"tcp": {"dstPort": 5432, "flags": [{"value": 2, "mask": 18}]}},

@@ -17,6 +17,7 @@ from antrea.antctl import mode
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.remote import cluster, node_address
+from antrea.outside.kube.override import Override
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +46,10 @@ def test_antctl_prefers_the_flag_then_the_environment_then_home(
     monkeypatch.setenv("HOME", str(tmp_path))
     environ = {"KUBECONFIG": f"{first}{os.pathsep}/nowhere"}
 
-    assert cluster(None, None, {}).url == "https://home:6443"
-    assert cluster(None, None, environ).url == "https://first:6443"
-    assert cluster(str(flag), None, environ).url == "https://flag:6443"
-    assert cluster(str(flag), "other:444", environ).url == "https://other:444"
+    assert cluster(None, Override(), {}).url == "https://home:6443"
+    assert cluster(None, Override(), environ).url == "https://first:6443"
+    assert cluster(str(flag), Override(), environ).url == "https://flag:6443"
+    assert cluster(str(flag), Override(server="other:444"), environ).url == "https://other:444"
 
 
 def test_antctl_names_the_kubeconfig_that_it_cannot_read(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_antctl_names_the_kubeconfig_that_it_cannot_read(tmp_path: Path) -> None
 def test_antctl_says_how_another_kubeconfig_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(Failure) as failure:
-        cluster(None, None, {})
+        cluster(None, Override(), {})
     assert str(failure.value) == (
         f"{tmp_path}/.kube/config: cannot be read: No such file or directory"
         " (-k or KUBECONFIG names another kubeconfig)"
@@ -129,7 +130,7 @@ class Evaluating(BaseHTTPRequestHandler):
     ("source", "destination", "message"),
     [
         ("none/web", "shop/db", "Error: --source: Pod none/web does not exist\n"),
-        ("shop/web", "db", "Error: --destination: Pod default/db does not exist\n"),
+        ("shop/web", "db", "Error: --destination: Pod lone/db does not exist\n"),
         ("shop/web", "data/db", ""),
         ("shop/web", "shop/db", ""),
     ],
@@ -138,6 +139,6 @@ def test_an_evaluation_names_a_pod_that_does_not_exist(
     tmp_path: Path, source: str, destination: str, message: str
 ) -> None:
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Evaluating)) as server:
-        words = ("networkpolicyevaluation", "-S", source, "-D", destination)
+        words = ("networkpolicyevaluation", "-S", source, "-D", destination, "-n", "lone")
         result = run_antctl(mode.REMOTE, server, tmp_path, "query", *words)
     assert (result.exit_code, result.stderr) == (int(bool(message)), message)

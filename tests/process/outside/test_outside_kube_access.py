@@ -21,6 +21,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.outside.kube.access import Access, api_server_url, in_cluster
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.kubeconfig import kubeconfig
+from antrea.outside.kube.override import Override
 from antrea.outside.tls.server_context import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def test_access_a_kubeconfig_names_files_beside_it_or_holds_their_content(tmp_pa
     assert kubeconfig(path) == Access(
         "https://10.0.0.1:6443", "CA", certificate_pem="CERT", key_pem="KEY", server_name="kubernetes"
     )
-    assert kubeconfig(path, override="10.0.0.2").url == "https://10.0.0.2:443"
+    assert kubeconfig(path, override=Override(server="10.0.0.2")).url == "https://10.0.0.2:443"
     path = written(
         tmp_path / "config",
         cluster={"server": "https://a", "insecure-skip-tls-verify": True},

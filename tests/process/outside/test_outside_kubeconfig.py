@@ -18,6 +18,7 @@ from antrea.errors import Invalid
 from antrea.outside.kube.access import Access, proxy_for
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.kubeconfig import kubeconfig
+from antrea.outside.kube.override import Override
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
@@ -263,14 +264,14 @@ def test_kubeconfigs_of_a_list_are_merged_and_the_first_counts(tmp_path: Path) -
     (tmp_path / "empty").write_text("")
     names = ["", "/nonexistent", str(tmp_path / "empty"), str(one), str(one), str(two)]
     environ = {"KUBECONFIG": ":".join(names)}
-    assert remote.cluster(None, None, environ) == Access(
+    assert remote.cluster(None, Override(), environ) == Access(
         CLUSTER["server"], "CA one", token="t2", token_file=str(tmp_path / "two/token")
     )
-    assert remote.cluster_name(None, environ) == "k"
+    assert remote.cluster_name(None, Override(), environ) == "k"
     with pytest.raises(Failure, match=r"users: has no user named 'u'"):
         remote.cluster(
             None,
-            None,
+            Override(),
             {
                 "KUBECONFIG": f"{part(tmp_path / 'three', **{'current-context': 'c'}, contexts=[context])}:{one}"
             },
