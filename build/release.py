@@ -182,7 +182,7 @@ def _git(tree: Path, *words: str) -> str:
 
 def _python(tree: Path, words: Sequence[str]) -> None:
     """Run a program of the exported tree, whose own modules it then imports."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / 'build'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, *words], cwd=tree, env=environment, check=False, stdout=subprocess.DEVNULL
     )
