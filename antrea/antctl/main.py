@@ -77,7 +77,7 @@ def _tell_of_other_modes(groups: dict[str, Group]) -> None:
 
 def _global_options() -> list[click.Parameter]:
     return [
-        click.Option(["-k", "--kubeconfig"], help="path of the kubeconfig file"),
+        click.Option(["-k", "--kubeconfig"], type=click.Path(), help="path of the kubeconfig file"),
         click.Option(["-s", "--server"], help="host:port of the API server, instead of the default one"),
         click.Option(
             ["-t", "--timeout"], default="0", help="time limit such as 10s; 0: none", show_default=True
