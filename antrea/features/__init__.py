@@ -11,6 +11,7 @@ module `feature` is loaded then:
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
 | `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |
+| `x/enforcement.py` | `ENFORCEMENTS`, each an `Enforcement` of policies | the agent |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
 | `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |

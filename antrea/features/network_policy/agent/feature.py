@@ -38,10 +38,11 @@ from antrea.features.network_policy.agent.connection_flush import (
     inspect_connections,
 )
 from antrea.features.network_policy.agent.dns_server import DNS_ENDPOINT_WATCH, DnsEndpoint
+from antrea.features.network_policy.agent.enforcement import enforcements
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
 from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
 from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
-from antrea.features.network_policy.agent.node_target import NodeTarget, is_for_node, node_target
+from antrea.features.network_policy.agent.node_target import GATE_OFF, NodeTarget, is_for_node, node_target
 from antrea.features.network_policy.agent.packet_in import GROUPS, packet_in_entries
 from antrea.features.network_policy.agent.peer_class import CLASSES, SENDERS, SharedGroup, shared_groups
 from antrea.features.network_policy.agent.peer_class import POOL as CLASS_IDS
@@ -73,9 +74,6 @@ from antrea.features.network_policy.agent.service import (
 from antrea.features.network_policy.agent.service_target import ServiceTarget, service_target
 from antrea.features.network_policy.agent.unrealized import refused_entries, why_not
 from antrea.features.network_policy.confirmation import taken_back
-from antrea.features.node_policy.guard_report import prevented_cuts
-from antrea.features.node_policy.service_address import untranslated_rules
-from antrea.features.node_policy.unrealized import node_failures
 from antrea.features.proxy.service import SERVICE_WATCH
 from antrea.host.pod_tracking import TrackedPodAddress
 from antrea.openflow.action import goto
@@ -187,12 +185,18 @@ def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
     if realized.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
         meta = policy.policy.metadata
         failure = taken_back(facts, policy.policy) or _failure(facts, policy)
-        flush_on_deny = prevented_cuts(facts, policy.key)
+        flush_on_deny = [
+            cut for enforcement in enforcements() for cut in enforcement.prevented_cuts(facts, policy.key)
+        ]
         failures = "; ".join(
             f"{one_line(name[:MAX_LENGTH])} would cut {what}" for name, what in flush_on_deny
         )
         kept = failures or (ON_NODE if not failure and is_for_node(facts, policy.policy) else "")
-        parts = untranslated_rules(facts, policy.key)
+        parts = (
+            part
+            for enforcement in enforcements()
+            for part in enforcement.untranslated_rules(facts, policy.key)
+        )
         translated = "; ".join(f"{one_line(name[:MAX_LENGTH])} at {ports}" for name, ports in parts)
         yield PolicyReport(meta.name, node.name, meta.generation, failure, kept, translated)
 
@@ -206,7 +210,11 @@ def _failure(facts: Facts, policy: SentPolicy) -> str:
     for row in rows:
         if isinstance(row, StatedRule) and (why := why_not(facts, lacks, rules_by_name[row.rule])):
             reasons[one_line(policy.policy.rules[row.number].name[:MAX_LENGTH])] = why
-    for name, why in node_failures(facts, policy):
+    if not enforcements() and is_for_node(facts, policy.policy):
+        reasons[""] = GATE_OFF
+    for name, why in (
+        failure for enforcement in enforcements() for failure in enforcement.failures(facts, policy)
+    ):
         reasons.setdefault(one_line(name[:MAX_LENGTH]), why)
     return "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
 
