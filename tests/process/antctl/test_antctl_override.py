@@ -115,7 +115,8 @@ class Pods(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_GET
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
