@@ -17,7 +17,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-first ovs-second process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel push release publish manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-first ovs-second process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel antctl push release publish manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -131,6 +131,9 @@ l7-image: ## the image of the engine that judges requests for rules with l7Proto
 
 wheel: ## the Python package as a wheel in build/out, with the engine's core compiled for this Python and platform
 	python build/wheel.py
+
+antctl: ## antctl as one file in build/out, for Python 3.11 to 3.14 on Linux and macOS
+	python build/antctl_file.py
 
 push: image ## the image to a registry: make push TO=registry.example.com/team/antrea [PUSH_OPTIONS=--plain]
 	python build/push.py $(TO) $(PUSH_OPTIONS)
