@@ -12,6 +12,7 @@ module `feature` is loaded then:
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
 | `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |
 | `x/enforcement.py` | `ENFORCEMENTS`, each an `Enforcement` of policies | the agent |
+| `x/annotation.py` | `ANNOTATIONS`, each an `AnnotationRule` | the controller |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
 | `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |
