@@ -19,7 +19,7 @@ from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.explain.objects import KINDS as EXPLAINED
 from antrea.features.framework.config_validation import accept_agent, accept_controller
-from antrea.features.l7_flow_export.controller import WORKLOADS as WORKLOAD_KINDS
+from antrea.features.l7_flow_export.workload import WORKLOADS as WORKLOAD_KINDS
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.flow_aggregator import user_questions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from antrea.apis.core import OnlyMetadata
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_part import ControllerPart
-from antrea.features.l7_flow_export.controller import WORKLOADS, annotated
+from antrea.features.l7_flow_export.workload import WORKLOADS, annotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

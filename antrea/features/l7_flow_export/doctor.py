@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from antrea.features.framework.doctor import ConditionCheck, MetadataCheck, repair_engine
-from antrea.features.l7_flow_export.controller import WORKLOADS, annotated, no_effect
+from antrea.features.l7_flow_export.workload import WORKLOADS, annotated, no_effect
 
 if TYPE_CHECKING:
     from antrea.apis.core import OnlyMetadata
-    from antrea.features.l7_flow_export.controller import AnnotatedWorkload
+    from antrea.features.l7_flow_export.workload import AnnotatedWorkload
 
 
 def annotation_fault(kind: type[AnnotatedWorkload], stored: OnlyMetadata) -> str:

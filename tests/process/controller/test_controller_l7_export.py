@@ -9,7 +9,7 @@ from certificate_world import ApiServer, until
 from controller_program import controller_program
 
 from antrea.apis.annotation import L7_EXPORT
-from antrea.features.l7_flow_export.controller import WORKLOADS
+from antrea.features.l7_flow_export.workload import WORKLOADS
 from antrea.outside.kube.client import METADATA, METADATA_LIST
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from antrea.controller.compute import runtime
 from antrea.features.framework.gate import GATES
 from antrea.features.framework.plug import merged
 from antrea.features.framework.watch_plan import watch_plan
-from antrea.features.l7_flow_export.controller import WORKLOADS
+from antrea.features.l7_flow_export.workload import WORKLOADS
 from antrea.features.node_port_local.row import WATCHED as PORT_LOCAL
 from antrea.features.registry.webhooks import WATCHED as READ_BY_WEBHOOKS
 from antrea.openflow.fields import PacketIn
