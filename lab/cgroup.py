@@ -48,12 +48,12 @@ def hierarchies(mounts: str) -> list[Hierarchy]:
         if kind == "cgroup2" and Path(mount) == ROOT:
             return [Hierarchy(ROOT, 2, "")]
         if kind == "cgroup" and mount.startswith(f"{ROOT}/"):
-            own = [
+            controllers = [
                 o
                 for o in options.split(",")
                 if o not in _GENERIC_OPTIONS and not o.startswith("release_agent")
             ]
-            named = [f"none,{o}" if o.startswith("name=") else o for o in own]
+            named = [f"none,{o}" if o.startswith("name=") else o for o in controllers]
             hierarchies.append(Hierarchy(Path(mount), 1, ",".join(named)))
     return hierarchies
 

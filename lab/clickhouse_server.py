@@ -30,12 +30,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         data = self._body()
-        asked = dict(parse_qsl(urlsplit(self.path).query))
+        parameters = dict(parse_qsl(urlsplit(self.path).query))
         try:
             if PASSWORD and self.headers.get("X-ClickHouse-Key") != PASSWORD:
                 status, answer = 403, b"Code: 516. DB::Exception: Authentication failed"
             else:
-                status, answer = 200, self._carried_out(asked, data)
+                status, answer = 200, self._carried_out(parameters, data)
         except Exception as error:  # noqa: BLE001 (the answer has the error)
             status, answer = 500, str(error).encode()
         self.send_response(status)
@@ -43,9 +43,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    def _carried_out(self, asked: dict[str, str], data: bytes) -> bytes:
-        sql, _, form = asked["query"].partition(" FORMAT ")
-        values = {name[6:]: value for name, value in asked.items() if name.startswith("param_")}
+    def _carried_out(self, parameters: dict[str, str], data: bytes) -> bytes:
+        sql, _, form = parameters["query"].partition(" FORMAT ")
+        values = {name[6:]: value for name, value in parameters.items() if name.startswith("param_")}
         return ENGINE.submit(self._run, sql, form, values, data).result()
 
     def _run(self, sql: str, form: str, values: dict[str, str], data: bytes) -> bytes:

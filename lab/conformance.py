@@ -105,11 +105,11 @@ class Program(msgspec.Struct, frozen=True):
 
 def selection(kube_proxy: str, family: Family, *, load_balancer: bool = False) -> Selection:
     """The committed one, conformance.yaml, for a lab with kube-proxy of this mode, or `none`, and of this family."""
-    found = msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
-    more = found.without_kube_proxy if kube_proxy == "none" else ()
-    more += found.without_second_family if family != "dual" else ()
-    more += () if load_balancer else found.without_load_balancer
-    return Selection(found.focus, found.skip + more)
+    selection = msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
+    more = selection.without_kube_proxy if kube_proxy == "none" else ()
+    more += selection.without_second_family if family != "dual" else ()
+    more += () if load_balancer else selection.without_load_balancer
+    return Selection(selection.focus, selection.skip + more)
 
 
 def arguments(chosen: Selection, *, nodes: int, seconds: int) -> list[str]:
@@ -199,7 +199,7 @@ def follow(lines: Iterable[str], log: IO[str], say: Callable[[str], None]) -> No
 
 def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
     """The specs of the focus by name, with their runs in the order of the reports."""
-    names, runs, own = set[str](), dict[str, list[Outcome]](), dict[str, str]()
+    names, runs, skip_reasons = set[str](), dict[str, list[Outcome]](), dict[str, str]()
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
             name = case.get("name", "")
@@ -210,12 +210,12 @@ def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
             if (status := case.get("status", "")) not in NO_RESULT:
                 runs.setdefault(name, []).append(Outcome(status, float(case.get("time", 0)), _why(case)))
             elif why := _skipped(case):
-                own[name] = why
+                skip_reasons[name] = why
     return [
         Spec(
             name,
             tuple(runs.get(name, ())),
-            chosen.why_not(name) or ("" if name in runs else own.get(name, "")),
+            chosen.why_not(name) or ("" if name in runs else skip_reasons.get(name, "")),
         )
         for name in sorted(names)
     ]
@@ -223,14 +223,14 @@ def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
 
 def _skipped(case: ElementTree.Element) -> str:
     """Why the suite itself skipped it; empty if it was not of the selection."""
-    found = case.find("skipped")
-    return "" if found is None else found.get("message", "").partition(OWN_SKIP)[2]
+    element = case.find("skipped")
+    return "" if element is None else element.get("message", "").partition(OWN_SKIP)[2]
 
 
 def _why(case: ElementTree.Element) -> str:
     for kind in ("failure", "error"):
-        if (found := case.find(kind)) is not None:
-            lines = ((found.text or "").strip() or found.get("message", "")).splitlines()
+        if (element := case.find(kind)) is not None:
+            lines = ((element.text or "").strip() or element.get("message", "")).splitlines()
             return lines[0] if lines else ""
     return ""
 

@@ -53,13 +53,13 @@ def answers(record: Record, topology: Topology, node: str, server: str = "") -> 
     version = topology.versions[0]
     family = socket.AF_INET if version == 4 else socket.AF_INET6
     with namespace.entered(namespace.path(record, node)):
-        asked = socket.socket(family, socket.SOCK_DGRAM)
-    with asked:
-        asked.settimeout(1)
+        listener = socket.socket(family, socket.SOCK_DGRAM)
+    with listener:
+        listener.settimeout(1)
         try:
-            asked.connect((server or address(topology), 53))
-            asked.send(query(QUESTION, TYPES[version]))
-            reply = asked.recv(512)
+            listener.connect((server or address(topology), 53))
+            listener.send(query(QUESTION, TYPES[version]))
+            reply = listener.recv(512)
         except OSError:
             return False
     _, flags, _, count, *_ = struct.unpack("!6H", reply[:12])

@@ -81,8 +81,8 @@ def export(lab: Lab, agent: Mapping[str, Any]) -> None:
     """Give agents this configuration as far as it is about export, and leave the rest as it is."""
     about = ("-n", "kube-system", "configmap", antrea.CONFIG_MAP)
     now = yaml.safe_load(json.loads(lab.api.kubectl("get", *about, "-o", "json"))["data"][FILE]) or {}
-    asked = {key: agent[key] for key in ("featureGates", "flowExporter")}
-    text = yaml.safe_dump(antrea.merged(now, asked), sort_keys=False)
+    settings = {key: agent[key] for key in ("featureGates", "flowExporter")}
+    text = yaml.safe_dump(antrea.merged(now, settings), sort_keys=False)
     lab.api.kubectl("patch", *about, "--type=merge", "-p", json.dumps({"data": {FILE: text}}))
 
 

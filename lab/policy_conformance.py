@@ -61,8 +61,8 @@ def arguments(seconds: int) -> list[str]:
 
 def specs(log: Path) -> list[Spec]:
     """One for each test of the output that has no others below it."""
-    found = upstream_e2e.read(log.read_text(errors="replace").splitlines())
-    return [_spec(name.removeprefix(ABOVE), outcome) for name, outcome in found.items()]
+    outcomes = upstream_e2e.read(log.read_text(errors="replace").splitlines())
+    return [_spec(name.removeprefix(ABOVE), outcome) for name, outcome in outcomes.items()]
 
 
 def _spec(name: str, outcome: Outcome) -> Spec:
@@ -77,15 +77,15 @@ def against(lab: Lab, wish: PolicyConformanceOptions, say: Callable[[str], None]
     place = (wish.reports or lab.record.directory / "logs" / "policy-conformance").absolute()
     place.mkdir(parents=True, exist_ok=True)
     ended = _run(lab, program, wish.seconds, place, say)
-    found = specs(place / OUTPUT)
-    for spec in found:
+    rows = specs(place / OUTPUT)
+    for spec in rows:
         if not spec.settled:
             say(f"{spec.result}: {spec.name}: {spec.runs[-1].why}")
-    say(f"{counted(found)}; output: {place}")
+    say(f"{counted(rows)}; output: {place}")
     if wish.page:
         commit = (lab.record.directory / COMMIT).read_text()
-        wish.page.write_text(page(found, (), _about(lab, wish, commit)))
-    return not ended and all(spec.settled for spec in found) and any(spec.runs for spec in found)
+        wish.page.write_text(page(rows, (), _about(lab, wish, commit)))
+    return not ended and all(spec.settled for spec in rows) and any(spec.runs for spec in rows)
 
 
 def _about(lab: Lab, wish: PolicyConformanceOptions, commit: str) -> About:

@@ -57,8 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     @property
     def serves_pods(self) -> bool:
         """Whether anything answers Pods there, as AntreaProxy does by default."""
-        told = (("featureGates", "AntreaProxy"), ("antreaProxy", "enable"))
-        off = any(self.agent.get(section, {}).get(key) is False for section, key in told)
+        keys = (("featureGates", "AntreaProxy"), ("antreaProxy", "enable"))
+        off = any(self.agent.get(section, {}).get(key) is False for section, key in keys)
         return self.serves_cluster_ips or (self.cni == "antrea" and not off)
 
     def topology(self) -> Topology:

@@ -72,8 +72,8 @@ def serve(lab: Lab) -> None:
             launch(record, SERVER, namespace.inside(home, argv))
         if RESOLVER not in record.processes():
             (empty.parent / RESOLVER).write_text(f".:53 {{\n{_hosts(family)}}}\n")
-            own: list[str | Path] = [artifacts.binaries(print).coredns, "-conf", empty.parent / RESOLVER]
-            launch(record, RESOLVER, namespace.inside(home, own))
+            resolver: list[str | Path] = [artifacts.binaries(print).coredns, "-conf", empty.parent / RESOLVER]
+            launch(record, RESOLVER, namespace.inside(home, resolver))
     before = lab.api.get("/api/v1/namespaces/kube-system/configmaps/coredns")["data"]["Corefile"]
     if (after := corefile(before, family)) != before:
         patch = json.dumps({"data": {"Corefile": after}})

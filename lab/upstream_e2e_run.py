@@ -57,15 +57,15 @@ def against(lab: Lab, wish: UpstreamE2eOptions, say: Callable[[str], None]) -> b
     upstream_e2e.suite(
         lab, wish.program.absolute(), chosen, wish.test, place=place, seconds=wish.seconds, say=say
     )
-    found = upstream_e2e.specs(place, chosen)
-    for spec in found:
+    tests = upstream_e2e.specs(place, chosen)
+    for spec in tests:
         if not spec.settled:
             say(f"{spec.result}: {spec.name}: {spec.runs[-1].why}")
-    say(f"{counted(found)}; output: {place}")
+    say(f"{counted(tests)}; output: {place}")
     if wish.page:
         specs = upstream_e2e.specs(place, everything)
         wish.page.write_text(page(specs, everything.skip, _about(lab, wish, everything, place)))
-    return all(spec.settled for spec in found) and any(spec.runs for spec in found)
+    return all(spec.settled for spec in tests) and any(spec.runs for spec in tests)
 
 
 def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -> About:

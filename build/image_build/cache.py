@@ -20,8 +20,8 @@ RECENT = 3600.0  # seconds: what was used this lately may still be in use by ano
 
 def folder() -> Path:
     """`ANTREA_LAB_CACHE`, else `antrea-lab` below `XDG_CACHE_HOME` or `~/.cache` (not created here)."""
-    if own := os.environ.get("ANTREA_LAB_CACHE"):
-        return Path(own).absolute()
+    if folder := os.environ.get("ANTREA_LAB_CACHE"):
+        return Path(folder).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "antrea-lab"
 
 

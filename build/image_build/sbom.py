@@ -38,27 +38,27 @@ class Component(NamedTuple):
 
 def components(layers: Iterable[Layer]) -> list[Component]:
     """All packages of Debian and Python in these layers."""
-    return sorted({one for layer in layers for one in _in_layer(layer)})
+    return sorted({component for layer in layers for component in _in_layer(layer)})
 
 
-def document(name: str, version: str, suite: str, found: Iterable[Component]) -> bytes:
+def document(name: str, version: str, suite: str, components: Iterable[Component]) -> bytes:
     """The document on an image: the same bytes for the same packages."""
-    parts = [_part(one, suite) for one in found]
-    own = {
+    parts = [_part(component, suite) for component in components]
+    image = {
         "type": "container",
         "bom-ref": f"{name}@{version}",
         "name": name,
         "version": version,
         "licenses": [{"license": {"id": "Apache-2.0"}}],
     }
-    content = msgspec.json.encode([own, parts])
+    content = msgspec.json.encode([image, parts])
     whole = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content.hex())}",
         "version": 1,
-        "metadata": {"component": own},
+        "metadata": {"component": image},
         "components": parts,
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
@@ -88,17 +88,17 @@ def _python(metadata: str) -> Component:
     return Component("pypi", fields["Name"].lower().replace("_", "-"), fields["Version"])
 
 
-def _part(one: Component, suite: str) -> dict[str, Any]:
-    purl = f"pkg:{one.kind}/{'debian/' if one.kind == 'deb' else ''}{quote(one.name)}@{quote(one.version)}"
-    if one.architecture:
-        purl += f"?arch={one.architecture}&distro={suite}"
+def _part(component: Component, suite: str) -> dict[str, Any]:
+    purl = f"pkg:{component.kind}/{'debian/' if component.kind == 'deb' else ''}{quote(component.name)}@{quote(component.version)}"
+    if component.architecture:
+        purl += f"?arch={component.architecture}&distro={suite}"
     part: dict[str, Any] = {
         "type": "library",
         "bom-ref": purl,
-        "name": one.name,
-        "version": one.version,
+        "name": component.name,
+        "version": component.version,
         "purl": purl,
     }
-    if one.source:
-        part["properties"] = [{"name": "debian:source", "value": one.source}]
+    if component.source:
+        part["properties"] = [{"name": "debian:source", "value": component.source}]
     return part

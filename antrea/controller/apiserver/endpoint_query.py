@@ -89,7 +89,7 @@ def endpoint(kube: Kube | None, stores: Stores) -> Handler:
         if there is None:
             return web.Response(status=404, text="could not find any endpoints matching your selection\n")
         services = await services_of(kube, namespace, there.metadata.labels)
-        return json_answer(EndpointAnswer((found(stores, namespace, pod, services),)))
+        return json_answer(EndpointAnswer((endpoint_of(stores, namespace, pod, services),)))
 
     return handler
 
@@ -104,7 +104,7 @@ async def services_of(kube: Kube, namespace: str, labels: Mapping[str, str]) -> 
     )
 
 
-def found(stores: Stores, namespace: str, pod: str, services: Iterable[str] = ()) -> Endpoint:
+def endpoint_of(stores: Stores, namespace: str, pod: str, services: Iterable[str] = ()) -> Endpoint:
     """Look a Pod up in the stores, and its Services. Raises Unavailable while they are not filled."""
 
     def is_pod(member: GroupMember) -> bool:
@@ -166,4 +166,4 @@ def _all(stores: Stores, plural: str) -> Iterator[Any]:
     store = stores[GROUP, plural]
     if not store.synced:
         raise Unavailable(f"{plural} are not computed yet, try again")
-    return store.found()
+    return store.values()

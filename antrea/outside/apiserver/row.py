@@ -52,7 +52,7 @@ class Row:
         return self._found, self._body
 
     @property
-    def found(self) -> Any:
+    def value(self) -> Any:
         """The whole object."""
         return self._found
 
@@ -116,7 +116,7 @@ class GroupRow(Row):
         return value, body(value)
 
     @property
-    def found(self) -> Any:
+    def value(self) -> Any:
         """The group with all of its members."""
         return self._with(self.members)
 

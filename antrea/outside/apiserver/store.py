@@ -119,9 +119,9 @@ class Store:
         rows = ((key, self._rows[key]) for key in sorted(self._rows))
         return [row.whole(selection.node) for key, row in rows if selection.wants(key, row.span)]
 
-    def found(self) -> Iterator[Any]:
+    def values(self) -> Iterator[Any]:
         """All objects without their bodies, sorted by key."""
-        return (self._rows[key].found for key in sorted(self._rows))
+        return (self._rows[key].value for key in sorted(self._rows))
 
     def objects(self) -> list[tuple[Any, bytes]]:
         """All objects with their bodies, sorted by key."""

@@ -42,11 +42,11 @@ class LazyStore:
 
     async def run(self, sql: str, parameters: Mapping[str, Value] | None = None) -> bytes:
         """Raises Unavailable: it may or may not have been carried out."""
-        return await self._found().run(sql, parameters)
+        return await self._opened_store().run(sql, parameters)
 
     async def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
         """Raises Unavailable: they may or may not have been inserted."""
-        await self._found().insert(table, columns, rows)
+        await self._opened_store().insert(table, columns, rows)
 
     async def close(self) -> None:
         """The next statement opens it anew."""
@@ -54,7 +54,7 @@ class LazyStore:
         if store:
             await store.close()
 
-    def _found(self) -> Store:
+    def _opened_store(self) -> Store:
         if self._store is None:
             self._store = self._made()
         return self._store

@@ -49,7 +49,7 @@ async def name_tables(db: Ovsdb, bridge: str, numbers: Mapping[str, int]) -> Non
     names = {number: name for name, number in numbers.items()}
 
     def build() -> list[Operation]:
-        home = _found(db, "Bridge", bridge)
+        home = _existing_row(db, "Bridge", bridge)
         tables = db.rows("Flow_Table")
         shown = {
             number: tables[uuid]["name"] for number, uuid in home["flow_tables"].items() if uuid in tables
@@ -78,12 +78,12 @@ async def ensure_port(db: Ovsdb, bridge: str, port: Port) -> str:
     """Create the port on `bridge`, or bring it in line; returns its uuid. Raises Refused, Unavailable."""
 
     def build() -> list[Operation]:
-        home = _found(db, "Bridge", bridge)
+        home = _existing_row(db, "Bridge", bridge)
         row = db.row("Port", port.name)
         return _new_port(home, port) if row is None else _aligned_port(db, home, row, port)
 
     await _settle(db, build)
-    return _found(db, "Port", port.name).uuid
+    return _existing_row(db, "Port", port.name).uuid
 
 
 async def drop_ports(db: Ovsdb, bridge: str, names: Iterable[str]) -> None:
@@ -108,7 +108,7 @@ async def set_keys(db: Ovsdb, table: str, name: str, *, column: str, keys: Mappi
     """
 
     def build() -> list[Operation]:
-        row = db.root if table == "Open_vSwitch" else _found(db, table, name)
+        row = db.root if table == "Open_vSwitch" else _existing_row(db, table, name)
         changes = _map_changes(table, row, column, keys)
         return [_guard(table, row), *changes] if changes else []
 
@@ -138,7 +138,7 @@ async def ofport(db: Ovsdb, name: str, *, within: float = 10.0) -> int:
     await db.until(
         lambda: _row_with_ofport(db, name), f"port {name} has no OpenFlow number yet", within=within
     )
-    row = _found(db, "Interface", name)
+    row = _existing_row(db, "Interface", name)
     if row["ofport"] < 0:
         raise Refused([name], row["error"] or f"could not open network device {name}")
     return int(row["ofport"])
@@ -151,7 +151,7 @@ async def next_round(db: Ovsdb, bridge: str) -> int:
     has a number of its own, and the sweep takes whatever is of any other.
     parity: pkg/agent/agent.go roundNumKey
     """
-    saved = _found(db, "Bridge", bridge)["external_ids"].get("roundNum", "")
+    saved = _existing_row(db, "Bridge", bridge)["external_ids"].get("roundNum", "")
     number = int(saved) % 0xFFFF + 1 if saved.isdecimal() else 1
     await set_keys(db, "Bridge", bridge, column="external_ids", keys={"roundNum": str(number)})
     return number
@@ -187,7 +187,7 @@ def _aligned_port(db: Ovsdb, home: Row, row: Row, port: Port) -> list[Operation]
     wanted = {"type": port.type, "options": dict(port.options), **_if_given(port)}
     return [
         *_aligned("Port", row, columns, {"external_ids": dict(port.external_ids)}),
-        *_aligned("Interface", _found(db, "Interface", port.name), wanted, {}),
+        *_aligned("Interface", _existing_row(db, "Interface", port.name), wanted, {}),
     ]
 
 
@@ -201,7 +201,7 @@ def _row_with_ofport(db: Ovsdb, name: str) -> Row | None:
     return row if row and row["ofport"] is not None else None
 
 
-def _found(db: Ovsdb, table: str, name: str) -> Row:
+def _existing_row(db: Ovsdb, table: str, name: str) -> Row:
     if row := db.row(table, name):
         return row
     raise Unavailable(f"{table} {name} does not exist in OVSDB")

@@ -16,7 +16,7 @@ from controller_program import controller_program
 from antrea.antctl import shape
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.apiserver.endpoint_query import Endpoint, Rule, endpoint, found
+from antrea.controller.apiserver.endpoint_query import Endpoint, Rule, endpoint, endpoint_of
 from antrea.controller.apiserver.metrics import joined
 from antrea.errors import Unavailable
 from antrea.features.registry.api_resources import RESOURCES
@@ -77,21 +77,21 @@ def test_a_pod_has_policies_of_its_groups_and_rules_of_its_peers() -> None:
         policy("b", rule("In", peer), groups=("others",)),
         policy("c", rule("In", nobody, "webs"), rule("In", nobody, "others")),
     )
-    assert found(made, "shop", "web-1") == Endpoint(
+    assert endpoint_of(made, "shop", "web-1") == Endpoint(
         "shop",
         "web-1",
         (reference("a"), reference("c")),
         (Rule(reference("a"), "In", 1), Rule(reference("b"), "In", 0)),
         (Rule(reference("a"), "Out", 0),),
     )
-    assert found(made, "elsewhere", "web-1") == Endpoint("elsewhere", "web-1")
+    assert endpoint_of(made, "elsewhere", "web-1") == Endpoint("elsewhere", "web-1")
 
 
 def test_nothing_is_said_before_all_is_computed() -> None:
     made = stores()
     made[cp.GROUP, "networkpolicies"].synced = False
     with pytest.raises(Unavailable, match="networkpolicies are not computed yet"):
-        found(made, "shop", "web-1")
+        endpoint_of(made, "shop", "web-1")
 
 
 @pytest.mark.parametrize(

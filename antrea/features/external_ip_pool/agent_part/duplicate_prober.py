@@ -67,9 +67,9 @@ class DuplicateProber:
             await asyncio.sleep(LATER_SECONDS)
         mac = ""
         while is_to_be_probed(facts, act.holder, act.ip, self._node):
-            if answer := await _found(act, mac):
+            if answer := await _conflicting_mac(act, mac):
                 await asyncio.sleep(SURE_SECONDS)
-                answer = await _found(act, answer)
+                answer = await _conflicting_mac(act, answer)
             mac = answer
             facts.put(ProbedAddress(act.holder, act.ip, mac), urgent=True)
             if not mac:
@@ -80,7 +80,7 @@ class DuplicateProber:
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _found(act: ProbeAddress, before: str) -> str:
+async def _conflicting_mac(act: ProbeAddress, before: str) -> str:
     """The MAC address of the host with the address.
 
     If this Node fails to ask, that is the host found `before`; empty if there is none, since Pods do not wait for that.

@@ -110,8 +110,8 @@ def evaluate(facts: Facts, evaluation: report.NetworkPolicyEvaluation) -> report
 def decisive(facts: Facts, source: Pod, destination: Pod) -> _Rule | None:
     """Return the first of the rules about this connection, else the isolation of one of the Pods."""
     sends, receives = _end(facts, source), _end(facts, destination)
-    out = _found("Out", _policies(facts, sends), sends, receives)
-    into = _found("In", _policies(facts, receives), receives, sends)
+    out = _rules_between("Out", _policies(facts, sends), sends, receives)
+    into = _rules_between("In", _policies(facts, receives), receives, sends)
     # what is sent is checked before what is received
     ordered = sorted([*out, *into], key=lambda rule: rule.order)
     first = next(iter(ordered), None)
@@ -145,7 +145,7 @@ def _policies(facts: Facts, end: _End) -> Iterator[_Policy]:
             yield _Policy(internal.source, sent.rules, tier, sent.priority or 0.0, internal.audit)
 
 
-def _found(direction: str, policies: Iterable[_Policy], this: _End, other: _End) -> Iterator[_Rule]:
+def _rules_between(direction: str, policies: Iterable[_Policy], this: _End, other: _End) -> Iterator[_Rule]:
     """Yield rules of this direction for the Pod `own` with `other` as a peer; and isolation."""
     for policy in policies:
         same = [rule for rule in policy.rules if rule.direction == direction]
