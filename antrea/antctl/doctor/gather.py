@@ -17,7 +17,7 @@ from antrea.antctl.doctor.program import output
 from antrea.antctl.doctor.refusal import refusal
 from antrea.antctl.doctor.state import CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
-from antrea.antctl.request import ask, date
+from antrea.antctl.request import ErrorResponse, ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
 from antrea.decoding import guarded
 from antrea.errors import Invalid, Unavailable
@@ -221,7 +221,9 @@ def gather(
         config=config,
         refusal=refused,
         conditions=said,
-        unknown_keys=node.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
+        unknown_keys=node.look(
+            "unknown_keys", lambda: tuple(ask(_answering(agent, node), "/config/unknown", {}))
+        ),
         cni_files=node.look("cni_files", host.cni_files),
         chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
         mtus=node.look("mtus", host.mtus),
@@ -244,8 +246,17 @@ def gather(
 
 def _configuration(agent: Server, node: NodeInspector) -> tuple[dict[str, Any], str]:
     """Return the values in effect by key, and why the agent waits for their correction; empty: it does not."""
-    rows = node.look("config", lambda: ask(agent, "/config", {}), [])
-    refused = node.look("refusal", lambda: refusal(agent), "") if "config" in node.unseen else ""
+    refused = ""
+
+    def values() -> Any:
+        nonlocal refused
+        try:
+            return ask(agent, "/config", {})
+        except ErrorResponse:
+            refused = refusal(agent)  # not asked where no answer came: an agent that hangs is waited for once
+            raise
+
+    rows = node.look("config", values, [])
     return {row["key"]: row["value"] for row in rows}, refused
 
 

@@ -114,6 +114,23 @@ async def test_an_agent_that_waits_has_this_finding_alone() -> None:
     assert row.repair == "kubectl -n net edit configmap antrea-config"
 
 
+async def test_an_agent_that_hangs_is_waited_for_once() -> None:
+    requests: list[str] = []
+
+    async def hang(request: web.BaseRequest) -> web.Response:
+        requests.append(request.path)
+        await asyncio.sleep(60)
+        raise AssertionError("the client waits longer than its limit")
+
+    def nowhere(_: object) -> Server:
+        raise Failure("no kubeconfig")
+
+    async with answering(hang) as url:
+        node = await asyncio.to_thread(gather, Server(Access(url=url), 0.2), nowhere, {"NODE_NAME": "n1"})
+    assert (requests, node.refusal) == (["/config"], "")
+    assert any(row.check == "agent" for row in findings(node))
+
+
 async def test_a_program_without_this_check_does_not_wait() -> None:
     async def other(_: web.BaseRequest) -> web.Response:
         return web.json_response({}, status=404)
