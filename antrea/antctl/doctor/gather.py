@@ -221,9 +221,7 @@ def gather(
         config=config,
         refusal=refused,
         conditions=said,
-        unknown_keys=node.look(
-            "unknown_keys", lambda: tuple(ask(_answering(agent, node), "/config/unknown", {}))
-        ),
+        unknown_keys=node.look("unknown_keys", lambda: _unknown_keys(agent, node)),
         cni_files=node.look("cni_files", host.cni_files),
         chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
         mtus=node.look("mtus", host.mtus),
@@ -258,6 +256,11 @@ def _configuration(agent: Server, node: NodeInspector) -> tuple[dict[str, Any], 
 
     rows = node.look("config", values, [])
     return {row["key"]: row["value"] for row in rows}, refused
+
+
+def _unknown_keys(agent: Server, node: NodeInspector) -> tuple[str, ...]:
+    """Return a sentence for each key without effect. Raises Failure."""
+    return tuple(ask(_answering(agent, node), "/config/unknown", {}))
 
 
 def _answering(agent: Server, node: NodeInspector) -> Server:
