@@ -102,10 +102,10 @@ def _upgrade_objects(server: Server, crd: dict[str, Any], query: dict[str, str])
         return
     _say(f'Upgrading {len(items)} objects of CRD "{name}".')
     for item in items:
-        namespace, name = item["metadata"].get("namespace", ""), item["metadata"]["name"]
-        called = f"{namespace}/{name}" if namespace else name
+        namespace, item_name = item["metadata"].get("namespace", ""), item["metadata"]["name"]
+        called = f"{namespace}/{item_name}" if namespace else item_name
         scope = f"/namespaces/{namespace}" if namespace else ""
-        path = f"{prefix}{scope}/{spec['names']['plural']}/{name}"
+        path = f"{prefix}{scope}/{spec['names']['plural']}/{item_name}"
         try:
             _write(server, path, item, query, f'object {called} of CRD "{name}"')
         except ErrorResponse as error:
