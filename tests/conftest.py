@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
+MAX_ID = 200
+"""Maximum length of a value in the name of a test: pytest has the name in the environment of all programs, which execve(2) limits."""
+
+
 # How long examples take, or take to make, says how busy the machine is, and nothing about them. With CI=true the rest is
 # hypothesis' own profile `ci`: the same examples in every run.
 settings.register_profile(
@@ -13,3 +17,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("house")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long text by its length; None: as pytest does."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > MAX_ID else None
