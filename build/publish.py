@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "build")]
 from antrea import VERSION  # noqa: E402
 from antrea.errors import AntreaError, Unavailable  # noqa: E402
 from image_build.oci import INDEX, MANIFEST  # noqa: E402
+from image_build.skopeo import MISSING, add_registry_options, copy_command, is_installed  # noqa: E402
 from image_build.step import step  # noqa: E402
 from release import DESCRIPTION, NAMESPACE, SUMS, show  # noqa: E402
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 IDENTITY = "release"
 """Name of the signer among the allowed ones."""
-TRIES = 3
 REGISTRY = re.compile(r"[\w.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*", re.ASCII)
 
 
@@ -91,20 +91,8 @@ def layout(folder: Path, archives: Mapping[str, str], to: Path) -> None:
     (to / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [named]}))
 
 
-def copy_command(place: Path, to: str, options: argparse.Namespace) -> list[str]:
-    """What skopeo is called with."""
-    words = ["skopeo", "copy", "--all", "--retry-times", str(TRIES)]
-    if options.plain:
-        words.append("--dest-tls-verify=false")
-    if options.authfile:
-        words += ["--authfile", str(options.authfile)]
-    if options.certificates:
-        words += ["--dest-cert-dir", str(options.certificates)]
-    return [*words, f"oci:{place}:release", f"docker://{to}"]
-
-
 def helm_options(options: argparse.Namespace) -> list[str]:
-    """The same for Helm."""
+    """Return the options of Helm that describe the connection to the registry."""
     words = ["--plain-http"] if options.plain else []
     if options.authfile:
         words += ["--registry-config", str(options.authfile)]
@@ -130,7 +118,7 @@ def publish(options: argparse.Namespace) -> None:
             tempfile.TemporaryDirectory(prefix=".publish-", dir=folder.parent) as room,
         ):
             layout(folder, archives, Path(room))
-            _run(copy_command(Path(room), to, options))
+            _run([*copy_command(options, "--all"), f"oci:{room}:release", f"docker://{to}"])
     place = f"oci://{registry}/charts"
     with step(show, f"publish: {place}/antrea"):
         _run([options.helm, "push", str(folder / described["chart"]), place, *helm_options(options)])
@@ -160,16 +148,14 @@ def main() -> int:
         "--signers", type=Path, help="allowed signers: refuse a release that none of them signed"
     )
     parser.add_argument("--helm", default="helm", help="the program, if it is not in PATH")
-    parser.add_argument("--plain", action="store_true", help="a registry without TLS")
-    parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
-    parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
+    add_registry_options(parser)
     options = parser.parse_args()
     if not REGISTRY.fullmatch(options.registry):
         parser.error(f"{options.registry!r} is no name such as registry.example.com/team")
     if not shutil.which(options.helm):
         parser.error("helm is not in PATH: install it, or name it by --helm, as `make publish` does")
-    if not shutil.which("skopeo"):
-        parser.error("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
+    if not is_installed():
+        parser.error(MISSING)
     try:
         publish(options)
     except AntreaError as error:

@@ -13,33 +13,26 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "build")]
 
 from antrea import IMAGE, VERSION  # noqa: E402
+from image_build.skopeo import MISSING, add_registry_options, copy_command, is_installed  # noqa: E402
 
 OUT = ROOT / "build/out"
 NAME = re.compile(
     r"[\w.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+(?::(?P<tag>\w[\w.-]{0,127}))?", re.ASCII
 )
-TRIES = 3
 
 
 def command(to: str, archive: Path, options: argparse.Namespace) -> list[str]:
-    """What skopeo is called with."""
-    words = ["skopeo", "copy", "--retry-times", str(TRIES)]
-    if options.plain:
-        words.append("--dest-tls-verify=false")
-    if options.authfile:
-        words += ["--authfile", str(options.authfile)]
-    if options.certificates:
-        words += ["--dest-cert-dir", str(options.certificates)]
-    return [*words, f"oci-archive:{archive}:{IMAGE}{suffix(options)}:v{VERSION}", f"docker://{to}"]
+    """Return the command that copies the image of the archive."""
+    source = f"oci-archive:{archive}:{IMAGE}{suffix(options)}:v{VERSION}"
+    return [*copy_command(options), source, f"docker://{to}"]
 
 
 def suffix(options: argparse.Namespace) -> str:
@@ -57,9 +50,7 @@ def main() -> int:
     parser.add_argument("--archive", type=Path, help="what to push (default: that of build/out)")
     parser.add_argument("--flow-aggregator", action="store_true", help="the image of `make flow-image`")
     parser.add_argument("--l7-engine", action="store_true", help="the image of `make l7-image`")
-    parser.add_argument("--plain", action="store_true", help="a registry without TLS")
-    parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
-    parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
+    add_registry_options(parser)
     given = parser.parse_args()
     found = NAME.fullmatch(given.to)
     if not found:
@@ -68,8 +59,8 @@ def main() -> int:
     if not archive.exists():
         target = {"-flow-aggregator": "flow-image", "-l7-engine": "l7-image"}.get(suffix(given), "image")
         return _refuse(f"{archive} is not there: run `make {target}`")
-    if not shutil.which("skopeo"):
-        return _refuse("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
+    if not is_installed():
+        return _refuse(MISSING)
     to = given.to if found["tag"] else f"{given.to}:v{VERSION}"
     done = subprocess.run(command(to, archive, given), check=False)
     if done.returncode:
