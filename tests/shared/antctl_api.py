@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from click.testing import CliRunner, Result
 
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from antrea.antctl.mode import Mode
 
     S = TypeVar("S", bound=HTTPServer)
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Handler of requests whose bodies and answers are JSON."""
+
+    def body(self) -> Any:
+        """Return the body of the request."""
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, status: int, body: object) -> None:
+        """Send the answer."""
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Write no log."""
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from antctl_api import run_antctl, serving
+from antctl_api import JsonHandler, run_antctl, serving
 
 from antrea.antctl import mode
 from antrea.antctl.failure import Failure
@@ -102,24 +101,17 @@ def test_the_address_of_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch
         cluster(None, Override(token="t"), {})
 
 
-class Pods(BaseHTTPRequestHandler):
+class Pods(JsonHandler, BaseHTTPRequestHandler):
     """Keeps the headers of the last request."""
 
     last: dict[str, str]
 
     def do_GET(self) -> None:
         type(self).last = {key.lower(): value for key, value in self.headers.items()}
-        body = json.dumps({"kind": "Status", "message": "no"}).encode()
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(403, {"kind": "Status", "message": "no"})
 
     def do_POST(self) -> None:
         self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
 
 
 @pytest.fixture

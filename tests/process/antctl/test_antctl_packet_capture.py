@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from antctl_api import run_antctl, serving
+from antctl_api import JsonHandler, run_antctl, serving
 
 from antrea.antctl import mode
 from antrea.antctl.failure import Failure
@@ -36,36 +35,26 @@ class Api(ThreadingHTTPServer):
         self.agent_conf: str | None = None
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler, BaseHTTPRequestHandler):
     server: Api
 
-    def _answer(self, status: int, body: Any) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
     def do_POST(self) -> None:
-        self.server.created.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._answer(201, self.server.created[-1])
+        self.server.created.append(self.body())
+        self.answer(201, self.server.created[-1])
 
     def do_GET(self) -> None:
         if self.path.startswith(PATH):
-            self._answer(200, {"status": self.server.status})
+            self.answer(200, {"status": self.server.status})
         elif "/pods/" in self.path and self.path != self.server.absent:
-            self._answer(200, {})
+            self.answer(200, {})
         elif self.path.endswith("/configmaps/antrea-config") and self.server.agent_conf is not None:
-            self._answer(200, {"data": {"antrea-agent.conf": self.server.agent_conf}})
+            self.answer(200, {"data": {"antrea-agent.conf": self.server.agent_conf}})
         else:
-            self._answer(404, {"kind": "Status", "message": "not found"})
+            self.answer(404, {"kind": "Status", "message": "not found"})
 
     def do_DELETE(self) -> None:
         self.server.deleted.append(self.path)
-        self._answer(200, {})
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        self.answer(200, {})
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
-from antctl_api import run_antctl, serving
+from antctl_api import JsonHandler, run_antctl, serving
 from click.testing import CliRunner
 
 from antrea.antctl import mode
@@ -105,25 +104,15 @@ def test_antctl_completes_words_and_refuses_an_unknown_shell() -> None:
     assert (result.exit_code, result.stderr) == (1, "Error: 'tcsh' is none of the shells bash, zsh, fish\n")
 
 
-class Evaluating(BaseHTTPRequestHandler):
+class Evaluating(JsonHandler, BaseHTTPRequestHandler):
     """Knows the Pods of Namespace shop, and no policy about them; who asks has no right to the Namespace data."""
 
-    def _answer(self, status: int, body: object) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
     def do_POST(self) -> None:
-        self._answer(201, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.answer(201, self.body())
 
     def do_GET(self) -> None:
         space = self.path.split("/")[4]
-        self._answer({"shop": 200, "data": 403}.get(space, 404), {})
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
+        self.answer({"shop": 200, "data": 403}.get(space, 404), {})
 
 
 @pytest.mark.parametrize(

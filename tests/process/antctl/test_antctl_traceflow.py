@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from antctl_api import run_antctl, serving
+from antctl_api import JsonHandler, run_antctl, serving
 
 from antrea.antctl import mode, traceflow
 
@@ -31,31 +30,21 @@ class Api(ThreadingHTTPServer):
         self.status: dict[str, Any] = {"phase": "Succeeded"}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler, BaseHTTPRequestHandler):
     server: Api
 
-    def _answer(self, status: int, body: Any) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
     def do_POST(self) -> None:
-        self.server.created.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._answer(201, self.server.created[-1])
+        self.server.created.append(self.body())
+        self.answer(201, self.server.created[-1])
 
     def do_GET(self) -> None:
         if self.path.startswith(traceflow.PATH):
-            self._answer(200, {**self.server.created[-1], "status": self.server.status})
+            self.answer(200, {**self.server.created[-1], "status": self.server.status})
         else:
-            self._answer(200 if self.path in self.server.objects else 404, {})
+            self.answer(200 if self.path in self.server.objects else 404, {})
 
     def do_DELETE(self) -> None:
-        self._answer(200, {})
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        self.answer(200, {})
 
 
 @pytest.fixture
