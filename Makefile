@@ -75,7 +75,7 @@ covered:
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)
-	$(PYTEST) tests/host -n 4 --dist loadfile -m "not wide"
+	$(PYTEST) tests/host -n 4 --dist loadfile -m "not wide" --timeout 900 # without caches some wait for the image to be built
 
 lab-test: | lab-prepared ## real Kubernetes nodes with our image and manifest (root)
 	$(PYTEST) tests/lab -n 2 --dist loadgroup -m "not wide" --timeout 600 $(SLOW)
