@@ -77,18 +77,22 @@ async def _run(
     """Its output goes into `output`, if that is given, instead of the result."""
     import aiohttp  # noqa: PLC0415 (start-up time)
 
+    from antrea.outside.kube.user_agent import user_agent  # noqa: PLC0415
+
     namespace, _, name = pod.partition("/")
     query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
     if container:
         query.append(("container", container))
     url = f"{server.access.url}/api/v1/namespaces/{namespace}/pods/{name}/exec?{urlencode(query)}"
+    headers = server.access.authorization()
+    headers["User-Agent"] = user_agent()
     said: dict[int, list[bytes]] = {STDOUT: [], STDERR: [], VERDICT: []}
     async with (
         asyncio.timeout(seconds),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=server.access.tls())) as session,
         session.ws_connect(
             url,
-            headers=server.access.authorization(),
+            headers=headers,
             protocols=PROTOCOLS,
             proxy=server.access.proxy() or None,
             server_hostname=server.access.server_name or None,

@@ -239,7 +239,10 @@ def _send(
     body: str | None = None,
 ) -> None:
     """Send a request; to a proxy that does not tunnel it, with the whole URL."""
+    from antrea.outside.kube.user_agent import user_agent  # noqa: PLC0415 (start-up time)
+
     proxy = server.access.proxy()
+    headers["User-Agent"] = user_agent()
     if proxy and server.access.url.startswith("http://"):
         target = f"{server.access.url}{target}"
         headers.update(_proxy_authorization(proxy))

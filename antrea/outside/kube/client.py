@@ -42,6 +42,7 @@ from antrea.outside.kube.backoff import Backoff
 from antrea.outside.kube.clock import stamp
 from antrea.outside.kube.kubeconfig import kubeconfig
 from antrea.outside.kube.override import Override
+from antrea.outside.kube.user_agent import user_agent
 from antrea.outside.log import klog
 from antrea.outside.tls import buffer as tls_buffer
 
@@ -90,6 +91,7 @@ class Kube:
         self.access = access
         self._tls = access.tls()
         self._proxy = access.proxy() or None
+        self._user_agent = user_agent()
         self._sleep = sleep
         self._chance = chance
         self._now = now
@@ -144,7 +146,7 @@ class Kube:
                 f"{path[:300]!r} is not a path of an object: a name in it is a dot or two, or has a separator",
             )
         headers = self.access.authorization()
-        headers.update({"Accept": "application/json", "User-Agent": "antrea"})
+        headers.update({"Accept": "application/json", "User-Agent": self._user_agent})
         if self.access.disable_compression:
             headers["Accept-Encoding"] = "identity"
         if content:

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 from loopback import answering, client_of
 
+from antrea import VERSION
 from antrea.apis.core import Node, ObjectMeta, ObjectReference
 from antrea.errors import Refused, Unavailable
 from antrea.outside.kube.access import Access
@@ -323,6 +324,7 @@ async def test_kube_get_gives_the_object_or_none_or_the_apis_reason() -> None:
         with pytest.raises(Unavailable, match=r"^down$"):
             await kube.get(f"{NODES}/d", Node)
     assert server.asked[0].headers["Authorization"] == "Bearer secret"
+    assert server.asked[0].headers["User-Agent"].startswith(f"antrea/v{VERSION} (")
 
 
 async def test_kube_a_server_that_is_away_is_unavailable() -> None:
