@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
-from antrea.antctl.request import Loopback, Server, ask
+from antrea.antctl.request import ErrorResponse, Loopback, Server, ask
 from antrea.outside.tls.pem import decode_pem
 
 if TYPE_CHECKING:
@@ -143,14 +143,34 @@ def agent_token(kubernetes: Server, namespace: str) -> str:
 
 
 def antrea_namespace(kubernetes: Server) -> str:
-    """The Namespace with the agents' DaemonSet. Raises Failure."""
-    query = {"labelSelector": "app=antrea,component=antrea-agent"}
-    namespaces = {row["metadata"]["namespace"] for row in ask(kubernetes, DAEMON_SETS, query)["items"]}
-    if len(namespaces) != 1:
-        raise Failure(
-            f"Antrea's agents are in {len(namespaces)} Namespaces, expected 1: is Antrea installed?"
-        )
-    return str(namespaces.pop())
+    """Return the Namespace with the agents' DaemonSet. Raises Failure.
+
+    Every user of a Namespace can create a DaemonSet with the same labels. Of several the one counts that AntreaControllerInfo names,
+    which is not in a Namespace.
+    """
+    items = ask(kubernetes, DAEMON_SETS, {"labelSelector": AGENT_PODS})["items"]
+    names = {item["metadata"]["namespace"]: str(item["metadata"]["name"]) for item in items}
+    if not names:
+        raise Failure(f"no DaemonSet has the labels {AGENT_PODS}: is Antrea installed?")
+    if len(names) == 1:
+        return str(next(iter(names)))
+    if (reported := _reported_namespace(kubernetes)) in names:
+        return reported
+    listed = ", ".join(f"{namespace}/{name}" for namespace, name in sorted(names.items()))
+    report = f"names Namespace {reported}" if reported else "does not exist"
+    raise Failure(
+        f"several DaemonSets have the labels {AGENT_PODS}: {listed}; and AntreaControllerInfo antrea-controller {report}. "
+        "Start antrea-controller, or remove a label from those that are not Antrea's: "
+        "kubectl -n NAMESPACE label daemonset NAME component-"
+    )
+
+
+def _reported_namespace(kubernetes: Server) -> str:
+    """Return the Namespace of the controller's Pod by its report; empty: there is none, or it may not be read. Raises Failure."""
+    try:
+        return str(ask(kubernetes, CONTROLLER_INFO, {}).get("podRef", {}).get("namespace", ""))
+    except ErrorResponse:
+        return ""
 
 
 def _elsewhere(kubernetes: Server, **changes: Any) -> Server:

@@ -15,7 +15,9 @@ from click.testing import CliRunner
 from antrea.antctl import mode
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
-from antrea.antctl.remote import cluster, node_address
+from antrea.antctl.remote import CONTROLLER_INFO, DAEMON_SETS, antrea_namespace, cluster, node_address
+from antrea.antctl.request import Server
+from antrea.outside.kube.access import Access
 from antrea.outside.kube.override import Override
 
 if TYPE_CHECKING:
@@ -131,3 +133,47 @@ def test_an_evaluation_names_a_pod_that_does_not_exist(
         words = ("networkpolicyevaluation", "-S", source, "-D", destination, "-n", "lone")
         result = run_antctl(mode.REMOTE, server, tmp_path, "query", *words)
     assert (result.exit_code, result.stderr) == (int(bool(message)), message)
+
+
+class InstalledHandler(JsonHandler, BaseHTTPRequestHandler):
+    """DaemonSets with the labels of agents in `namespaces`, and the Namespace that the controller has reported; empty: it has not."""
+
+    namespaces: tuple[str, ...] = ()
+    reported = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == DAEMON_SETS:
+            rows = [{"metadata": {"namespace": name, "name": "ds"}} for name in self.namespaces]
+            return self.answer(200, {"items": rows})
+        assert path == CONTROLLER_INFO
+        if not self.reported:
+            return self.answer(403, {"kind": "Status", "message": "forbidden"})
+        return self.answer(200, {"podRef": {"namespace": self.reported}})
+
+
+def installed(namespaces: tuple[str, ...], reported: str) -> str:
+    """The Namespace that antctl finds, or what it says instead."""
+    handler = type("Handler", (InstalledHandler,), {"namespaces": namespaces, "reported": reported})
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        kubernetes = Server(Access(url=f"http://127.0.0.1:{server.server_address[1]}"), 10.0)
+        try:
+            return antrea_namespace(kubernetes)
+        except Failure as error:
+            return error.format_message()
+
+
+def test_a_strangers_daemon_set_with_the_labels_of_agents_is_not_antreas() -> None:
+    assert installed(("net",), "") == "net"
+    assert installed(("net", "a-tenant"), "net") == "net"
+    assert (
+        installed((), "net")
+        == "no DaemonSet has the labels app=antrea,component=antrea-agent: is Antrea installed?"
+    )
+    assert (
+        "a-tenant/ds, net/ds; and AntreaControllerInfo antrea-controller does not exist. Start"
+        in installed(("net", "a-tenant"), "")
+    )
+    assert "AntreaControllerInfo antrea-controller names Namespace old. Start" in installed(
+        ("net", "a-tenant"), "old"
+    )
