@@ -80,8 +80,9 @@ host: ## real kernel, nftables and packets in fresh network namespaces (root)
 lab-test: | lab-prepared ## real Kubernetes nodes with our image and manifest (root)
 	$(PYTEST) tests/lab -n 2 --dist loadgroup -m "not wide" --timeout 600 $(SLOW)
 
-lab-prepared:
+lab-prepared: # the programs, images and Debian roots that core tests run
 	antrea-lab prepare
+	python -c 'from build import debian_root; debian_root.root(debian_root.show, "suricata")'
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
 	$(PYTEST) tests/vm -m "not wide" --timeout 2300

@@ -72,7 +72,7 @@ def test_what_is_no_commit_is_refused(tree: Path) -> None:
 
 
 PARTS = (
-    "static", "unit-first", "unit-second", "process-first", "process-second", "ovs-first", "ovs-second", "host", "lab-test",
+    "lab-prepared", "static", "unit-first", "unit-second", "process-first", "process-second", "ovs-first", "ovs-second", "host", "lab-test",
     "vm", "covered",
 )  # fmt: skip
 
