@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-PORT, ACK, RST = 4444, 0x10, 0x04
+PORT, ACK, RST, SYN = 4444, 0x10, 0x04, 0x02
 TO_SERVER = (PORT, 8099)
 FAR_PODS = {4: "10.10.1.9", 6: "fd00:10:1::9"}
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
@@ -171,3 +171,34 @@ async def test_a_pod_hears_the_reset_of_a_gateway_on_another_node(tunnel: Node, 
             assert await asyncio.to_thread(heard, web, version) == Segment(
                 OUTSIDE[version], TO_SERVER[::-1], 5000, RST
             )
+
+
+@VERSIONS
+async def test_the_gateway_does_not_reset_the_other_end_of_a_connection_that_it_does_not_know(
+    node: Node, version: int
+) -> None:
+    ip = EGRESS[version]
+    node.netns.sh(
+        f"ip addr add {ip}{'/32 dev eth0' if version == 4 else '/128 dev eth0 nodad preferred_lft 0'}"
+    )
+    worker = NetnsWorker()
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        path = node.netns.path
+        outside = stack.enter_context(await worker.run(path(node.outside), lambda: raw(version)))
+        async with node.agent():
+            node.facts.put(Egress("e", "u", ip))
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            source, ports = OUTSIDE[version], TO_SERVER[::-1]
+            lost = segment(source, ip, ports, 1000, 5000, ACK)
+            outside.sendto(lost, (ip, 0))
+            # a new connection to a port without a process is refused, as ever
+            outside.sendto(segment(source, ip, ports, 2000, 0, SYN), (ip, 0))
+            assert (await asyncio.to_thread(heard, outside, version)).flags == RST | ACK
+
+            node.facts.put(Egress("e", "u", ip, resets=True))
+            await node.engine.quiet()
+            outside.sendto(lost, (ip, 0))
+            answer = await asyncio.to_thread(heard, outside, version)
+            assert answer == Segment(ip, TO_SERVER, 5000, RST)

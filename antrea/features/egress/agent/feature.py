@@ -75,6 +75,7 @@ from antrea.features.egress.agent.snat_mark import (
 )
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
+from antrea.features.egress.agent.unknown_segment import unanswered_address, unknown_segments
 from antrea.features.egress.spec import unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -163,6 +164,8 @@ FEATURE = AgentFeature(
         Unit(EgressMark, mark_elements),
         Unit(ThisNode, lost_rule),
         Unit(EgressMark, lost_elements),
+        Unit(ThisNode, unknown_segments),
+        Unit(EgressMark, unanswered_address),
         Unit(ThisNode, egress_node_flows),
         Unit(PeerNode, egress_peer_flows),
         Unit(Service, unserved_flows),

@@ -105,6 +105,12 @@ def resets(annotations: Mapping[str, str]) -> bool:
     return annotations.get(LOST_CONNECTIONS, "").strip() == RESET
 
 
+def oldest_of(facts: Facts, ip: str) -> Egress | None:
+    """Return the row of the Egress that decides for all that share an address: the oldest, then the first by name."""
+    rows = (row for row in facts.by(Egress, "ip", ip) if not why_unallocated(facts, row))
+    return min(rows, key=lambda row: row.precedence, default=None)
+
+
 def lost_rule(facts: Facts, _node: ThisNode) -> Iterator[NftSet | NftRule]:
     """Yield a rule that resets a packet from the middle of a connection that is new to this host."""
     config = facts.get(AgentConfig)
@@ -125,7 +131,6 @@ def lost_rule(facts: Facts, _node: ThisNode) -> Iterator[NftSet | NftRule]:
 
 def lost_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
     """Yield the marks of addresses whose oldest Egress, then the first by name, resets."""
-    rows = (row for row in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, row))
-    oldest = min(rows, key=lambda row: row.precedence, default=None)
+    oldest = oldest_of(facts, mark.ip)
     if oldest and oldest.resets:
         yield NftElement(set=SET, value=f"{facts.id(POOL, mark.ip):#010x}")

@@ -197,13 +197,16 @@ def test_the_host_translates_by_mark_before_it_falls_back_to_the_nodes_address()
     assert agent.wanted(NftElement) == {
         NftElement(set="egress-snat", value=number[HERE], data=HERE, category=4),
         NftElement(set="egress-snat6", value=number[HERE6], data=HERE6, category=4),
+        NftElement(set="egress-unanswered", value=HERE, category=4),
+        NftElement(set="egress-unanswered6", value=HERE6, category=4),
     }
     rules = {rule.text: rule.order for rule in agent.wanted(NftRule) if isinstance(rule, NftRule)}
     assert rules[RULE] < NftRule(chain="postrouting", name="", text="").order
     drop = 'iifname "antrea-gw0" oifname != "antrea-gw0" meta mark & 0x000000ff != 0x00000000 drop'
     assert rules[RULE] < rules[drop] < NftRule(chain="postrouting", name="", text="").order
-    assert len(rules) == 8  # and four that end answers that no Node tracks
-    assert agent.wanted(NftChain) == set()
+    # and four that end answers that no Node tracks, and two that keep the host from resetting connections of another gateway
+    assert len(rules) == 10
+    assert {chain.name for chain in agent.wanted(NftChain) if isinstance(chain, NftChain)} == {"egress-input"}
 
 
 def test_where_marks_do_not_cross_the_host_reads_them_in_the_source_mac() -> None:
@@ -221,7 +224,7 @@ def test_the_translation_stands_before_packets_are_sent_to_it_and_goes_after_the
     agent.facts.put(egress("a"))
     agent.facts.put(EgressPod("a", "shop/web"))
     kinds = [type(entry) for entry in agent.engine.plan().put if isinstance(entry, Flow | NftElement)]
-    assert kinds == [NftElement, NftElement, Flow, Flow]
+    assert kinds == [NftElement, NftElement, NftElement, Flow, Flow]
     agent.facts.drop(Egress, "a")
     plan = agent.engine.plan()
     assert [type(entry) for entry in plan.drop if isinstance(entry, Flow | NftElement)] == kinds[::-1]
