@@ -1,4 +1,4 @@
-"""Header User-Agent of requests to kube-apiserver, by which its audit log and metrics tell programs apart.
+"""Header User-Agent of requests to kube-apiserver, which distinguishes programs in its audit log and metrics.
 
 Source: client-go rest/config.go, DefaultKubernetesUserAgent.
 """
