@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.antctl.doctor.checks import findings
-from antrea.antctl.doctor.gather import Host, gateways, peers
+from antrea.antctl.doctor.gather import Host, gateways, path_sizes, peers
 from antrea.antctl.doctor.packet_filter import chains
 from antrea.antctl.doctor.program import output
-from antrea.antctl.doctor.state import CniFile, Finding, NodeState
+from antrea.antctl.doctor.state import CniFile, Finding, NodeState, Peer
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Facts
@@ -292,3 +292,33 @@ def test_a_module_that_the_kernel_lacks_is_found(tmp_path: Path) -> None:
     missing = Host(tmp_path).missing_modules([loaded, "antrea_none"])
     (row,) = findings(NodeState(cni_files=(CniFile("10-antrea.conflist"),), missing_modules=missing))
     assert (row.check, row.severity, row.repair) == ("kernel-modules", "error", "modprobe antrea_none")
+
+
+async def test_a_way_with_a_smaller_mtu_than_both_cards_is_found(netns: Namespaces) -> None:
+    """The switch between drops long frames, and says nothing to either."""
+    switch, peer = netns.make(), netns.make()
+    netns.sh(
+        f"ip link add eth1 type veth peer name one netns {switch}; ip link set eth1 up; "
+        "ip addr add 192.0.2.1/24 dev eth1; ip addr add fd00::1/64 dev eth1 nodad"
+    )
+    netns.sh(f"ip link add eth1 type veth peer name two netns {switch}; ip link set eth1 up", peer)
+    netns.sh("ip addr add 192.0.2.2/24 dev eth1; ip addr add fd00::2/64 dev eth1 nodad", peer)
+    netns.sh("ip link add br0 type bridge; ip link set br0 up", switch)
+    netns.sh("for port in one two; do ip link set $port master br0; ip link set $port up; done", switch)
+    # a new bridge loses the first packets
+    netns.sh("for ip in 192.0.2.2 fd00::2; do until ping -q -c 1 -W 1 $ip; do :; done; done")
+    others = (Peer("n2", "192.0.2.2"), Peer("n2", "fd00:0::2"), Peer("n3", "192.0.2.3"))
+
+    def sizes() -> dict[str, int]:
+        return {one.address: one.carried for one in path_sizes(others, 1500, 1500)}
+
+    assert await asyncio.to_thread(sizes) == {"192.0.2.2": 1500, "fd00::2": 1500}
+    netns.sh("ip link set one mtu 1400; ip link set two mtu 1400", switch)
+    found = await asyncio.to_thread(sizes)
+    assert found == {"192.0.2.2": 1396, "fd00::2": 1396}
+    assert path_sizes(others, 1550, 1500) == ()
+    netns.sh(
+        "iptables -A INPUT -p icmp -j DROP; ip6tables -A INPUT -p icmpv6 --icmpv6-type echo-request -j DROP",
+        peer,
+    )
+    assert await asyncio.to_thread(sizes) == {}

@@ -55,7 +55,20 @@ class Cause(NamedTuple):
     """Consequences everywhere."""
 
 
+TOKENS: Final = (
+    *("rights", "agent", "heartbeats", "controller-connection", "agent-health", "parts"),
+    *("transport", "tunnels", "gossip-port", "node-latency"),
+)
+"""Checks of an agent whose requests kube-apiserver refuses."""
 ORDER: Final = (
+    Cause("kube-apiserver"),
+    Cause(
+        "node-addresses",
+        (
+            *("nodes", "node-network", "agents", "heartbeats", "controller-connection", "agent-health"),
+            *("agent", "transport", "tunnels", "gossip-port", "node-latency"),
+        ),
+    ),
     Cause("nodes", ("agents", "controller", "node-network", *REPORTS, *ON_NODE)),
     Cause(
         "definitions", in_cluster=("agents", "controller", *REPORTS, *REGISTRATIONS, *OF_CONTROLLER, *ON_NODE)
@@ -70,6 +83,9 @@ ORDER: Final = (
             *("heartbeats", "transport", "tunnels", "gossip-port", "services"),
         ),
     ),
+    Cause("agent-account", TOKENS),
+    Cause("controller-account", in_cluster=("controller", *REGISTRATIONS, *OF_CONTROLLER)),
+    Cause("node-pressure", ("agents", "controller", "agent-health")),
     Cause("time-skew", ("certificates", "controller-connection", "agent-health")),
     Cause("agents", ("node-network", *REPORTS, *ON_NODE)),
     Cause("certificates", in_cluster=(*REGISTRATIONS, *OF_CONTROLLER)),
@@ -93,7 +109,7 @@ ORDER: Final = (
     Cause("cni-configs", ("node-network",)),
     Cause("transport", ("tunnels", "gossip-port")),
     Cause("gossip-port", ("tunnels",)),
-    Cause("mtu", ()),
+    Cause("mtu", ("path-mtu",)),
     Cause("foreign-drops", ()),
     Cause("kube-proxy", ("services",)),
     Cause("controller-connection", ("agent-health",)),

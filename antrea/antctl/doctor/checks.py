@@ -38,6 +38,7 @@ PROXY_TABLE = "kube-proxy"
 PROXY_DEVICE = "kube-ipvs0"
 OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 38}
 """Bytes that a tunnel adds over IPv4. parity: pkg/agent/config/node_config.go"""
+MIN_FREE_BYTES = 1 << 20
 CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
 """A Date header is a second coarse; an hour of difference makes tokens and certificates invalid."""
 
@@ -149,7 +150,7 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
             f"{gateway} has an MTU of {has}, Pods have {wanted}",
             f"ip link set dev {gateway} mtu {wanted}",
         )
-    tunnel = OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if paths.has_tunnels(node) else 0
+    tunnel = overhead(node.config)
     needed = wanted + tunnel
     carries = mtus.get(node.transport)
     if carries is None or carries >= needed:
@@ -165,6 +166,52 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
     else:
         # the interface had this MTU when the agent took the MTU of Pods from it
         yield FindingText("error", text, f"ip link set dev {node.transport} mtu {needed}")
+
+
+def overhead(config: Mapping[str, Any]) -> int:
+    """Return the bytes that a packet of a Pod grows by on the way to another Node."""
+    return OVERHEAD.get(config.get("tunnelType", "geneve"), 0) if paths.has_tunnels(config) else 0
+
+
+def path_mtu(node: NodeState) -> Iterator[FindingText]:
+    """Between cards that carry a packet, a switch or a router may drop it without a word."""
+    for path in node.path_sizes or ():
+        if path.carried < path.wanted:
+            most = path.carried - overhead(node.config)
+            yield FindingText(
+                "warning",
+                f"packets of {path.wanted} bytes, as Pods need them, do not come back from Node {path.node} ({path.address}), and those of "
+                f"{path.carried} do: a switch or router on the way has a smaller MTU than {node.transport}",
+                f"{edit(node.pod.partition('/')[0])}  # set defaultMTU: {most} in antrea-agent.conf, or raise the MTU on the way",
+                path.node,
+            )
+
+
+def file_systems(node: NodeState) -> Iterator[FindingText]:
+    """The agent writes the state of Pods, policies and logs, and refuses new Pods where it cannot."""
+    for place in node.file_systems or ():
+        lacks = (
+            "free space"
+            if place.free_bytes < MIN_FREE_BYTES
+            else "free inodes"
+            if place.free_files == 0
+            else ""
+        )
+        if lacks:
+            text = f"the file system of {place.path} has no {lacks}: new Pods are refused, and logs end"
+            yield FindingText(
+                "error", text, f"du -xah {place.path} | sort -h | tail -n 20  # what to remove or move"
+            )
+
+
+def forwarding(node: NodeState) -> Iterator[FindingText]:
+    """Another program, such as one that applies /etc/sysctl.d again, may turn off what the agent has turned on."""
+    for name, on in (node.forwarding or {}).items():
+        if not on:
+            text = f"{name} of this Node is 0: packets of Pods to and from other networks are not forwarded"
+            yield FindingText(
+                "error", text, f"sysctl -w {name}=1  # and in the file of /etc/sysctl.d that sets it to 0"
+            )
 
 
 def gossip_port(node: NodeState) -> Iterator[FindingText]:
@@ -330,6 +377,9 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
     "ovs-ports": (ovs_ports, ("interfaces",)),
     "mtu": (mtu, ("mtus",)),
+    "path-mtu": (path_mtu, ("path_sizes",)),
+    "disk-space": (file_systems, ("file_systems",)),
+    "forwarding": (forwarding, ("forwarding",)),
     "gossip-port": (gossip_port, ("peers",)),
     "transport": (paths.transport, ("peers", "devices")),
     "tunnels": (paths.tunnels, ("peers", "pod_peers")),
@@ -390,8 +440,8 @@ def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["type"]: row.get("message", "") for row in conditions}
 
 
-def pod_mtus(infos: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos."""
+def pod_mtus(infos: Sequence[Mapping[str, Any]], namespace: str) -> Iterator[Finding]:
+    """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos, `namespace` is that of Antrea."""
     told = {
         info["metadata"]["name"]: info["networkInfo"]["podMTU"]
         for info in infos
@@ -404,5 +454,5 @@ def pod_mtus(infos: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             yield Finding(
                 *(name, "warning", "mtu"),
                 f"Pods of this Node have an MTU of {value}, those of most Nodes {usual}",
-                f"{edit('')}  # set defaultMTU in antrea-agent.conf",
+                f"{edit(namespace)}  # set defaultMTU: {min(values)} in antrea-agent.conf, or give the cards of all Nodes one MTU",
             )

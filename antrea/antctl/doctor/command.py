@@ -188,13 +188,15 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
             node: partial(_ask_agent, kubernetes, node, pod) for node, pod in pods.items() if runs(pod)
         }
         if not names:
-            work["objects"] = partial(_of_cluster, kubernetes, pods)
-            work[RIGHTS] = partial(_answered, RIGHTS, lambda: missing_rights(kubernetes, state))
+            work["objects"] = partial(_of_cluster, kubernetes, pods, state.namespace)
+            work[RIGHTS] = partial(
+                _answered, RIGHTS, lambda: missing_rights(kubernetes, state)
+            )
         for name in work:
             progress.begin(name)
         answers = list(pool.map(answer, work, work.values()))
     rows = [*control_plane.findings(state), *(row for group in answers for row in group)]
-    rows += (row for row in pod_mtus(state.agent_infos or ()) if row.node in pods)
+    rows += (row for row in pod_mtus(state.agent_infos or (), state.namespace) if row.node in pods)
     rows += controller(state.controller_info or {})
     return len(names) or len(state.nodes or pods), [control_plane.at_owner(state, row) for row in rows]
 
@@ -212,7 +214,7 @@ def _agents(state: ClusterState, names: Sequence[str]) -> dict[str, Mapping[str,
     return {node: pod for node, pod in pods.items() if not names or node in names}
 
 
-def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]], namespace: str) -> list[Finding]:
     """Findings of checks that read objects; `pods` are agents by Node. A check that gets no answer is an error."""
     try:
         gated = agent_gates(kubernetes, pods)
@@ -220,7 +222,7 @@ def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> li
         gated = GatedObjects((_unanswered(AGENT_GATES, error),))
     nodes = [] if "NodeLatencyMonitor" in gated.kinds else sorted(pods)
     checks: Mapping[str, Callable[[], Iterable[Finding]]] = {
-        POLICIES: lambda: policies(kubernetes),
+        POLICIES: lambda: policies(kubernetes, namespace),
         "objects": lambda: objects(kubernetes, gated.named),
         **{check: partial(metadata, kubernetes, check) for check in METADATA},
         NODE_LATENCY: lambda: node_latency(kubernetes, nodes),

@@ -8,14 +8,15 @@ import os
 import subprocess
 import time
 from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from antrea.antctl.doctor.checks import messages_of
+from antrea.antctl.doctor.checks import messages_of, overhead
 from antrea.antctl.doctor.packet_filter import chains
 from antrea.antctl.doctor.program import output
 from antrea.antctl.doctor.refusal import refusal
-from antrea.antctl.doctor.state import CniFile, NodeState, OvsInterface, Peer
+from antrea.antctl.doctor.state import CniFile, FileSystem, NodeState, OvsInterface, PathSize, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ErrorResponse, ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
@@ -23,6 +24,7 @@ from antrea.decoding import guarded
 from antrea.errors import Invalid, Unavailable
 from antrea.host.invalid_drop import CONDITION
 from antrea.host.pod_cidr import gateway_ip
+from antrea.outside.icmp.path import largest_sizes
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.netlink.reach import device_to, unreachable
 
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 F = TypeVar("F")
 MAX_CONCURRENT = 100
 """Addresses that are asked at the same time."""
+WRITTEN = ("/var/run/antrea", "/var/lib/antrea", "/var/log/antrea", "/etc/cni/net.d")
+"""Folders of the Node in which the agent writes."""
+FORWARDING = {False: "net.ipv4.ip_forward", True: "net.ipv6.conf.all.forwarding"}
+"""Settings by whether it is IPv6."""
+MAX_PATHS = 50
+"""Addresses of other Nodes to which the size of packets is probed."""
 CNI_SUFFIXES = (".conf", ".conflist", ".json")
 """Files that libcni reads."""
 
@@ -71,6 +79,25 @@ class Host:
             except (FileNotFoundError, NotADirectoryError, OSError):
                 continue  # it went meanwhile, or is none, such as bonding_masters
         return found
+
+    def file_systems(self) -> tuple[FileSystem, ...]:
+        """Return the file systems in which the agent writes. Raises OSError."""
+        by_device: dict[int, FileSystem] = {}
+        for path in WRITTEN:
+            place = self.root / path.removeprefix("/")
+            if place.exists():
+                status = os.statvfs(place)
+                files = status.f_favail if status.f_files else -1
+                by_device.setdefault(
+                    place.stat().st_dev, FileSystem(path, status.f_bavail * status.f_frsize, files)
+                )
+        return tuple(by_device.values())
+
+    def forwarding(self, cidrs: Sequence[str]) -> dict[str, bool]:
+        """Return whether the kernel forwards packets of each family, by the setting that the agent turns on. Raises OSError."""
+        names = dict.fromkeys(FORWARDING[":" in cidr] for cidr in cidrs)
+        paths = {name: self.proc / "sys" / name.replace(".", "/") for name in names}
+        return {name: path.read_text().strip() != "0" for name, path in paths.items()}
 
     def missing_modules(self, needed: Sequence[str]) -> tuple[str, ...]:
         """Return the modules of `needed` that are neither loaded nor built in. Raises OSError."""
@@ -155,6 +182,15 @@ def peers(
     return tuple(Peer(*place, why) for place, why in zip(addresses, found, strict=True))
 
 
+def path_sizes(peers: Sequence[Peer], wanted: int, carries: int) -> tuple[PathSize, ...]:
+    """Return the largest packets that come back from other Nodes that answer; none if the own card does not carry `wanted` bytes. Raises OSError."""
+    if not wanted or carries < wanted:
+        return ()
+    nodes = {str(ip_address(peer.address)): peer.node for peer in peers if not peer.trouble}
+    sizes = asyncio.run(largest_sizes(list(nodes)[:MAX_PATHS], wanted))
+    return tuple(PathSize(nodes[address], address, size, wanted) for address, size in sizes.items())
+
+
 def service_trouble(environ: Mapping[str, str]) -> str:
     """Why the Service of the API server does not answer, which kubelet names to every container; empty: it does."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -198,47 +234,69 @@ def gather(
     config, refused = _configuration(agent, node)
     told = node.look("agentinfo", lambda: ask(_answering(agent, node), "/agentinfo", {}))
     info = told or {}
-    network = info.get("networkInfo", {})
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
-    name = environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", "")
     server = node.look("server", lambda: kubernetes(config))
-
-    listed = node.look("nodes", lambda: ask(_there(server, node, "server"), "/api/v1/nodes", {})["items"])
-    port = config.get("clusterPort", 10351)
-
-    def nodes(where: Callable[[Mapping[str, Any]], list[str]]) -> tuple[Peer, ...]:
-        return peers(_there(listed, node, "nodes"), name, port, where)
-
-    reached = node.look("peers", lambda: nodes(gossip_addresses))
 
     def conditions() -> dict[str, str]:
         return messages_of(_there(told, node, "agentinfo").get("agentConditions", ()))
 
     said = node.look("conditions", conditions)
-    return NodeState(
-        name=name,
+    state = NodeState(
+        name=environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", ""),
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
         refusal=refused,
         conditions=said,
         unknown_keys=node.look("unknown_keys", lambda: _unknown_keys(agent, node)),
-        cni_files=node.look("cni_files", host.cni_files),
-        chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
-        mtus=node.look("mtus", host.mtus),
-        pod_mtu=network.get("podMTU", 0),
+        pod_mtu=info.get("networkInfo", {}).get("podMTU", 0),
         pod_cidrs=tuple(info.get("nodeSubnets", ())),
-        transport=network.get("transportInterface", ""),
-        processes=node.look("processes", host.processes),
+        transport=info.get("networkInfo", {}).get("transportInterface", ""),
+        chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
         interfaces=node.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
-        missing_modules=node.look("missing_modules", lambda: host.missing_modules(needed_modules(config))),
+        service_trouble=node.look("service_trouble", lambda: service_trouble(environ)),
+        skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
+    )
+    state = _with_host(node, state, host)
+    nodes = node.look("nodes", lambda: ask(_there(server, node, "server"), "/api/v1/nodes", {})["items"])
+    return _with_paths(node, state, nodes)._replace(unseen=node.unseen)
+
+
+def _with_host(node: NodeInspector, state: NodeState, host: Host) -> NodeState:
+    """Return the state with files and settings of the Node."""
+    return state._replace(
+        cni_files=node.look("cni_files", host.cni_files),
+        mtus=node.look("mtus", host.mtus),
+        processes=node.look("processes", host.processes),
+        file_systems=node.look("file_systems", host.file_systems),
+        forwarding=node.look("forwarding", lambda: host.forwarding(state.pod_cidrs)),
+        missing_modules=node.look(
+            "missing_modules", lambda: host.missing_modules(needed_modules(state.config))
+        ),
+    )
+
+
+def _with_paths(
+    node: NodeInspector, state: NodeState, nodes: Sequence[Mapping[str, Any]] | None
+) -> NodeState:
+    """Return the state with what comes back from other Nodes; `nodes` None: they are not known."""
+    port = state.config.get("clusterPort", 10351)
+
+    def probe(where: Callable[[Mapping[str, Any]], list[str]]) -> tuple[Peer, ...]:
+        return peers(_there(nodes, node, "nodes"), state.name, port, where)
+
+    reached = node.look("peers", lambda: probe(gossip_addresses))
+
+    def sizes() -> tuple[PathSize, ...]:
+        wanted = state.pod_mtu + overhead(state.config) if state.pod_mtu else 0
+        return path_sizes(_there(reached, node, "peers"), wanted, (state.mtus or {}).get(state.transport, 0))
+
+    return state._replace(
         peers=reached,
-        pod_peers=node.look("pod_peers", lambda: nodes(gateways)),
+        pod_peers=node.look("pod_peers", lambda: probe(gateways)),
+        path_sizes=node.look("path_sizes", sizes),
         devices=node.look(
             "devices", lambda: {peer.address: device_to(peer.address) for peer in reached or ()}
         ),
-        service_trouble=node.look("service_trouble", lambda: service_trouble(environ)),
-        skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
-        unseen=node.unseen,
     )
 
 

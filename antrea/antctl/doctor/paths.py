@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import FindingText, edit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from antrea.antctl.doctor.state import NodeState
 
@@ -26,7 +26,7 @@ def transport(node: NodeState) -> Iterator[FindingText]:
 
     Open vSwitch in user space sends those of tunnels only by its own bridge.
     """
-    what = "tunnels to" if has_tunnels(node) else "packets for Pods of"
+    what = "tunnels to" if has_tunnels(node.config) else "packets for Pods of"
     own = node.config.get("ovsDatapathType") == "netdev"
     device = "br-phy" if own else node.transport
     others: dict[str, list[str]] = {}
@@ -39,7 +39,7 @@ def transport(node: NodeState) -> Iterator[FindingText]:
         card = f"{device}, which has the transport interface {node.transport}"
         way = card if device != node.transport else f"{device}, the transport interface"
         how = f"leave by {found} and not by {way}" if found else f"have no route by {way}"
-        lost = (own and has_tunnels(node)) or not found
+        lost = (own and has_tunnels(node.config)) or not found
         yield FindingText(
             "error" if lost else "warning",
             f"{what} Node {', '.join(peers[:MAX_NAMED])}{more} {how}{': no packet gets to Pods there' if lost else ''}",
@@ -47,9 +47,9 @@ def transport(node: NodeState) -> Iterator[FindingText]:
         )
 
 
-def has_tunnels(node: NodeState) -> bool:
+def has_tunnels(config: Mapping[str, Any]) -> bool:
     """Whether packets of Pods go to other Nodes through tunnels."""
-    return str(node.config.get("trafficEncapMode", "encap")) == "encap"
+    return str(config.get("trafficEncapMode", "encap")) == "encap"
 
 
 def tunnels(node: NodeState) -> Iterator[FindingText]:
@@ -61,7 +61,7 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
                 f"Pods of Node {peer.node} cannot be reached: "
                 f"its gateway {peer.address} does not answer: {peer.trouble}"
             )
-            if not has_tunnels(node):
+            if not has_tunnels(node.config):
                 repair = f"{edit(node.pod.partition('/')[0])}{ENCAP}"
                 yield FindingText("error", f"{told}{UNROUTED}", repair, peer.node)
                 continue

@@ -43,22 +43,22 @@ ADMIN = (
 JUDGED = "Realizable"
 
 
-def policies(kubernetes: Server) -> list[Finding]:
-    """Find policies that are not enforced. A failed list is a finding; a kind that does not exist is none."""
-    found = list(islice(_all(kubernetes), MAX_FINDINGS + 1))
+def policies(kubernetes: Server, namespace: str) -> list[Finding]:
+    """Find policies that are not enforced; `namespace` is that of Antrea. A failed list is a finding; a kind that does not exist is none."""
+    found = list(islice(_all(kubernetes, namespace), MAX_FINDINGS + 1))
     if len(found) > MAX_FINDINGS:
         text = f"there are more than {MAX_FINDINGS} such policies"
         found[MAX_FINDINGS:] = [Finding("", "error", CHECK, text, "kubectl get acnp,annp -A")]
     return found
 
 
-def _all(kubernetes: Server) -> Iterator[Finding]:
+def _all(kubernetes: Server, namespace: str) -> Iterator[Finding]:
     for path, kind, short in NATIVE:
         for one in _listed(kubernetes, path, kind):
-            yield from one if isinstance(one, list) else _unrealizable(one, kind, short)
+            yield from one if isinstance(one, list) else _unrealizable(one, kind, short, namespace)
     for path, kind, short in ADMIN:
         for one in _listed(kubernetes, path, kind):
-            yield from one if isinstance(one, list) else _admin(one, kind, short)
+            yield from one if isinstance(one, list) else _admin(one, kind, short, namespace)
 
     yield from _kube(kubernetes)
 
@@ -86,11 +86,11 @@ def _kube(kubernetes: Server) -> Iterator[Finding]:
         yield Finding("", "warning", CHECK, f"NetworkPolicy {space}/{name}: {text}", repair)
 
 
-def _admin(found: Mapping[str, Any], kind: str, short: str) -> Iterator[Finding]:
+def _admin(found: Mapping[str, Any], kind: str, short: str, namespace: str) -> Iterator[Finding]:
     """One without a report of the controller is not enforced either."""
     conditions = found.get("status", {}).get("conditions", ())
     if any(one.get("type") == JUDGED for one in conditions):
-        yield from _unrealizable(found, kind, short)
+        yield from _unrealizable(found, kind, short, namespace)
         return
     text = f"{kind} {found['metadata']['name']} is not enforced: antrea-controller has not read it"
     yield Finding("", "error", CHECK, text, "antctl get featuregates")
@@ -108,7 +108,7 @@ def _listed(kubernetes: Server, path: str, kind: str) -> Iterable[Any]:
     return items
 
 
-def _unrealizable(found: Mapping[str, Any], kind: str, short: str) -> Iterator[Finding]:
+def _unrealizable(found: Mapping[str, Any], kind: str, short: str, antrea: str) -> Iterator[Finding]:
     meta = found["metadata"]
     space = meta.get("namespace", "")
     name = f"{space}/{meta['name']}" if space else meta["name"]
@@ -123,4 +123,4 @@ def _unrealizable(found: Mapping[str, Any], kind: str, short: str) -> Iterator[F
         elif judged == TRANSLATED_BEFORE:
             text = f"{kind} {name} does not hold at addresses of Services, where packets are translated before it is asked: {message}"
             way = "set antreaProxy.proxyAll so that it does, or write policies for the Pods of these Services"
-            yield Finding("", "warning", CHECK, f"{text}; {way}", edit(""))
+            yield Finding("", "warning", CHECK, f"{text}; {way}", edit(antrea))

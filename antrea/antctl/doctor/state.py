@@ -78,6 +78,24 @@ class Peer(NamedTuple):
     trouble: str = ""
 
 
+class FileSystem(NamedTuple):
+    """A file system of the Node in which the agent writes."""
+
+    path: str
+    free_bytes: int
+    free_files: int
+    """How many more files it has room for; -1: it has no limit."""
+
+
+class PathSize(NamedTuple):
+    """The largest packet that came back from another Node, in bytes with the IP header; `wanted` is what Pods need."""
+
+    node: str
+    address: str
+    carried: int
+    wanted: int
+
+
 class NodeState(NamedTuple):
     """Everything that the checks ask. What could not be read is None, and `unseen` has the reason by the field's name."""
 
@@ -108,6 +126,11 @@ class NodeState(NamedTuple):
     """Other Nodes, probed at the ends of their tunnels and the port of gossip."""
     pod_peers: tuple[Peer, ...] | None = ()
     """Other Nodes, probed at their gateways, which are reached as their Pods are."""
+    path_sizes: tuple[PathSize, ...] | None = ()
+    """Other Nodes that answer echo requests; empty also where the own card is too small."""
+    file_systems: tuple[FileSystem, ...] | None = ()
+    forwarding: Mapping[str, bool] | None = NOTHING
+    """Whether the kernel forwards packets, by the name of the setting."""
     devices: Mapping[str, str] | None = NOTHING
     """Interface by which packets leave to each address of `peers`; empty: there is no route."""
     conditions: Mapping[str, str] | None = NOTHING

@@ -28,6 +28,10 @@ _ICMP6_FILTER: Final = 1
 _TIMESTAMP: Final = 35
 """SO_TIMESTAMPNS and its control message."""
 _HEADER: Final = struct.Struct("!BBHHH")
+_MTU_DISCOVER: Final = {False: (socket.IPPROTO_IP, 10), True: (socket.IPPROTO_IPV6, 23)}
+"""Level and IP_MTU_DISCOVER or IPV6_MTU_DISCOVER of in.h and in6.h, by whether it is IPv6."""
+_PROBE: Final = 3
+"""IP_PMTUDISC_PROBE: set the flag "don't fragment", whatever sizes routers have refused before."""
 _TIMESPEC: Final = struct.Struct("@qq")
 _MAX_BATCH: Final = 64
 """Replies that are read before others have their turn."""
@@ -46,8 +50,10 @@ class EchoReply(NamedTuple):
 class EchoSocket:
     """Socket of one family; in the network namespace of the thread that makes it."""
 
-    def __init__(self, identifier: int, received: Callable[[EchoReply], None], *, ipv6: bool) -> None:
-        """`received` is called with each reply. Raises OSError."""
+    def __init__(
+        self, identifier: int, received: Callable[[EchoReply], None], *, ipv6: bool, fragments: bool = True
+    ) -> None:
+        """`received` is called with each reply; without `fragments` no host and no router splits a request. Raises OSError."""
         self._identifier, self._received, self._ipv6 = identifier, received, ipv6
         family, protocol = (
             (socket.AF_INET6, socket.IPPROTO_ICMPV6) if ipv6 else (socket.AF_INET, socket.IPPROTO_ICMP)
@@ -55,6 +61,8 @@ class EchoSocket:
         self._socket = socket.socket(family, socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
+            if not fragments:
+                self._socket.setsockopt(*_MTU_DISCOVER[ipv6], _PROBE)
             self._filter()
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
         except BaseException:

@@ -381,10 +381,11 @@ def test_a_node_whose_pods_have_another_mtu_is_named() -> None:
         for name, mtu in (("n1", 1450), ("n2", 8950), ("n3", 1450))
     ]
     text = "Pods of this Node have an MTU of 8950, those of most Nodes 1450"
-    assert [row[:4] for row in pod_mtus([*infos, {"metadata": {"name": "n4"}}])] == [
-        ("n2", "warning", "mtu", text)
+    repair = "kubectl -n net edit configmap antrea-config  # set defaultMTU: 1450 in antrea-agent.conf, or give the cards of all Nodes one MTU"
+    assert list(pod_mtus([*infos, {"metadata": {"name": "n4"}}], "net")) == [
+        Finding("n2", "warning", "mtu", text, repair)
     ]
-    assert list(pod_mtus([])) == []
+    assert list(pod_mtus([], "net")) == []
 
 
 def test_files_processes_devices_and_modules_of_a_node_are_seen(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from antrea.antctl.doctor.command import OF_CLUSTER, as_row, limited
 from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
 
-BESIDE = {"agent", "controller-port", "node-network", "agent-health", "configuration", "controller-health"}
+BESIDE = {
+    "agent",
+    "controller-port",
+    "node-network",
+    "agent-health",
+    "configuration",
+    "controller-health",
+    "agent-account",
+    "controller-account",
+}
 """Findings that no check is named after."""
 
 

@@ -3,147 +3,40 @@
 from __future__ import annotations
 
 import base64
-import copy
 import gzip
 import json
-import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doctor_cluster import (
+    CREATE,
+    EDIT,
+    MADE,
+    NOW,
+    OTHER,
+    RESOURCES,
+    UNDO,
+    at,
+    changed,
+    encoded,
+    healthy,
+    info,
+    owner,
+    pod,
+    rows,
+    status_of,
+    with_pod,
+)
 
 from antrea.antctl.config_owner import ConfigOwner
 from antrea.antctl.doctor.control_plane.checks import CHECKS, at_owner, findings
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState, antrea_namespace, own_programs
-from antrea.antctl.doctor.control_plane.registration import EXPECTED_APIS, EXPECTED_WEBHOOKS, GROUP
 from antrea.antctl.doctor.control_plane.release import differences
 from antrea.antctl.doctor.control_plane.report import LOOK_INTERVAL, MAX_LOOKS, confirmed
 from antrea.antctl.doctor.state import Finding
-from antrea.features.registry.crds import CRDS
-from antrea.outside.tls import authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-NOW = float(int(time.time()))
-EDIT = "kubectl -n kube-system edit configmap antrea-config"
-UNDO = "kubectl -n kube-system rollout undo daemonset/antrea-agent"
-CREATE = "kubectl create -f antrea.yml  # of this release; it leaves what exists as it is (AlreadyExists)"
-MADE = authority.make(("antrea",), ("127.0.0.1",))
-OTHER = authority.make(("antrea",), ("127.0.0.1",))
-RESOURCES = frozenset(
-    f"{version.name}/{crd.plural}" for crd in CRDS if crd.group == GROUP for version in crd.versions
-)
-
-
-def at(seconds: float) -> str:
-    """A time so many seconds ago."""
-    return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def encoded(pem: str) -> str:
-    return base64.b64encode(pem.encode()).decode()
-
-
-def conditions(**states: str) -> list[dict[str, str]]:
-    return [{"type": kind, "status": status} for kind, status in states.items()]
-
-
-def pod(name: str, node: str, component: str = "antrea-agent") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "kube-system", "labels": {"component": component}},
-        "spec": {"nodeName": node},
-        "status": {
-            "conditions": conditions(Ready="True"),
-            "containerStatuses": [
-                {"name": component, "state": {"running": {"startedAt": at(600)}}, "lastState": {}}
-            ],
-        },
-    }
-
-
-def owner(name: str, **status: Any) -> dict[str, Any]:
-    """A Deployment or a DaemonSet with one container."""
-    template = {"spec": {"containers": [{"name": name, "image": "antrea:v1"}]}}
-    return {
-        "metadata": {"name": name, "namespace": "kube-system"},
-        "spec": {"replicas": 1, "template": template},
-        "status": status,
-    }
-
-
-def node(name: str) -> dict[str, Any]:
-    meta = {"name": name, "labels": {"kubernetes.io/os": "linux"}}
-    return {"metadata": meta, "spec": {}, "status": {"conditions": conditions(Ready="True")}}
-
-
-def info(name: str) -> dict[str, Any]:
-    kinds = ("AgentHealthy", "OVSDBConnectionUp", "OpenflowConnectionUp", "ControllerConnectionUp")
-    rows = [{"type": kind, "status": "True", "lastHeartbeatTime": at(30)} for kind in kinds]
-    return {"metadata": {"name": name}, "version": "v1", "agentConditions": rows}
-
-
-def healthy() -> ClusterState:
-    ca = MADE.certificate_pem
-    return ClusterState(
-        now=NOW,
-        daemon_sets=[owner("antrea-agent")],
-        deployments=[owner("antrea-controller", readyReplicas=1)],
-        pods=[pod("a-1", "n1"), pod("a-2", "n2"), pod("c", "n1", "antrea-controller")],
-        nodes=[node("n1"), node("n2")],
-        api_services=[
-            {
-                "metadata": {"name": name},
-                "spec": {"caBundle": encoded(ca)},
-                "status": {"conditions": conditions(Available="True")},
-            }
-            for name in EXPECTED_APIS
-        ],
-        webhooks={
-            name: {"webhooks": [{"name": "w", "clientConfig": {"caBundle": encoded(ca)}}]}
-            for name in EXPECTED_WEBHOOKS
-        },
-        resources=RESOURCES,
-        agent_infos=[info("n1"), info("n2")],
-        controller_info={
-            "version": "v1",
-            "nodeRef": {"name": "n1"},
-            "controllerConditions": [
-                {"type": "ControllerHealthy", "status": "True", "lastHeartbeatTime": at(30)}
-            ],
-        },
-        authority=ca,
-        certificate=ca,
-        config={"antrea-agent.conf": "a: 1"},
-    )
-
-
-def changed(state: ClusterState, field: str, change: Callable[[Any], object]) -> ClusterState:
-    """The state with a copy of a field that `change` has changed."""
-    value = copy.deepcopy(getattr(state, field))
-    change(value)
-    return state._replace(**{field: value})
-
-
-def status_of(*states: dict[str, Any], **container: Any) -> dict[str, Any]:
-    """The status of a Pod that is not Ready and whose container is in this state."""
-    return {
-        "conditions": [{"type": "Ready", "status": "False"}, *states],
-        "containerStatuses": [{"name": "antrea-agent", "state": {}, "lastState": {}, **container}],
-    }
-
-
-def with_pod(status: dict[str, Any], *, generation: str = "1", place: int = 1) -> ClusterState:
-    """A cluster with this status of a Pod, the agent's on n2 by default."""
-    state = changed(healthy(), "pods", lambda pods: pods[place].update(status=status))
-    key = "deprecated.daemonset.template.generation"
-    return changed(
-        state, "daemon_sets", lambda rows: rows[0]["metadata"].update(annotations={key: generation})
-    )
-
-
-def rows(state: ClusterState) -> list[tuple[str, str, str, str]]:
-    return [(row.node, row.check, row.finding, row.repair) for row in findings(state)]
 
 
 def test_nothing_is_found_in_a_cluster_that_is_well() -> None:
@@ -337,7 +230,7 @@ def test_a_report_that_is_late_does_not_count_but_that_it_is_late() -> None:
 @pytest.mark.parametrize("field", ClusterState._fields)
 def test_a_field_that_cannot_be_read_is_an_error_of_each_check_that_needs_it(field: str) -> None:
     users = [name for name, (_, fields) in CHECKS.items() if field in fields]
-    if field in ("namespace", "log_lines", "refusals", "config_owner", "unseen"):
+    if field in ("namespace", "log_lines", "refusals", "config_owner", "aggregator_config", "unseen"):
         assert users == []
         return
     changes: dict[str, Any] = {field: None, "unseen": {field: "forbidden"}}
@@ -465,18 +358,19 @@ def test_a_connection_that_is_up_a_moment_later_is_no_finding(
     assert not rest
 
 
-@pytest.mark.parametrize("registered", [True, False])
-def test_pods_of_other_namespaces_with_the_labels_of_agents_are_not_agents(*, registered: bool) -> None:
+@pytest.mark.parametrize("known_by", ["api", "report", "name"])
+def test_pods_of_other_namespaces_with_the_labels_of_agents_are_not_agents(known_by: str) -> None:
     foreign = [
         item | {"metadata": item["metadata"] | {"namespace": "a-tenant"}}
         for item in (pod("a-0", "n1"), owner("antrea-agent"))
     ]
     service = {"spec": {"service": {"namespace": "kube-system"}}}
     lists = {
-        "daemon_sets": [foreign[1], owner("antrea-agent")] if registered else [owner("antrea-agent")],
+        "daemon_sets": [owner("antrea-agent")] if known_by == "name" else [foreign[1], owner("antrea-agent")],
         "deployments": [owner("flow-aggregator") | {"metadata": {"name": "flow-aggregator", "namespace": where}} for where in ("a-tenant", "flow-aggregator")],
         "pods": [foreign[0], pod("a-1", "n1")],
-        "api_services": [service] if registered else None,
+        "api_services": [service] if known_by == "api" else None,
+        "controller_info": {"podRef": {"namespace": "kube-system"}} if known_by == "report" else None,
     }  # fmt: skip
     assert antrea_namespace(lists) == "kube-system"
     own = own_programs(lists, "kube-system")

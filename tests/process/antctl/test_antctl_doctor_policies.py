@@ -35,7 +35,7 @@ async def found(lists: Mapping[str, list[dict[str, Any]] | int]) -> list[Finding
         return http.json_response({"items": listed})
 
     async with answering(answer) as url:
-        return await asyncio.to_thread(policies, Server(Access(url=url), 60.0))
+        return await asyncio.to_thread(policies, Server(Access(url=url), 60.0), "kube-system")
 
 
 async def test_policies_that_are_not_enforced_as_written_are_named_with_the_field() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from antrea.antctl.doctor.control_plane import certificates, registration, release, report, rollout
+from antrea.antctl.doctor.control_plane import certificates, nodes, registration, release, report, rollout
 from antrea.antctl.doctor.state import Finding, edit
 
 if TYPE_CHECKING:
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     Check = Callable[[ClusterState], Iterator[Finding]]
 
 CHECKS: Final[Mapping[str, tuple[Check, tuple[str, ...]]]] = {
-    rollout.NODES: (rollout.nodes, ("nodes",)),
+    report.API_SERVER: (report.api_server, ("latency",)),
+    nodes.ADDRESSES: (nodes.addresses, ("nodes",)),
+    nodes.NODES: (nodes.nodes, ("nodes",)),
+    nodes.PRESSURE: (nodes.pressure, ("nodes",)),
+    rollout.ACCOUNTS: (rollout.accounts, ("service_accounts", "pods")),
     rollout.AGENTS: (rollout.agents, ("daemon_sets", "pods", "nodes", "events")),
     rollout.CONTROLLERS: (rollout.controllers, ("deployments", "pods", "events")),
     registration.DEFINITIONS: (registration.definitions, ("resources",)),
@@ -31,10 +35,11 @@ CHECKS: Final[Mapping[str, tuple[Check, tuple[str, ...]]]] = {
     report.HEARTBEATS: (report.heartbeats, ("agent_infos", "pods", "now")),
     "connections": (report.connections, ("agent_infos", "pods", "now")),
     report.VERSIONS: (report.versions, ("agent_infos", "controller_info", "pods")),
+    rollout.DNS: (rollout.cluster_dns, ("dns",)),
     release.RELEASE: (release.release, ("releases", "config")),
 }
-"""`nodes` also yields findings of the check `node-network`, `controller-heartbeat` those of `controller-health`, and `connections`
-those of a check for each condition."""
+"""`nodes` also yields findings of the check `node-network`, `service-accounts` those of `agent-account` and `controller-account`,
+`controller-heartbeat` those of `controller-health`, and `connections` those of a check for each condition."""
 
 
 def findings(state: ClusterState) -> list[Finding]:

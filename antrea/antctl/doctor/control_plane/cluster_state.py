@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -31,9 +33,19 @@ AGENT: Final = "antrea-agent"
 CONTROLLER: Final = "antrea-controller"
 FLOW_AGGREGATOR: Final = "flow-aggregator"
 """Name of its Deployment, and of the Namespace that this is in."""
+AGGREGATOR_CONFIG: Final = f"/api/v1/namespaces/{FLOW_AGGREGATOR}/configmaps/flow-aggregator-configmap"
+DNS_DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/kube-system/deployments"
 CERTIFICATE_SECRET: Final = "antrea-controller-tls"  # noqa: S105 (its name)
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class ClusterDns(NamedTuple):
+    """Service kube-dns: whether it selects Pods, how many of its Endpoints are ready, and the Deployments of these Pods."""
+
+    has_selector: bool = False
+    ready: int = 0
+    deployments: Sequence[Mapping[str, Any]] = ()
 
 
 class ClusterState(NamedTuple):
@@ -41,11 +53,16 @@ class ClusterState(NamedTuple):
 
     now: float | None = 0.0
     """Unix seconds by the clock of kube-apiserver."""
+    latency: float | None = 0.0
+    """Seconds that kube-apiserver took for the fastest of the requests for single objects, with the connection."""
     namespace: str = NAMESPACE
     daemon_sets: Sequence[Mapping[str, Any]] | None = ()
     deployments: Sequence[Mapping[str, Any]] | None = ()
     pods: Sequence[Mapping[str, Any]] | None = ()
     nodes: Sequence[Mapping[str, Any]] | None = ()
+    service_accounts: Sequence[Mapping[str, Any]] | None = ()
+    """ServiceAccounts of Antrea's Namespace."""
+    dns: ClusterDns | None = ClusterDns()
     events: Sequence[Mapping[str, Any]] | None = ()
     """Warnings of Antrea's Namespace; read only where a program is not as desired."""
     log_lines: Mapping[str, str] = NOTHING
@@ -54,7 +71,7 @@ class ClusterState(NamedTuple):
     """Why the configuration was refused, by Pods of the controller that wait for its correction."""
     api_services: Sequence[Mapping[str, Any]] | None = ()
     webhooks: Mapping[str, Mapping[str, Any]] | None = NOTHING
-    """Webhook configurations by name."""
+    """Webhook configurations by name, each with its kind in lower case."""
     resources: frozenset[str] | None = frozenset()
     """Kinds of crd.antrea.io that kube-apiserver serves, as `version/plural`."""
     policy_resources: frozenset[str] | None = frozenset()
@@ -68,6 +85,8 @@ class ClusterState(NamedTuple):
     """PEM chain of the Secret with the controller's certificate; empty: there is none."""
     config: Mapping[str, str] | None = NOTHING
     """Files of the live ConfigMap antrea-config; empty: there is none."""
+    aggregator_config: str | None = ""
+    """flow-aggregator.conf of the live ConfigMap; read only where the flow aggregator is installed."""
     config_owner: ConfigOwner | None = None
     """The tool that applies this ConfigMap; None: users do."""
     releases: Sequence[Mapping[str, Any]] | None = ()
@@ -103,6 +122,8 @@ class Collector:
     def __init__(self, kubernetes: Server) -> None:
         self._kubernetes = kubernetes
         self.unseen: dict[str, str] = {}
+        self.fastest = math.inf
+        """Seconds of the fastest request for a single object."""
 
     def read(self, readers: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return what the readers return, by field; None for those that failed. They run at the same time."""
@@ -125,12 +146,15 @@ class Collector:
 
     def get(self, path: str) -> Any:
         """Return an object; an empty one stands for none of that name. Raises Failure."""
+        begin = time.monotonic()
         try:
-            return ask(self._kubernetes, path, {})
+            item = ask(self._kubernetes, path, {})
         except ErrorResponse as error:
             if error.status != 404:
                 raise
-            return {}
+            item = {}
+        self.fastest = min(self.fastest, time.monotonic() - begin)
+        return item
 
     def now(self) -> float:
         """Return the time of kube-apiserver. Raises Failure, ValueError."""
@@ -146,8 +170,27 @@ class Collector:
 def collect(kubernetes: Server) -> ClusterState:
     """Return the control plane as of now; what cannot be read is in `unseen`."""
     reader = Collector(kubernetes)
+    lists = reader.read(_programs(reader))
+    namespace = antrea_namespace(lists)
+    programs = own_programs(lists, namespace)
+    fields = reader.read(_registrations(reader, namespace, programs))
+    config_map = fields["config"]
+    if config_map is not None:
+        fields |= {
+            "config": config_map.get("data", {}),
+            "config_owner": config_owner(config_map.get("metadata", {})),
+        }
+    state = ClusterState(namespace=namespace, **programs, **fields)
+    refusals = waiting_refusals(reader, kubernetes, state)
+    log_lines = _log_lines(reader, state)
+    latency = reader.fastest if math.isfinite(reader.fastest) else 0.0
+    return state._replace(latency=latency, log_lines=log_lines, refusals=refusals, unseen=reader.unseen)
+
+
+def _programs(reader: Collector) -> dict[str, Callable[[], Any]]:
+    """Return readers of the fields that are read first: programs in all Namespaces, and what names that of Antrea."""
     antrea = {"labelSelector": "app=antrea"}
-    lists = reader.read({
+    return {
         "daemon_sets": lambda: reader.all(DAEMON_SETS, **antrea),
         "deployments": lambda: reader.all(
             "/apis/apps/v1/deployments", labelSelector="app in (antrea,flow-aggregator)"
@@ -157,39 +200,38 @@ def collect(kubernetes: Server) -> ClusterState:
             item for item in reader.all("/apis/apiregistration.k8s.io/v1/apiservices")
             if item["spec"].get("service") and item["spec"]["group"].endswith(".antrea.io")
         ],
-    })  # fmt: skip
-    namespace = antrea_namespace(lists)
-    programs = own_programs(lists, namespace)
+        "controller_info": lambda: reader.get(CONTROLLER_INFO),
+    }  # fmt: skip
+
+
+def _registrations(
+    reader: Collector, namespace: str, programs: Mapping[str, Any]
+) -> dict[str, Callable[[], Any]]:
+    """Return readers of the other fields; `config` is the whole ConfigMap."""
     scope = f"/api/v1/namespaces/{namespace}"
-    fields = reader.read({
+    aggregator = any(name_of(item) == FLOW_AGGREGATOR for item in programs["deployments"] or ())
+    return {
         "now": reader.now,
         "nodes": lambda: reader.all("/api/v1/nodes"),
+        "service_accounts": lambda: reader.all(f"{scope}/serviceaccounts"),
+        "dns": lambda: _cluster_dns(reader),
         "events": lambda: reader.all(f"{scope}/events", fieldSelector="type=Warning"),
         "webhooks": lambda: {
-            name_of(item): item
+            name_of(item): {**item, "kind": plural[:-1]}
             for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
             for item in reader.all(f"{WEBHOOKS}/{plural}")
         },
         "resources": lambda: _resources(reader, "crd.antrea.io"),
         "policy_resources": lambda: _resources(reader, "policy.networking.k8s.io"),
         "agent_infos": lambda: reader.all(AGENT_INFOS),
-        "controller_info": lambda: reader.get(CONTROLLER_INFO),
         "authority": lambda: str(reader.get(f"{scope}/configmaps/antrea-ca").get("data", {}).get("ca.crt", "")),
         "certificate": lambda: _certificate(reader.get(f"{scope}/secrets/{CERTIFICATE_SECRET}")),
         "config": lambda: reader.get(f"{scope}/configmaps/antrea-config"),
+        "aggregator_config": lambda: _aggregator_config(reader.get(AGGREGATOR_CONFIG) if aggregator else {}),
         "releases": lambda: reader.all(
             f"{scope}/secrets", labelSelector="owner=helm,status=deployed", fieldSelector="type=helm.sh/release.v1",
         ),
-    })  # fmt: skip
-    config_map = fields["config"]
-    if config_map is not None:
-        fields |= {
-            "config": config_map.get("data", {}),
-            "config_owner": config_owner(config_map.get("metadata", {})),
-        }
-    state = ClusterState(namespace=namespace, **programs, **fields)
-    refusals = waiting_refusals(reader, kubernetes, state)
-    return state._replace(log_lines=_log_lines(reader, state), refusals=refusals, unseen=reader.unseen)
+    }  # fmt: skip
 
 
 def read_reports(kubernetes: Server, state: ClusterState) -> ClusterState:
@@ -200,9 +242,11 @@ def read_reports(kubernetes: Server, state: ClusterState) -> ClusterState:
 
 
 def antrea_namespace(lists: Mapping[str, Any]) -> str:
-    """Return the Namespace of Antrea's programs: by its APIs, which no user of a Namespace can register, else by their names."""
+    """Return the Namespace of Antrea's programs: by its APIs or the controller's report, which no user of a Namespace can write, else by names."""
     for item in lists["api_services"] or ():
         return str(item["spec"]["service"]["namespace"])
+    if reported := (lists["controller_info"] or {}).get("podRef", {}).get("namespace"):
+        return str(reported)
     for field, name in (("daemon_sets", AGENT), ("deployments", CONTROLLER)):
         for item in lists[field] or ():
             if name_of(item) == name:
@@ -231,6 +275,28 @@ def _resources(reader: Collector, group: str) -> frozenset[str]:
     versions = [row["version"] for row in reader.get(f"/apis/{group}").get("versions", ())]
     lists = {version: reader.get(f"/apis/{group}/{version}").get("resources", ()) for version in versions}
     return frozenset(f"{version}/{row['name']}" for version, rows in lists.items() for row in rows)
+
+
+def _cluster_dns(reader: Collector) -> ClusterDns:
+    """Return what there is of the cluster's DNS. Raises Failure."""
+    service = reader.get("/api/v1/namespaces/kube-system/services/kube-dns")
+    if not (service.get("spec") or {}).get("selector"):
+        return ClusterDns()
+    slices = reader.all(
+        "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
+        labelSelector="kubernetes.io/service-name=kube-dns",
+    )
+    ready = sum(
+        (row.get("conditions") or {}).get("ready") is not False
+        for item in slices
+        for row in item.get("endpoints") or ()
+    )
+    deployments = () if ready else reader.all(DNS_DEPLOYMENTS, labelSelector="k8s-app=kube-dns")
+    return ClusterDns(True, ready, deployments)
+
+
+def _aggregator_config(config_map: Mapping[str, Any]) -> str:
+    return str((config_map.get("data") or {}).get("flow-aggregator.conf", ""))
 
 
 def _certificate(secret: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Reports of agents and the controller about themselves, which count only while they are renewed."""
+"""Answers of kube-apiserver, and reports of agents and the controller about themselves, which count only while they are renewed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 
+API_SERVER: Final = "kube-apiserver"
 HEARTBEATS: Final = "heartbeats"
 CONTROLLER_HEARTBEAT: Final = "controller-heartbeat"
 CONTROLLER_HEALTH: Final = "controller-health"
@@ -29,11 +30,20 @@ CONNECTIONS: Final = {
     "AgentHealthy": "agent-health",
 }
 """Checks by the condition of AntreaAgentInfo, root causes first."""
+MAX_LATENCY: Final = 2.0
+"""Seconds for the fastest of a dozen requests, with their connections, on the longest way to a cluster."""
 MAX_LOOKS: Final = 6
 """How often the reports are read while one has a connection that is down."""
 LOOK_INTERVAL: Final = 1.0
 """Seconds between them."""
 RECONCILE: Final = "kubectl auth reconcile -f antrea.yml  # of this release; it adds rights that are missing"
+
+
+def api_server(state: ClusterState) -> Iterator[Finding]:
+    """Yield kube-apiserver, if even the fastest request takes long: agents and the controller wait as long for each of theirs."""
+    if (took := state.latency or 0.0) > MAX_LATENCY:
+        text = f"kube-apiserver took {took:.1f} s for the fastest request: Pods start late, and policies and Services change late"
+        yield Finding("", "error", API_SERVER, text, "kubectl get --raw '/readyz?verbose'")
 
 
 def heartbeats(state: ClusterState) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
-"""Programs that run as desired: kubelets, the controller, and an agent on each Node; else why not, by what kubelet reports."""
+"""Programs that run as desired: the controller, an agent on each Node, and DNS; else why not, by what kubelet reports."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.antctl.doctor.control_plane.cluster_state import AGENT, CONTROLLER, name_of, statuses, waiting
@@ -14,36 +15,21 @@ if TYPE_CHECKING:
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 
-NODES: Final = "nodes"
-NODE_NETWORK: Final = "node-network"
 AGENTS: Final = "agents"
 CONTROLLERS: Final = "controller"
+ACCOUNTS: Final = "service-accounts"
+ACCOUNT_CHECKS: Final = {AGENT: "agent-account", CONTROLLER: "controller-account"}
+"""Names of findings of the check ACCOUNTS by the program."""
+DNS: Final = "cluster-dns"
 HEALTH: Final = "agent-health"
 """Agents that run and are not Ready, for which their own conditions have the cause."""
 IMAGE_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 TEMPLATE_REASONS: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 CONFIG_FILES: Final = ("antrea-agent.conf", "antrea-controller.conf")
+WEBHOOK: Final = re.compile(r'(?:admission webhook "([^"]+)" denied|failed calling webhook "([^"]+)")')
+"""Words of kube-apiserver about a webhook that keeps an object from being created."""
 MAX_EVENT: Final = 300
 """Characters of the message of an Event."""
-
-
-def nodes(state: ClusterState) -> Iterator[Finding]:
-    """Yield Nodes whose kubelet does not report, or reports that it is not ready."""
-    for node in state.nodes or ():
-        ready = condition(node, "Ready")
-        if ready.get("status") == "True":
-            continue
-        name, message = name_of(node), one_line(ready.get("message") or "no condition Ready")
-        if ready.get("status") == "Unknown":
-            text = f"the kubelet of this Node does not report: {message}"
-            yield Finding(name, "error", NODES, text, "systemctl restart kubelet")
-        elif "network" in message.lower():
-            text = f"this Node is not Ready: {message}"
-            yield Finding(name, "error", NODE_NETWORK, text, f"kubectl describe node {name}")
-        else:
-            yield Finding(
-                name, "error", NODES, f"this Node is not Ready: {message}", f"kubectl describe node {name}"
-            )
 
 
 def agents(state: ClusterState) -> Iterator[Finding]:
@@ -89,7 +75,7 @@ def _missing(state: ClusterState, owner: Mapping[str, Any], node: Mapping[str, A
         text = f"the agent Pod {leaving[0]} of this Node is being deleted and has not ended"
         return text, f"kubectl -n {state.namespace} delete pod {leaving[0]} --force --grace-period=0"
     why = event_of(state, "DaemonSet", AGENT, "FailedCreate")
-    return f"{head} creates none: {why or 'no Event names a cause'}", describe
+    return f"{head} creates none: {why or 'no Event names a cause'}", webhook_edit(state, why) or describe
 
 
 def controllers(state: ClusterState) -> Iterator[Finding]:
@@ -117,9 +103,54 @@ def controllers(state: ClusterState) -> Iterator[Finding]:
             state, "ReplicaSet", CONTROLLER, "FailedCreate"
         )
         text = f"Deployment {CONTROLLER} has {len(pods)} of {desired} Pods: {one_line(failure or 'no Event names a cause')}"
-        yield Finding(
-            "", severity, CONTROLLERS, text, f"kubectl -n {state.namespace} describe deployment {CONTROLLER}"
-        )
+        describe = f"kubectl -n {state.namespace} describe deployment {CONTROLLER}"
+        yield Finding("", severity, CONTROLLERS, text, webhook_edit(state, failure) or describe)
+
+
+def webhook_edit(state: ClusterState, message: str) -> str:
+    """Return the command that exempts Antrea's Namespace from the webhook that a message names; empty: it names none that exists."""
+    match = WEBHOOK.search(message)
+    hook = (match[1] or match[2]) if match else ""
+    for name, item in (state.webhooks or {}).items():
+        if hook and any(row["name"] == hook for row in item.get("webhooks", ())):
+            kind = item.get("kind", "validatingwebhookconfiguration")
+            return f"kubectl edit {kind} {name}  # let namespaceSelector of {hook} leave out Namespace {state.namespace}"
+    return ""
+
+
+def accounts(state: ClusterState) -> Iterator[Finding]:
+    """Yield programs whose ServiceAccount is gone or was created after their Pods: kube-apiserver refuses their tokens.
+
+    A token is bound to the UID of its ServiceAccount, and kubelet keeps it for most of an hour.
+    """
+    created = {name_of(item): item["metadata"]["creationTimestamp"] for item in state.service_accounts or ()}
+    for program, kind in ((AGENT, "daemonset"), (CONTROLLER, "deployment")):
+        check, pods = ACCOUNT_CHECKS[program], state.pods_of(program)
+        restart = f"kubectl -n {state.namespace} rollout restart {kind}/{program}"
+        if pods and program not in created:
+            text = f"ServiceAccount {program} is missing: kube-apiserver refuses the tokens of its Pods, and no new ones start"
+            again = create(state, "antrea.yml").partition("  #")[0]
+            yield Finding("", "error", check, text, f"{again}; {restart}")
+            continue
+        for pod in pods:
+            if pod["metadata"].get("creationTimestamp", "9") < created.get(program, ""):
+                text = f"ServiceAccount {program} was created again after Pod {name_of(pod)}: kube-apiserver refuses the Pod's token"
+                yield Finding(node_of(pod), "error", check, text, restart)
+
+
+def cluster_dns(state: ClusterState) -> Iterator[Finding]:
+    """Yield the Service of the cluster's DNS, if none of its Endpoints is ready."""
+    dns = state.dns
+    if dns is None or not dns.has_selector or dns.ready:
+        return
+    namespace = "kube-system"
+    text = f"Service {namespace}/kube-dns has no Endpoint that is ready: Pods resolve no names"
+    for item in dns.deployments:
+        if not item["spec"].get("replicas", 1):
+            repair = f"kubectl -n {namespace} scale deployment/{name_of(item)} --replicas=2"
+            yield Finding("", "error", DNS, f"{text}; Deployment {name_of(item)} is scaled to 0", repair)
+            return
+    yield Finding("", "error", DNS, text, f"kubectl -n {namespace} describe pods -l k8s-app=kube-dns")
 
 
 def pod_problem(
