@@ -26,6 +26,10 @@ CLOSE_TIMEOUT = 0.5
 """Seconds for the end of a connection whose command did not end in time."""
 
 
+class Overdue(Failure):
+    """A command that did not end in time."""
+
+
 class Done(NamedTuple):
     """How a command ended; `code` 0 is success."""
 
@@ -48,7 +52,7 @@ def _ended(pod: str, work: Coroutine[Any, Any, Done], seconds: float) -> Done:
     try:
         return asyncio.run(work)
     except TimeoutError as error:
-        raise Failure(f"command in Pod {pod} did not end within {seconds:g} s") from error
+        raise Overdue(f"command in Pod {pod} did not end within {seconds:g} s") from error
     except aiohttp.WSServerHandshakeError as error:
         raise Failure(f"no command can be run in Pod {pod}: {error.status} {error.message}") from error
     except (aiohttp.ClientError, OSError, AntreaError) as error:

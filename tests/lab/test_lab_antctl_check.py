@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import workstation
 
-from antrea import IMAGE, VERSION
 from lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from lab.cluster import Lab
 
-# the agents run it, so every Node has it
-OURS = f"{IMAGE}:v{VERSION}"
 NOWHERE = "registry.invalid/nothing:1"
+SILENT = "192.0.2.10:9"
+"""The external host, at a port where nothing listens."""
 ARGUMENTS = {
-    "connectivity": ("installation", "--run", "pod-to-pod|memberlist|ipsec", "--test-image", AGNHOST),
-    # no name outside the lab resolves; our own image has to do where no registry is reached
-    "internet": ("installation", "--run", "internet", "--test-image", OURS),
-    "cluster": ("cluster", "--test-image", AGNHOST),
+    "connectivity": (
+        *("installation", "--run", "pod-to-pod|memberlist|ipsec|wireguard", "--skip", "wireguard"),
+        *("--test-image", AGNHOST),
+    ),
+    # a lab is a cluster without the Internet, and whose Nodes pull nothing: the image is that of the agents
+    "air gap": ("installation", "--run", "internet|intranode"),
+    "target": ("installation", "--run", "internet", "--internet-target", SILENT),
+    "cluster": ("cluster",),
     "interrupted": ("installation", "--test-image", NOWHERE),
 }
 
@@ -92,12 +95,27 @@ def test_pods_reach_each_other_on_one_node_and_across(checks: dict[str, Done]) -
     ]
 
 
-def test_a_failed_test_is_said_and_cleaned_up_after(checks: dict[str, Done]) -> None:
-    done = checks["internet"]
+def test_a_cluster_without_the_internet_passes_with_the_image_of_the_agents(checks: dict[str, Done]) -> None:
+    done = checks["air gap"]
+    assert (done.code, done.there) == (0, (True, False)), done
+    found = verdicts(done.stdout)
+    internet = found.pop("pod-to-internet-connectivity")
+    assert internet.startswith("was skipped: test is not runnable: neither Pod antrea-test-")
+    assert re.search(
+        r" nor its Node node-\d reaches api.github.com port 80 \(.+\), as in a cluster without", internet
+    )
+    assert found == {
+        "pod-to-pod-intranode-connectivity": "passed",
+        "pod-to-service-intranode-connectivity": "passed",
+    }
+
+
+def test_a_target_that_the_user_names_has_to_be_reached(checks: dict[str, Done]) -> None:
+    done = checks["target"]
     assert (done.code, done.stderr, done.there) == (1, "Error: 1/1 tests failed\n", (True, False)), done
     verdict = verdicts(done.stdout)["pod-to-internet-connectivity"]
     assert verdict.startswith("failed: Pod antrea-test-")
-    assert "was not able to connect to api.github.com" in verdict
+    assert "was not able to connect to 192.0.2.10: " in verdict
 
 
 def test_the_node_is_looked_at_before_an_installation(checks: dict[str, Done]) -> None:
@@ -106,6 +124,7 @@ def test_the_node_is_looked_at_before_an_installation(checks: dict[str, Done]) -
     found = verdicts(done.stdout)
     loadable = found.pop("check-if-openvswitch-is-loadable")
     assert loadable.startswith("failed: failed to load the OVS kernel module: modprobe: "), loadable
+    assert "needs the value ovs.datapathType: netdev" in loadable
     availability = found.pop("check-control-plane-nodes-availability")
     assert availability.startswith("was uncertain: no control-plane Nodes were found")
     assert found == {"check-k8s-version": "passed", "check-cni-existence": "passed"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.check.report import Undecided, run_tests
-from antrea.antctl.check.workload import CONTROL_PLANE, IDLE, deployment
+from antrea.antctl.check.report import Choice, Undecided, run_tests
+from antrea.antctl.check.workload import CONTROL_PLANE, IDLE, deployment, image_of_agents
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import Done, run_in_pod
 from antrea.antctl.request import ask
@@ -20,6 +20,8 @@ NAME = "cluster-checker"
 LABELS = {"app": "antrea", "component": NAME, "name": NAME}
 OLDEST = (1, 23, 0)
 OURS = "10-antrea.conflist"
+ANTREA = "kube-system"
+"""Namespace in which Antrea may be installed already."""
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 BUILT_IN = (
     "grep -q openvswitch.ko /lib/modules/$(uname -r)/modules.builtin || test -d /sys/module/openvswitch"
@@ -102,7 +104,8 @@ def open_vswitch_loadable(checker: Checker) -> None:
     if done.code or done.stderr:
         why = done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}"
         raise Failure(
-            f"failed to load the OVS kernel module: {why}, try running 'modprobe openvswitch' on your Nodes"
+            f"failed to load the OVS kernel module: {why}, try running 'modprobe openvswitch' on your Nodes; "
+            "a kernel without that module needs the value ovs.datapathType: netdev (docs/datapaths.md)"
         )
     report.say("openvswitch kernel module loaded successfully")
 
@@ -148,8 +151,9 @@ TESTS: dict[str, Callable[[Checker], None]] = {
 }
 
 
-def run(room: Room, image: str) -> None:
-    """All tests. Raises Failure if one failed."""
+def run(room: Room, image: str, choice: Choice) -> None:
+    """The tests that are asked for. Raises Failure if one failed."""
+    chosen = choice.of_tests(TESTS)
     checker = Checker(room)
-    checker.deploy(image)
-    run_tests(room.report, TESTS, checker, Uncertain)
+    checker.deploy(image or image_of_agents(room.server, ANTREA))
+    run_tests(room.report, chosen, checker, Uncertain)

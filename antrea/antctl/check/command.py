@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import click
 
 from antrea.antctl.check import cluster_tests, installation_tests
-from antrea.antctl.check.report import Report
+from antrea.antctl.check.internet import DEFAULT_PORT, DEFAULT_TARGET, target_of
+from antrea.antctl.check.report import Choice, Report
 from antrea.antctl.check.room import Room, interruptible
 from antrea.antctl.check.workload import DEFAULT_IMAGE
 from antrea.antctl.failure import Failure
@@ -20,13 +18,10 @@ SHORTEST_DELAY = 1.0
 
 def command() -> click.Command:
     """The group with upstream's commands and options."""
-    image: dict[str, Any] = {"default": DEFAULT_IMAGE, "show_default": True}
     cluster = click.Command(
         "cluster",
         context_settings=HELP,
-        params=[
-            click.Option(["--test-image"], help="Container image override for the cluster checker", **image)
-        ],
+        params=_common_options("cluster"),
         callback=_cluster,
         help="Runs pre installation checks",
     )
@@ -40,9 +35,13 @@ def command() -> click.Command:
                 show_default=True,
                 help="Configure Namespace in which Antrea is running",
             ),
-            click.Option(["--run"], default="", help="Run only the tests that match the provided regex"),
+            *_common_options("installation"),
             click.Option(
-                ["--test-image"], help="Container image override for the installation checker", **image
+                ["--internet-target"],
+                default=None,
+                metavar="HOST[:PORT]",
+                help="Host that Pods have to reach outside of the cluster, by TCP. Without it the test tries "
+                f"{DEFAULT_TARGET} port {DEFAULT_PORT}, and is skipped where the Node does not reach it either",
             ),
             click.Option(
                 ["--network-policy-delay"],
@@ -62,27 +61,47 @@ def command() -> click.Command:
     )
 
 
+def _common_options(name: str) -> list[click.Parameter]:
+    return [
+        click.Option(["--run"], default="", help="Run only the tests that match the provided regex"),
+        click.Option(["--skip"], default="", help="Leave out the tests that match the provided regex"),
+        click.Option(
+            ["--test-image"],
+            default="",
+            help=f"Container image override for the {name} checker; without it the image of the agents, "
+            f"or {DEFAULT_IMAGE} where none is installed",
+        ),
+    ]
+
+
 def _room() -> Room:
     target = click.get_current_context().obj
     return Room(target.find(), Report(cluster_name(target.kubeconfig, target.override)))
 
 
-def _cluster(test_image: str) -> None:
+def _cluster(run: str, skip: str, test_image: str) -> None:
+    choice = Choice.of(run, skip)
     with interruptible(), _room() as room:
-        cluster_tests.run(room, test_image)
+        cluster_tests.run(room, test_image, choice)
 
 
-def _installation(namespace: str, run: str, test_image: str, network_policy_delay: str) -> None:
-    options = installation_tests.Options(namespace, test_image, _pattern(run), _delay(network_policy_delay))
+def _installation(
+    namespace: str,
+    run: str,
+    skip: str,
+    test_image: str,
+    internet_target: str | None,
+    network_policy_delay: str,
+) -> None:
+    options = installation_tests.Options(
+        namespace=namespace,
+        image=test_image,
+        choice=Choice.of(run, skip),
+        policy_seconds=_delay(network_policy_delay),
+        internet=None if internet_target is None else target_of(internet_target),
+    )
     with interruptible(), _room() as room:
         installation_tests.run(room, options)
-
-
-def _pattern(text: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise Failure(f"invalid regex for run filter: {error}") from error
 
 
 def _delay(text: str) -> float:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from antrea.antctl.check.report import Undecided, run_tests
+from antrea.antctl.check.internet import DEFAULT, Target, why_unreached
+from antrea.antctl.check.report import Choice, Undecided, run_tests
 from antrea.antctl.check.room import wait_ready
-from antrea.antctl.check.workload import IDLE, SERVE, deployment, probe, service
+from antrea.antctl.check.workload import IDLE, SERVE, deployment, image_of_agents, probe, service
 from antrea.antctl.failure import Failure
-from antrea.antctl.pod_exec import run_in_pod
+from antrea.antctl.pod_exec import Done, run_in_pod
+from antrea.antctl.remote import AGENT_PODS
 from antrea.antctl.request import ErrorResponse, ask
 from antrea.apis.memberlist import KEYS, SECRET, parse_keys
 from antrea.decoding import decode_base64, decode_text
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
 
     from antrea.antctl.check.room import Room
@@ -41,8 +43,11 @@ class Options(NamedTuple):
     namespace: str
     """Antrea's."""
     image: str
-    run: re.Pattern[str] | None
+    """Image of the test Pods; empty: that of the agents."""
+    choice: Choice
     policy_seconds: float
+    internet: Target | None = None
+    """Host that Pods have to reach outside of the cluster; None: the default one, if their Node reaches it."""
 
 
 class Bench:
@@ -55,6 +60,9 @@ class Bench:
         self.pod_ips: dict[str, list[str]] = {}
         """Pod addresses by the name of the Deployment; without OTHER if there is one Node only."""
         self.service_ips: dict[str, list[str]] = {}
+        self.node = ""
+        """Node of the clients."""
+        self._image = options.image
         self._names: dict[str, str] = {}
 
     def deploy(self) -> None:
@@ -65,6 +73,7 @@ class Bench:
         wait_ready(room.server, report, "Deployment", "antrea-controller", f"{apps}/deployments")
         agents = (room.server, report, "DaemonSet", "antrea-agent", f"{apps}/daemonsets")
         wait_ready(*agents, seconds=AGENTS_SECONDS)
+        self._image = self._image or image_of_agents(room.server, namespace)
         room.create("installation-checker", "post installation")
         servers = [SAME]
         if len(ask(room.server, "/api/v1/nodes", {"limit": "2"})["items"]) > 1:
@@ -83,12 +92,14 @@ class Bench:
             pods = room.pods(f"name={name}")
             self.pod_ips[name] = [row["ip"] for row in pods[0]["status"]["podIPs"]]
             self._names[name] = pods[0]["metadata"]["name"]
-        self.clients = [pod["metadata"]["name"] for pod in room.pods(f"name={CLIENT}")]
+        clients = room.pods(f"name={CLIENT}")
+        self.clients = [pod["metadata"]["name"] for pod in clients]
+        self.node = clients[0]["spec"]["nodeName"]
         report.say("Deployment is validated successfully")
 
     def _deployment(self, name: str, script: str, **more: Any) -> dict[str, Any]:
         labels = {"app": "antrea", "component": "installation-checker", "name": name}
-        return deployment(name, self.options.image, labels, script, **more)
+        return deployment(name, self._image, labels, script, **more)
 
     def name_of(self, server: str) -> str:
         """The Pod of a Deployment."""
@@ -99,9 +110,29 @@ class Bench:
         done = run_in_pod(self.room.server, f"{self.room.namespace}/{client}", probe(host, port))
         if not done.code:
             return ""
-        why = (done.stderr or done.stdout).strip() or f"exit code {done.code}"
+        why = failed_because(done)
         self.room.report.say(f"tcp probe of {host} port {port} failed: {why}")
         return why
+
+    def unreached_by_node(self, host: str, port: int) -> str:
+        """Return why the Node of the clients cannot make a TCP connection, by a probe in its agent; empty if it can. Raises Failure."""
+        path = f"/api/v1/namespaces/{self.options.namespace}/pods"
+        query = {"labelSelector": AGENT_PODS, "fieldSelector": f"spec.nodeName={self.node}"}
+        agents = ask(self.room.server, path, query)["items"]
+        if not agents:
+            raise Failure(f"Node {self.node} has no agent to ask whether the Node reaches {host}")
+        pod = f"{self.options.namespace}/{agents[0]['metadata']['name']}"
+
+        def attempt() -> str:
+            done = run_in_pod(self.room.server, pod, probe(host, port), container="antrea-agent")
+            return failed_because(done) if done.code else ""
+
+        return why_unreached(attempt)
+
+
+def failed_because(done: Done) -> str:
+    """Return the reason that a failed command gave."""
+    return (done.stderr or done.stdout).strip() or f"exit code {done.code}"
 
 
 def affinity(name: str) -> dict[str, Any]:
@@ -113,13 +144,21 @@ def affinity(name: str) -> dict[str, Any]:
 
 
 def to_internet(bench: Bench) -> None:
-    """Raises Failure."""
+    """Raises Failure; NotRunnable if the cluster has no way to the internet, and the user named no target."""
+    host, port = bench.options.internet or DEFAULT
     for client in bench.clients:
         source = f"{bench.room.namespace}/{client}"
-        bench.room.report.say(f"Validating connectivity from Pod {source} to the world (api.github.com)...")
-        if why := bench.reaches(client, "api.github.com"):
-            raise Failure(f"Pod {source} was not able to connect to api.github.com: {why}")
-        bench.room.report.say(f"Pod {source} was able to connect to api.github.com")
+        bench.room.report.say(f"Validating connectivity from Pod {source} to the world ({host})...")
+        why = why_unreached(functools.partial(bench.reaches, client, host, port))
+        if not why:
+            bench.room.report.say(f"Pod {source} was able to connect to {host}")
+            continue
+        if bench.options.internet is None and (of_node := bench.unreached_by_node(host, port)):
+            raise NotRunnable(
+                f"neither Pod {source} nor its Node {bench.node} reaches {host} port {port} ({of_node}), as in a "
+                "cluster without access to the internet; --internet-target names a host that Pods have to reach"
+            )
+        raise Failure(f"Pod {source} was not able to connect to {host}: {why}")
 
 
 def to_pod(server: str) -> Callable[[Bench], None]:
@@ -289,7 +328,7 @@ TESTS: dict[str, Callable[[Bench], None]] = {
 
 def run(room: Room, options: Options) -> None:
     """The tests that are asked for. Raises Failure if one failed."""
+    chosen = options.choice.of_tests(TESTS)
     bench = Bench(room, options)
     bench.deploy()
-    wanted = {name: test for name, test in TESTS.items() if not options.run or options.run.search(name)}
-    run_tests(room.report, wanted, bench, NotRunnable)
+    run_tests(room.report, chosen, bench, NotRunnable)

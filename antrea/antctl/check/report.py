@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import click
@@ -36,6 +37,36 @@ class Report(NamedTuple):
     def header(self, line: str) -> None:
         for text in (RULE, line, RULE):
             self.say(text)
+
+
+class Choice(NamedTuple):
+    """Names of tests to run: those that match `run`, except those that match `skip`."""
+
+    run: re.Pattern[str] | None = None
+    skip: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, run: str, skip: str) -> Choice:
+        """Compile two regular expressions; an empty one stands for no restriction. Raises Failure."""
+        return cls(_pattern("run", run), _pattern("skip", skip))
+
+    def of_tests(self, tests: Mapping[str, T]) -> dict[str, T]:
+        """Return the chosen tests. Raises Failure if there are none: a check without a test would pass."""
+        chosen = {
+            name: test
+            for name, test in tests.items()
+            if (not self.run or self.run.search(name)) and not (self.skip and self.skip.search(name))
+        }
+        if not chosen:
+            raise Failure(f"no test is left by --run and --skip; the tests are {', '.join(tests)}")
+        return chosen
+
+
+def _pattern(option: str, text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise Failure(f"invalid regex for {option} filter: {error}") from error
 
 
 class Undecided(Exception):

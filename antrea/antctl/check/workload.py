@@ -5,7 +5,12 @@ So upstream's antrea/toolbox works, and where no registry is reached, agnhost or
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from antrea.antctl.request import ErrorResponse, ask
+
+if TYPE_CHECKING:
+    from antrea.antctl.request import Server
 
 DEFAULT_IMAGE = "antrea/toolbox:1.7-0"
 IDLE = "trap 'exit 0' TERM; sleep 2147483647 & wait"
@@ -32,6 +37,21 @@ except OSError as why:
 ' "$1" "$2"
 """
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def image_of_agents(server: Server, namespace: str) -> str:
+    """Return the image of the agents, which every Node has, and DEFAULT_IMAGE if there are none. Raises Failure.
+
+    Only in Antrea's Namespace: users of another one can give a DaemonSet the same name, and an image of their choice.
+    """
+    try:
+        daemon_set = ask(server, f"/apis/apps/v1/namespaces/{namespace}/daemonsets/antrea-agent", {})
+    except ErrorResponse as error:
+        if error.status != 404:
+            raise
+        return DEFAULT_IMAGE
+    containers = daemon_set["spec"]["template"]["spec"]["containers"]
+    return next((str(row["image"]) for row in containers if row["name"] == "antrea-agent"), DEFAULT_IMAGE)
 
 
 def probe(host: str, port: int) -> list[str]:

@@ -14,7 +14,9 @@ from loopback import answering
 
 from antrea.antctl import mode
 from antrea.antctl.check.cluster_tests import Checker, kubernetes_version
-from antrea.antctl.check.report import Report
+from antrea.antctl.check.installation_tests import Bench, NotRunnable, Options, to_internet
+from antrea.antctl.check.internet import Target, target_of
+from antrea.antctl.check.report import Choice, Report
 from antrea.antctl.check.room import (
     Room,
     daemon_set_left,
@@ -23,6 +25,7 @@ from antrea.antctl.check.room import (
     trouble,
     wait_ready,
 )
+from antrea.antctl.check.workload import DEFAULT_IMAGE, image_of_agents
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
@@ -167,6 +170,10 @@ def test_a_signal_ends_a_check_like_an_error_and_only_inside_of_it(name: signal.
     ("words", "error"),
     [
         (("--run", "("), "invalid regex for run filter: missing ), unterminated subpattern at position 0"),
+        (("--skip", "("), "invalid regex for skip filter: missing ), unterminated subpattern at position 0"),
+        (("--internet-target", "a b"), "--internet-target 'a b' is not HOST, HOST:PORT or [IPv6]:PORT"),
+        (("--internet-target", ""), "--internet-target '' is not HOST"),
+        (("--internet-target", "host:65536"), "--internet-target 'host:65536' is not HOST"),
         (("--network-policy-delay", "500ms"), "NetworkPolicy delay should not be less than 1s"),
         (("--network-policy-delay", "2"), "NetworkPolicy delay is not a valid duration string: "),
     ],
@@ -175,3 +182,76 @@ def test_bad_options_are_said_before_anything_is_made(words: tuple[str, ...], er
     result = CliRunner().invoke(antctl(mode.REMOTE), ["check", "installation", *words], prog_name="antctl")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {error}")
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("example.com", ("example.com", 80)),
+        ("example.com:443", ("example.com", 443)),
+        ("192.0.2.10:8080", ("192.0.2.10", 8080)),
+        ("[2001:db8::1]:443", ("2001:db8::1", 443)),
+        ("[2001:db8::1]", ("2001:db8::1", 80)),
+    ],
+)
+def test_a_target_has_a_host_and_a_port(text: str, target: tuple[str, int]) -> None:
+    assert target_of(text) == target
+
+
+def test_tests_are_chosen_by_name_and_no_test_is_no_success() -> None:
+    tests = dict.fromkeys(("pod-to-pod", "pod-to-service", "memberlist"), 0)
+    assert list(Choice.of("", "").of_tests(tests)) == list(tests)
+    assert list(Choice.of("pod-to", "service").of_tests(tests)) == ["pod-to-pod"]
+    with pytest.raises(Failure, match="no test is left by --run and --skip; the tests are pod-to-pod, "):
+        Choice.of("pod", "to").of_tests(tests)
+
+
+class OneClient(Bench):
+    """A client whose attempts, and those of its Node, fail for these reasons."""
+
+    def __init__(self, target: Target | None, of_pod: str, of_node: str) -> None:
+        room = Room(Server(Access(url="http://127.0.0.1:9"), 1.0), Report("c"))
+        super().__init__(room, Options("kube-system", "", Choice(), 2.0, target))
+        self.clients, self.node = ["client"], "n1"
+        self._of_pod, self._of_node = of_pod, of_node
+
+    def reaches(self, client: str, host: str, port: int = 80) -> str:
+        return self._of_pod
+
+    def unreached_by_node(self, host: str, port: int) -> str:
+        return self._of_node
+
+
+def test_the_internet_is_missed_where_the_node_or_the_user_has_it() -> None:
+    to_internet(OneClient(None, "", "timeout"))
+    with pytest.raises(
+        NotRunnable, match=r"nor its Node n1 reaches api.github.com port 80 \(no route\), as in "
+    ):
+        to_internet(OneClient(None, "timeout", "no route"))
+    with pytest.raises(Failure, match=r"was not able to connect to api\.github\.com: timeout"):
+        to_internet(OneClient(None, "timeout", ""))
+    with pytest.raises(Failure, match=r"was not able to connect to example\.com: timeout"):
+        to_internet(OneClient(Target("example.com", 443), "timeout", "no route"))
+
+
+async def test_test_pods_run_the_image_of_the_agents_of_antrea_alone() -> None:
+    """A DaemonSet of another Namespace, whatever its name and labels, is not asked for."""
+    containers = [{"name": "antrea-ovs", "image": "a:1"}, {"name": "antrea-agent", "image": "b:1"}]
+    body = {"spec": {"template": {"spec": {"containers": containers}}}}
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        asked.append(request.path)
+        return web.json_response(body) if "/antrea-system/" in request.path else web.Response(status=404)
+
+    async with answering(answer) as url:
+        server = Server(Access(url=url), 60.0)
+        images = [
+            await asyncio.to_thread(image_of_agents, server, name)
+            for name in ("antrea-system", "kube-system")
+        ]
+    assert images == ["b:1", DEFAULT_IMAGE]
+    assert asked == [
+        f"/apis/apps/v1/namespaces/{name}/daemonsets/antrea-agent"
+        for name in ("antrea-system", "kube-system")
+    ]
