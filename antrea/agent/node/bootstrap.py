@@ -16,6 +16,7 @@ from antrea.facts.node import ThisNode, Transport
 from antrea.features.framework.address import canonical
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
+from antrea.host.physical_bridge import PHYSICAL_BRIDGE, HeldCard
 from antrea.outside.netlink import transport_interface
 from antrea.outside.netlink.pod_veth import random_mac
 from antrea.outside.ovsdb import write as ovsdb_write
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
     from antrea.outside.ovsdb.client import Ovsdb
 
-PHYSICAL_BRIDGE = "br-phy"
-ADDRESSES_KEY = "antrea-addresses"
-ROUTES_KEY = "antrea-routes"
 GATEWAY_OFPORT = 32769  # parity: pkg/agent/config/node_config.go
 OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 42, "stt": 0}
 IPV6_OVERHEAD = 20
@@ -124,9 +122,9 @@ async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ..
     """
     cards = await transport_interface.cards()
     bridge = db.row("Bridge", PHYSICAL_BRIDGE) if config.ovs_datapath_type == "netdev" else None
-    kept = bridge["external_ids"] if bridge else {}
-    if kept.get(ADDRESSES_KEY):
-        name = kept["antrea-interface"]
+    held = HeldCard.of(bridge["external_ids"]) if bridge else None
+    if held:
+        name = held.interface
         if config.transport_interface not in ("", name):
             raise Invalid(
                 "transportInterface",
@@ -134,8 +132,7 @@ async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ..
                 f"drain the Node, delete {PHYSICAL_BRIDGE} and restart it",
             )
         card = transport_interface.choose(cards, interface=name, cidrs=(), node_ips=())
-        addresses = tuple(kept[ADDRESSES_KEY].split(","))
-        routes = tuple(_route(text) for text in kept.get(ROUTES_KEY, "").split(",") if text)
+        addresses, routes = held.addresses, held.routes
     else:
         card = transport_interface.choose(
             cards,
@@ -155,28 +152,18 @@ async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ..
     )
 
 
-def _route(text: str) -> tuple[str, str]:
-    destination, _, via = text.partition(">")
-    return destination, via
-
-
 async def take_over_card(db: Ovsdb, link: Transport) -> None:
     """Move the transport interface and its addresses to br-phy: userspace tunnels leave only through a bridge that holds their
     address.
 
     The addresses are saved in OVSDB before they are removed from the interface, so that they survive a crash of the agent.
     """
-    kept = (
-        ("antrea-interface", link.interface),
-        (ADDRESSES_KEY, ",".join(link.addresses)),
-        (ROUTES_KEY, ",".join(f"{destination}>{via}" for destination, via in link.routes)),
-    )
     bridge = Bridge(
         name=PHYSICAL_BRIDGE,
         datapath_type="netdev",
         fail_mode="standalone",
         other_config=(("hwaddr", link.mac),),
-        external_ids=kept,
+        external_ids=HeldCard(link.interface, link.addresses, link.routes).external_ids(),
     )
     await ovsdb_write.ensure_bridge(db, bridge)
     internal = Port(name=PHYSICAL_BRIDGE, type="internal", mtu=link.mtu)
