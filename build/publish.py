@@ -3,6 +3,7 @@
     python build/publish.py registry.example.com/team [--release FOLDER] [--signers FILE]
 
 The checksums of the release are verified first and, with --signers (the `allowed signers` of ssh-keygen), its signature as `release`.
+With --image-key, a private key for `openssl dgst -sign`, each image is signed in the registry, and so is the one of each architecture.
 Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile. Layers that the registry has are not sent
 again. The last lines are the command that installs from there.
 """
@@ -26,8 +27,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "build")]
 
 from antrea import VERSION  # noqa: E402
 from antrea.errors import AntreaError, Unavailable  # noqa: E402
+from image_build import signature  # noqa: E402
 from image_build.oci import INDEX, MANIFEST  # noqa: E402
-from image_build.skopeo import MISSING, add_registry_options, copy_command, is_installed  # noqa: E402
+from image_build.skopeo import (  # noqa: E402
+    MISSING,
+    add_registry_options,
+    copy_command,
+    inspect_command,
+    is_installed,
+)
 from image_build.step import step  # noqa: E402
 from release import DESCRIPTION, NAMESPACE, SUMS, show  # noqa: E402
 
@@ -91,6 +99,22 @@ def layout(folder: Path, archives: Mapping[str, str], to: Path) -> None:
     (to / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [named]}))
 
 
+def sign_images(options: argparse.Namespace, image: str, digest: str) -> None:
+    """Sign the image of all architectures that was sent, by its digest, and that of each. Raises AntreaError."""
+    repository = image.rpartition(":")[0]
+    words = inspect_command(options, f"docker://{repository}@{digest}")
+    index = subprocess.run(words, check=False, stdout=subprocess.PIPE).stdout
+    if f"sha256:{hashlib.sha256(index).hexdigest()}" != digest:
+        raise Unavailable(f"the registry does not answer with {repository}@{digest}, which was sent there")
+    for signed in (digest, *(one["digest"] for one in json.loads(index)["manifests"])):
+        text = signature.payload(image, signed)
+        made = signature.sign(text, options.image_key, options.image_passphrase)
+        with tempfile.TemporaryDirectory(prefix="antrea-signature-") as room:
+            signature.write_layout(Path(room), text, made)
+            to = f"docker://{repository}:{signature.tag(signed)}"
+            _run([*copy_command(options, "--preserve-digests"), f"oci:{room}:{signature.REFERENCE}", to])
+
+
 def helm_options(options: argparse.Namespace) -> list[str]:
     """Return the options of Helm that describe the connection to the registry."""
     words = ["--plain-http"] if options.plain else []
@@ -117,8 +141,13 @@ def publish(options: argparse.Namespace) -> None:
             step(show, f"publish: {to} for {', '.join(archives)}"),
             tempfile.TemporaryDirectory(prefix=".publish-", dir=folder.parent) as room,
         ):
-            layout(folder, archives, Path(room))
-            _run([*copy_command(options, "--all"), f"oci:{room}:release", f"docker://{to}"])
+            image, digest = Path(room, "image"), Path(room, "digest")
+            image.mkdir()
+            layout(folder, archives, image)
+            copy = copy_command(options, "--all", "--digestfile", str(digest))
+            _run([*copy, f"oci:{image}:release", f"docker://{to}"])
+            if options.image_key:
+                sign_images(options, to, digest.read_text().strip())
     place = f"oci://{registry}/charts"
     with step(show, f"publish: {place}/antrea"):
         _run([options.helm, "push", str(folder / described["chart"]), place, *helm_options(options)])
@@ -147,11 +176,19 @@ def main() -> int:
     parser.add_argument(
         "--signers", type=Path, help="allowed signers: refuse a release that none of them signed"
     )
+    parser.add_argument(
+        "--image-key", type=Path, help="sign images in the registry with this private key of ECDSA or RSA"
+    )
+    parser.add_argument(
+        "--image-passphrase", type=Path, help="file with its passphrase (default: openssl asks for it)"
+    )
     parser.add_argument("--helm", default="helm", help="the program, if it is not in PATH")
     add_registry_options(parser)
     options = parser.parse_args()
     if not REGISTRY.fullmatch(options.registry):
         parser.error(f"{options.registry!r} is no name such as registry.example.com/team")
+    if options.image_key and not options.image_key.exists():
+        parser.error(f"--image-key: there is no file {options.image_key}")
     if not shutil.which(options.helm):
         parser.error("helm is not in PATH: install it, or name it by --helm, as `make publish` does")
     if not is_installed():

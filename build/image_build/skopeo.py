@@ -32,6 +32,18 @@ def copy_command(options: argparse.Namespace, *more: str) -> list[str]:
     return command
 
 
+def inspect_command(options: argparse.Namespace, image: str) -> list[str]:
+    """Return `skopeo inspect` of the manifest of an image as the registry has it."""
+    command = ["skopeo", "inspect", "--raw", "--retry-times", str(TRIES)]
+    if options.plain:
+        command.append("--tls-verify=false")
+    if options.authfile:
+        command += ["--authfile", str(options.authfile)]
+    if options.certificates:
+        command += ["--cert-dir", str(options.certificates)]
+    return [*command, image]
+
+
 def is_installed() -> bool:
     """Return whether skopeo is in PATH."""
     return shutil.which("skopeo") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import io
 import json
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 from build_program import load_build_program
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from loopback_registry import registry
 
 from antrea import VERSION
@@ -30,6 +33,7 @@ sys.path.insert(0, str(ROOT / "build"))
 release = load_build_program("release")
 PUBLISH = (sys.executable, str(ROOT / "build/publish.py"))
 INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def git(tree: Path, *words: str) -> None:
@@ -157,6 +161,61 @@ def test_one_command_brings_a_release_to_a_registry(made: Path, tmp_path: Path) 
         subprocess.run([*words, "--plain-http", "--destination", str(pulled)], check=True, timeout=120)
         chart = f"antrea-{VERSION}.tgz"
         assert (pulled / chart).read_bytes() == (made / chart).read_bytes()
+
+
+@pytest.fixture
+def image_key(tmp_path: Path) -> Path:
+    """A private key with a passphrase, which is in the file `passphrase` beside it; the public one has the suffix .pub."""
+    made = tmp_path / "images.key"
+    (tmp_path / "passphrase").write_text("of a test")
+    encrypted = ("-aes256", "-pass", f"file:{tmp_path / 'passphrase'}", "-out", made)
+    curve = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    subprocess.run(["openssl", "genpkey", *curve, *encrypted], check=True, timeout=60)
+    public = ("-passin", f"file:{tmp_path / 'passphrase'}", "-pubout", "-out", made.with_suffix(".pub"))
+    subprocess.run(["openssl", "pkey", "-in", made, *public], check=True, timeout=60)
+    return made
+
+
+def signed(place: str, digest: str, key: Path) -> dict[str, Any]:
+    """The text that was signed for an image of the registry, if the signature beside it is of this public key."""
+    manifest = answer(f"{place}/manifests/{digest.replace(':', '-')}.sig", MANIFEST)
+    (layer,) = manifest["layers"]
+    assert layer["mediaType"] == "application/vnd.dev.cosign.simplesigning.v1+json"
+    with urllib.request.urlopen(f"{place}/blobs/{layer['digest']}", timeout=30) as got:
+        text = got.read()
+    public = serialization.load_pem_public_key(key.read_bytes())
+    assert isinstance(public, ec.EllipticCurvePublicKey)
+    made = base64.b64decode(layer["annotations"]["dev.cosignproject.cosign/signature"])
+    public.verify(made, text, ec.ECDSA(hashes.SHA256()))
+    found: dict[str, Any] = json.loads(text)["critical"]
+    return found
+
+
+def test_published_images_are_signed_in_the_registry(made: Path, image_key: Path, tmp_path: Path) -> None:
+    """The image of all architectures, and that of each."""
+    words = ("--plain", "--image-key", str(image_key), "--image-passphrase", f"{tmp_path}/passphrase")
+    with registry(tmp_path) as host:
+        status, _, said = publish(made, f"{host}/team", *words)
+        assert status == 0, said
+        for name in ("antrea", "antrea-l7-engine"):
+            image, place = f"{host}/team/{name}:v{VERSION}", f"http://{host}/v2/team/{name}"
+            request = urllib.request.Request(f"{place}/manifests/v{VERSION}", headers={"Accept": INDEX})
+            with urllib.request.urlopen(request, timeout=30) as got:
+                index = got.read()
+            digests = [f"sha256:{hashlib.sha256(index).hexdigest()}"]
+            digests += [one["digest"] for one in json.loads(index)["manifests"]]
+            assert len(digests) == 3
+            for digest in digests:
+                assert signed(place, digest, image_key.with_suffix(".pub")) == {
+                    "identity": {"docker-reference": image},
+                    "image": {"docker-manifest-digest": digest},
+                    "type": "cosign container image signature",
+                }
+
+
+def test_a_key_that_is_not_there_is_named_before_anything_is_sent(made: Path) -> None:
+    status, _, said = publish(made, "127.0.0.1:1/team", "--plain", "--image-key", "/nowhere/images.key")
+    assert (status, "--image-key: there is no file /nowhere/images.key" in said) == (2, True), said
 
 
 def test_a_changed_file_is_not_published(made: Path) -> None:
