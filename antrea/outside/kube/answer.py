@@ -19,8 +19,8 @@ from antrea.outside.kube.backoff import TooManyRequests
 
 MAX_LEVELS: Final = 500
 """Levels that are kept of a text that nests too deeply; objects of known kinds have fewer than 50."""
-_MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-"""A whole string, or a bracket outside of strings."""
+_MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""A whole string, or what there is of the last one, or a bracket outside of strings."""
 
 
 def cut(text: bytes, value: bytes) -> bytes:

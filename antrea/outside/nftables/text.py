@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _OPENING = re.compile(r"^\t(set|map|chain|counter) (\S+) \{$")
 _RULE = re.compile(r'^\t\t(.*) comment "([^"]+) (\d+)\.(-?\d+)"$')
 _HOPS = re.compile(r'iifname "([^"]+)" dup to ether saddr map \{(.*?)\} device "([^"]+)"', re.DOTALL)
-_SEPARATOR = re.compile(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)")
+_ELEMENT = re.compile(r'(?:[^",]|"[^"]*")+')
+"""Text up to a comma outside of quotation marks, which names of devices have."""
 
 
 def add(entry: Any) -> str:
@@ -195,7 +196,7 @@ def _set(name: str, body: list[str]) -> Iterator[Any]:
     names = tuple(re.split(r",\s*", flags[1])) if flags else ()
     yield NftSet(name=name, type=kind[1], data=kind[2] or "", flags=names, category=category)
     elements = re.search(r"elements = \{(.*)\}", text, re.DOTALL)
-    for element in _SEPARATOR.split(elements[1]) if elements else ():
+    for element in _ELEMENT.findall(elements[1]) if elements else ():
         value, _, data = element.strip().partition(" : ")
         yield NftElement(set=name, value=value, data=data, category=category)
 

@@ -182,7 +182,9 @@ def test_config_a_duration_is_read_as_go_reads_it(text: str, length: float) -> N
     assert seconds(text) == pytest.approx(length)
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "5d", "-5s", "1m30"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "5 s", "5d", "-5s", "1m30", "\u0665s", "9" * 250_000, "9" * 98 + "h", "2562048h"]
+)
 def test_config_what_go_refuses_as_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         seconds(text)

@@ -21,7 +21,9 @@ def test_a_quantity_is_rounded_up_to_a_whole_number(text: str, value: int) -> No
     assert whole(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "fast", "1 M", "1e", "k", "1.2.3", "1KI", "0x10"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "1 M", "1e", "k", "1.2.3", "1KI", "0x10", "1" * 101, "1" * 250_000]
+)
 def test_what_is_no_quantity_has_no_value(text: str) -> None:
     assert fault(text) != ""
     with pytest.raises(ValueError, match="quantities must match"):
