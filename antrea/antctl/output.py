@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
+from antrea.apis.shown import one_line, shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +22,11 @@ MAX_LENGTH = 50
 def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) -> str:
     """`answer` in the format `form`, ending with a newline. Raises Failure for an unknown format."""
     if form == "json":
-        return json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+        return _escaped(json.dumps(answer, indent=2, ensure_ascii=False)) + "\n"
     if form == "yaml":
         return yaml_of(answer)
     if form == "raw":
-        return raw(answer) + "\n"
+        return shown_lines(raw(answer)) + "\n"
     if form != "table":
         raise Failure(f"unsupported format type: {form}")
     if not columns:
@@ -37,7 +38,7 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered:
     """Columns as wide as their widest cell; a single column is not padded; no rows give one empty line."""
     if not rows:
         return "\n"
-    cells = [[cell(row) for _, cell in columns] for row in rows]
+    cells = [[_shown(cell(row)) for _, cell in columns] for row in rows]
     if ordered:
         cells.sort()
     lines = [[name for name, _ in columns], *cells]
@@ -47,6 +48,21 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered:
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     return "".join(
         " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + "\n" for line in lines
+    )
+
+
+def _shown(cell: str) -> str:
+    """The text of a cell on one line; other people may have written it."""
+    return cell if cell.isprintable() else one_line(cell)
+
+
+def _escaped(text: str) -> str:
+    """JSON whose characters that would move a terminal, such as C1 control characters, are escapes of JSON."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in text
     )
 
 

@@ -13,6 +13,11 @@ def one_line(text: str) -> str:
     )
 
 
+def shown_lines(text: str) -> str:
+    """`text` with its lines and without anything else that moves a terminal: such characters are escaped."""
+    return "\n".join(line if line.isprintable() else one_line(line) for line in text.split("\n"))
+
+
 def one_word(text: str) -> str:
     """The same without blanks, too: one of the fields of a line."""
     return one_line(text).replace(" ", "\\x20")

@@ -122,3 +122,27 @@ def test_antctl_a_long_list_in_a_cell_says_how_many_more_there_are() -> None:
 def test_antctl_yaml_of_strings_is_what_the_library_writes(text: str) -> None:
     for answer in ({"agentVersion": text}, {text: "v1", "antctlVersion": "v2"}):
         assert yaml_of(answer) == text_of(answer)
+
+
+HOSTILE = "a\x1b]0;b\x07\x9b2J\u202ec\r\nd\ud800"
+"""As a tenant's DNS server, request or annotation may have it: it would set a title, clear the screen, or turn text around."""
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "table", "raw"])
+def test_antctl_prints_nothing_that_moves_a_terminal_whoever_wrote_it(form: str) -> None:
+    columns = (("NAME", lambda row: str(row["name"])), ("OTHER", lambda row: "x"))
+    text = render([{"name": HOSTILE}], form, columns, ordered=True)
+    # YAML keeps format characters, as that of Kubernetes does
+    assert text.replace("\n", "").replace("\u202e", "" if form == "yaml" else "\u202e").isprintable()
+    assert text.encode()
+    if form == "json":
+        assert json.loads(text) == [{"name": HOSTILE}]
+    if form == "table":
+        assert len(text.splitlines()) == 2
+
+
+def test_antctl_an_error_that_quotes_others_moves_no_terminal_and_keeps_its_lines() -> None:
+    message = Failure(f"first line\nsecond \\ {HOSTILE}").format_message()
+    assert message.replace("\n", "").isprintable()
+    assert message.splitlines()[:1] == ["first line"]
+    assert Failure("a \\ b").format_message() == "a \\ b"
