@@ -15,6 +15,7 @@ from antrea.apis.core import Event, EventSource, ObjectMeta, ObjectReference, On
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
+from antrea.controller.managed.namespace_queue import NamespaceQueue
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.framework.config_validation import accept_agent, accept_controller
 from antrea.features.framework.gate import GATES
@@ -37,7 +38,7 @@ log = klog.logger(__name__)
 
 COMPONENT = "antrea-controller"
 MAX_OBJECTS = 10_000
-"""Objects that are remembered, and Events that wait: who annotates more has read of it by then."""
+"""Objects that are remembered, and Events that wait; the Namespace with the most loses the rest, and has read of it by then."""
 MAX_MESSAGE = 1024
 """Characters of an Event's message, which kube-apiserver limits."""
 PAUSE_SECONDS = 0.1
@@ -114,11 +115,11 @@ class IdleRequestEvents:
             pause,
         )
         self._gates = ProgramGates()
-        self._known: dict[str, Requests] = {}
-        """Objects that ask for something, by UID, the oldest first."""
+        self._known = NamespaceQueue[str, Requests](MAX_OBJECTS)
+        """Objects that ask for something, by UID."""
         self._reported: dict[str, dict[str, str]] = {}
         """Last message by reason, by UID."""
-        self._waiting: dict[tuple[str, str], Event] = {}
+        self._waiting = NamespaceQueue[tuple[str, str], Event](MAX_OBJECTS)
         self._news = asyncio.Event()
 
     def note(self, path: str, stored: Any) -> None:
@@ -130,17 +131,15 @@ class IdleRequestEvents:
             name: value for name, value in meta.annotations.items() if DOMAIN in name and name not in WRITTEN
         }
         if not annotations and not kind.gate:
-            if self._known.pop(meta.uid, None) is not None:
+            if self._known.pop(meta.uid) is not None:
                 self._forget(meta.uid)
             return
         about = ObjectReference(kind.name, meta.name, meta.namespace, meta.uid, kind.api_version)
-        self._known.pop(meta.uid, None)
-        self._known[meta.uid] = Requests(about, kind, annotations)
-        if len(self._known) > MAX_OBJECTS:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._forget(oldest)
-        self._judge(self._known[meta.uid])
+        requests = Requests(about, kind, annotations)
+        if (displaced := self._known.put(meta.uid, meta.namespace, requests)) is not None:
+            self._forget(displaced)
+        if displaced != meta.uid:
+            self._judge(requests)
 
     def take_gates(self, files: Mapping[str, str]) -> None:
         """Judge all by the configurations of the programs, by the name of their files."""
@@ -151,7 +150,7 @@ class IdleRequestEvents:
         )
         if gates != self._gates:
             self._gates = gates
-            for requests in tuple(self._known.values()):
+            for requests in self._known:
                 self._judge(requests)
 
     def _judge(self, requests: Requests) -> None:
@@ -162,19 +161,18 @@ class IdleRequestEvents:
         before = self._reported.pop(uid, {})
         now = {reason: "; ".join(lines)[:MAX_MESSAGE] for reason, lines in texts.items()}
         for reason in before.keys() - now.keys():
-            self._waiting.pop((uid, reason), None)
+            self._waiting.pop((uid, reason))
         for reason, message in now.items():
             if before.get(reason) != message:
-                self._waiting[uid, reason] = event(requests.about, reason, message)
+                made = event(requests.about, reason, message)
+                self._waiting.put((uid, reason), requests.about.namespace, made)
                 self._news.set()
         if now:
             self._reported[uid] = now
-        while len(self._waiting) > MAX_OBJECTS:
-            del self._waiting[next(iter(self._waiting))]
 
     def _forget(self, uid: str) -> None:
         for reason in self._reported.pop(uid, {}):
-            self._waiting.pop((uid, reason), None)
+            self._waiting.pop((uid, reason))
 
     async def run(self) -> None:
         """For ever."""
@@ -203,9 +201,9 @@ class IdleRequestEvents:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                key, event = next(iter(self._waiting.items()))
+                key, event = self._waiting.next_turn()
                 if await self._record_event(event) and self._waiting.get(key) is event:
-                    del self._waiting[key]
+                    self._waiting.pop(key)
                 await asyncio.sleep(self._pause)
 
     async def _record_event(self, event: Event) -> bool:

@@ -15,6 +15,8 @@ from antrea.controller.managed.idle_requests import IdleRequestEvents, stored_co
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
+
     from antrea.outside.kube.client import Kube
 
 PODS = "/api/v1/pods"
@@ -22,8 +24,8 @@ POOL = "ipam.antrea.io/ippools"
 ADDRESSES = "ipam.antrea.io/pod-ips"
 
 
-def pod(name: str, **annotations: str) -> core.Pod:
-    meta = core.ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", annotations=annotations)
+def pod(name: str, namespace: str = "shop", /, **annotations: str) -> core.Pod:
+    meta = core.ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", annotations=annotations)
     return core.Pod(metadata=meta)
 
 
@@ -154,3 +156,22 @@ async def test_what_is_remembered_is_bounded() -> None:
             idle_requests.MAX_OBJECTS,
             idle_requests.MAX_OBJECTS,
         )
+
+
+async def test_many_objects_of_a_namespace_delay_and_displace_no_event_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(idle_requests, "MAX_OBJECTS", 50)
+    async with api_server({}) as (server, kube):
+        events = IdleRequestEvents(kube, pause=0)
+        events.note(PODS, pod("before", "quiet", **{POOL: "p"}))
+        for number in range(200):
+            events.note(PODS, pod(f"web-{number}", "loud", **{POOL: "p"}))
+        events.note(PODS, pod("after", "calm", **{POOL: "p"}))
+        running = asyncio.create_task(events.run())
+        await until(server, 50)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        names = [name for name, *_ in told(server)]
+        assert {"before", "after"} <= {*names[:3]}
+        assert len(names) == 50
