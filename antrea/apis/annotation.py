@@ -24,6 +24,8 @@ FAILBACK = "egress.antrea.io/failback"
 """On an Egress: when its address leaves a Node that lives for a better one: "immediate", "when-idle" or "never"."""
 LOST_CONNECTIONS = "egress.antrea.io/lost-connections"
 """On an Egress: what the next gateway does with connections through a lost one: "continue" or "reset"."""
+SURVIVE = "egress.antrea.io/survive"
+"""On an Egress: by what connections continue at the next gateway when theirs is lost: "ports" or "none"."""
 
 EXTERNAL_IP_POOL = "service.antrea.io/external-ip-pool"
 """On a Service of type LoadBalancer: the ExternalIPPool that gives it an address."""

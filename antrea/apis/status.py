@@ -10,6 +10,8 @@ from antrea.apis.crd.part import Condition
 from antrea.rank import Rank
 
 Scalar = str | int | bool
+Value = Scalar | tuple[str, ...]
+"""Value of a field of an item."""
 
 
 class Items(msgspec.Struct, frozen=True):
@@ -19,7 +21,7 @@ class Items(msgspec.Struct, frozen=True):
     """Name of the list, beneath `status`."""
     by: str
     """Field of an item that identifies it in the list."""
-    items: tuple[tuple[tuple[str, Scalar], ...], ...]
+    items: tuple[tuple[tuple[str, Value], ...], ...]
     """Fields of each."""
     known: tuple[Scalar, ...]
     """Values of `by` in the order of the list; items of others are taken away."""

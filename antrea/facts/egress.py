@@ -38,6 +38,10 @@ class EgressRow(Fact, frozen=True):
     """Message of its status that its pool's gateway does not answer; empty: there is none."""
     lost: bool = False
     """Its status has conditions, and none on its address: who wrote the list left that out."""
+    survives: bool = False
+    """Whether each of its Pods gets a block of source ports; from an annotation."""
+    blocks: tuple[tuple[str, int, tuple[str, ...], bool], ...] = ()
+    """Blocks in its status: Pod, first port, addresses of the Pod, whether that has ended."""
     indexes: ClassVar[Mapping[str, Callable[[EgressRow], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,) if row.address else (),
         "name": lambda row: (row.name,) if row.of else (),
@@ -76,6 +80,40 @@ class SelectionConflict(Fact, frozen=True):
         return self.labels
 
 
+class PortBlockRequest(Fact, frozen=True):
+    """A Pod that follows an Egress whose connections are to outlive a gateway; derived."""
+
+    egress: str
+    pod: str
+    """namespace/name"""
+    ips: tuple[str, ...]
+    other: str = ""
+    """Why the Pod gets no block of this Egress, whatever blocks are free; empty: it may get one."""
+    indexes: ClassVar[Mapping[str, Callable[[PortBlockRequest], Iterable[Hashable]]]] = {
+        "egress": lambda row: (row.egress,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.egress} {self.pod}"
+
+
+class FreeBlock(Fact, frozen=True):
+    """The Pod of a block of ports ended long enough ago; antrea/features/egress/controller_part.py writes it, and drops it soon."""
+
+    egress: str
+    """UID of the Egress."""
+    pod: str
+    first: int
+    indexes: ClassVar[Mapping[str, Callable[[FreeBlock], Iterable[Hashable]]]] = {
+        "egress": lambda row: (row.egress,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.egress} {self.pod} {self.first}"
+
+
 class EgressPod(Fact, frozen=True):
     """A Pod of this Node that an Egress selects; the agent's feed of EgressGroups writes it."""
 
@@ -85,6 +123,25 @@ class EgressPod(Fact, frozen=True):
     indexes: ClassVar[Mapping[str, Callable[[EgressPod], Iterable[Hashable]]]] = {
         "pod": lambda row: (row.pod,),
         "egress": lambda row: (row.egress,),
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.egress} {self.pod}"
+
+
+class EgressPortBlock(Fact, frozen=True):
+    """Source ports that one Pod alone has at the addresses of an Egress; the agent's Egress feed writes it."""
+
+    egress: str
+    pod: str
+    """namespace/name"""
+    first: int
+    last: int
+    ips: tuple[str, ...] = ()
+    """Addresses of the Pod; empty while they are not known."""
+    indexes: ClassVar[Mapping[str, Callable[[EgressPortBlock], Iterable[Hashable]]]] = {
+        "pod": lambda row: (row.pod,)
     }
 
     @property
@@ -128,6 +185,8 @@ class Egress(Fact, frozen=True):
     """Whether TCP connections that its gateway does not know are ended; from an annotation."""
     limit: EgressLimit | None = None
     """None: as much as they like."""
+    survives: bool = False
+    """Whether its Pods have blocks of source ports; from an annotation."""
     cidrs: tuple[str, ...] = ()
     """Where its Pods' packets must go to, so that they leave with the address; none: anywhere."""
     excepts: tuple[str, ...] = ()

@@ -40,6 +40,8 @@ class PodInterface(Fact, frozen=True):
     """Name of the interface inside the Pod."""
     uplink: str = ""
     """Name of the port of the network card that it is paired with, of an interface of a machine outside the cluster."""
+    netns: str = ""
+    """Path of the Pod's network namespace, as the agent reaches it; empty if it is not known."""
 
     indexes = {  # noqa: RUF012
         "pod": lambda row: (row.pod,),

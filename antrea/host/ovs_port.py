@@ -88,7 +88,7 @@ class PodPort(msgspec.Struct, frozen=True, kw_only=True):
     if_dev: str = _DEFAULT_IF_DEV
     """Name of the interface inside the Pod"""
     netns: str = ""
-    """Path of the Pod's network namespace, for later secondary interfaces"""
+    """Path of the Pod's network namespace, as the agent reaches it"""
 
     def external_ids(self) -> dict[str, str]:
         """Return the external ids as upstream writes them: if-dev only when it is not eth0."""
@@ -194,4 +194,5 @@ class RealizedPort(msgspec.Struct, frozen=True):
             ofport=self.ofport,
             port_uuid=self.uuid,
             if_dev=pod.if_dev,
+            netns=pod.netns,
         )

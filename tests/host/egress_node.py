@@ -43,6 +43,7 @@ from antrea.features.service_external_ip.agent import AnnounceExternalIP
 from antrea.host.carrier import MAX_MARKS
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.host.ovs_port import Port
+from antrea.host.pod_sysctl import PodSysctl
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
@@ -50,6 +51,7 @@ from antrea.outside.neighbour.announcement import NodeAnnouncer
 from antrea.outside.neighbour.responder import NeighbourResponder
 from antrea.outside.netlink.entry import KINDS
 from antrea.outside.netlink.host_feed import address_feed, link_feed
+from antrea.outside.netlink.pod_sysctl_sink import PodSysctlSink
 from antrea.outside.netlink.sink import NetlinkSink
 from antrea.outside.nftables.sink import KINDS as NFT_KINDS
 from antrea.outside.nftables.sink import NftSink
@@ -206,6 +208,7 @@ class Node(SwitchNode):
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, own_ports())
         sinks[NodeAnnotation] = self.annotations
+        sinks[PodSysctl] = pod_sysctls = PodSysctlSink()
         sinks[NeighbourResponse] = responder = NeighbourResponder()
         announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
         probing = DuplicateProber(NODE.name)
@@ -231,6 +234,7 @@ class Node(SwitchNode):
                 task.cancel()
             await announcer.close()
             responder.close()
+            pod_sysctls.close()
             await db.close()
 
     def _acts(

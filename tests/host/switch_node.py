@@ -7,6 +7,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 from netdev_switch import TIMEOUT, NetdevSwitch, until
 
 from antrea.engine import Engine, Facts
@@ -77,7 +78,8 @@ class SwitchNode:
             space,
         )
         mac = self.mac_of("eth0", space)
-        self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self.ofport(name), f"uuid-{name}"))
+        row = PodInterface(name, name, "shop", name, mac, ips, self.ofport(name), f"uuid-{name}")
+        self.facts.put(msgspec.structs.replace(row, netns=self.netns.path(space)))
 
     def serving(self, space: str, program: str) -> AbstractContextManager[None]:
         return self.netns.serving(space, program)

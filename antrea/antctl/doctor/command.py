@@ -189,9 +189,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
         }
         if not names:
             work["objects"] = partial(_of_cluster, kubernetes, pods, state.namespace)
-            work[RIGHTS] = partial(
-                _answered, RIGHTS, lambda: missing_rights(kubernetes, state)
-            )
+            work[RIGHTS] = partial(_answered, RIGHTS, lambda: missing_rights(kubernetes, state))
         for name in work:
             progress.begin(name)
         answers = list(pool.map(answer, work, work.values()))

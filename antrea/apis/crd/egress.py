@@ -73,6 +73,18 @@ class AddressStatus(CrdStruct, frozen=True):
     unanswered: Annotated[str, doc("Which gateway of its pool does not answer its Node.")] = ""
 
 
+class PortBlock(CrdStruct, frozen=True):
+    """Source ports that one Pod alone has at all addresses of the Egress."""
+
+    pod: Annotated[str, doc("Namespace and name of the Pod: shop/web-0.")]
+    first_port: Annotated[int, doc("First port of the block.", minimum=1, maximum=65535)]
+    last_port: Annotated[int, doc("Last port of the block.", minimum=1, maximum=65535)]
+    pod_ips: Annotated[tuple[str, ...], doc("Addresses of the Pod; empty while they are not known.")] = ()
+    released: Annotated[
+        bool, doc("Whether the Pod has ended: no other Pod gets the block for 5 minutes.")
+    ] = False
+
+
 class EgressStatus(CrdStruct, frozen=True):
     """Where the address is."""
 
@@ -81,6 +93,9 @@ class EgressStatus(CrdStruct, frozen=True):
     conditions: Annotated[tuple[Condition, ...], doc("IPAllocated, IPAssigned.")] = ()
     addresses: Annotated[
         tuple[AddressStatus, ...], doc("Of an Egress with `egressIPs`: where each of them is.")
+    ] = ()
+    port_blocks: Annotated[
+        tuple[PortBlock, ...], doc("With annotation egress.antrea.io/survive: ports: the block of each Pod.")
     ] = ()
 
 

@@ -1,4 +1,4 @@
-"""Preferences in annotations of an Egress: preferred Nodes, failback, and the end of lost connections.
+"""Preferences in annotations of an Egress: preferred Nodes, failback, and what becomes of lost connections.
 
 Upstream only has the hash ring.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
+from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES, SURVIVE
 from antrea.apis.core import Node
 from antrea.features.framework.admission import Find, Warn
 from antrea.features.framework.preference import IMMEDIATE, NEVER, WHEN_IDLE, preferred_nodes
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CONTINUE: Final = "continue"
 RESET: Final = "reset"
+PORTS: Final = "ports"
+NONE: Final = "none"
 MAX_LOOKED_UP: Final = 16
 """Maximum number of preferred Nodes that admission looks up: each costs a request."""
 
@@ -38,13 +40,28 @@ def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
         yield Warn(
             f"annotation {LOST_CONNECTIONS}: {lost!r} is not {CONTINUE} or {RESET}, it counts as {CONTINUE}"
         )
+    yield from map(Warn, _survival(annotations))
     for name in preferred_nodes(annotations)[:MAX_LOOKED_UP]:
         if (yield Find("/api/v1/nodes", name, Node)) is None:
             yield Warn(f"annotation {PREFERRED_NODES}: there is no Node {name!r}")
 
 
+def survives(annotations: Mapping[str, str]) -> bool:
+    """Whether the Pods of the Egress get blocks of source ports; not if their lost connections are to be reset."""
+    lost = annotations.get(LOST_CONNECTIONS, "").strip()
+    return annotations.get(SURVIVE, "").strip() == PORTS and lost != RESET
+
+
+def _survival(annotations: Mapping[str, str]) -> Iterator[str]:
+    value = annotations.get(SURVIVE, NONE).strip()
+    if value not in (PORTS, NONE):
+        yield f"annotation {SURVIVE}: {value!r} is not {PORTS} or {NONE}, it counts as {NONE}"
+    elif value == PORTS and not survives(annotations):
+        yield f"annotation {SURVIVE} has no effect: {LOST_CONNECTIONS} is {RESET}"
+
+
 def _unknown(annotations: Mapping[str, str]) -> Iterator[str]:
-    known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK, LOST_CONNECTIONS)}
+    known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK, LOST_CONNECTIONS, SURVIVE)}
     group = PREFERRED_NODES.partition("/")[0]
     for key in sorted(annotations):
         whose, _, name = key.partition("/")

@@ -151,7 +151,10 @@ def merged(
 def together(standing: Sequence[dict[str, Any]], ours: Items) -> list[dict[str, Any]]:
     """The list with `ours` in it."""
     items = {item.get(ours.by): item for item in standing}
-    items |= {fields[ours.by]: fields for fields in map(dict[str, Any], ours.items)}
+    for item in ours.items:
+        # as JSON reads them back
+        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in item}
+        items[fields[ours.by]] = fields
     return [items[value] for value in ours.known if value in items]
 
 

@@ -66,6 +66,7 @@ def test_other_ports_are_not_taken_for_a_pods(ids: dict[str, str]) -> None:
                 ips=("10.0.0.1", "fd00::1"),
                 ofport=3,
                 port_uuid="u1",
+                netns="/var/run/netns/n1",
             ),
         ),
         (

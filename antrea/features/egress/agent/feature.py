@@ -9,7 +9,8 @@ The path of an address, each step with the modules that compute it:
 2. owner (hash_ring, bfd): the Node that is to hold it, `EgressOwner`.
 3. address (subnet, handover, duplicate_address, gateway_reachability): the owner adds and announces it, `LocalAddress`,
    `AssignedAddress`; during a move two Nodes have it (`HandoverState`).
-4. snat_mark (subnet): its number, `EgressMark`, its source translation and its routing table.
+4. snat_mark (subnet, port_block): its number, `EgressMark`, its source translation and its routing table; unknown_segment: what
+   belongs to connections of another gateway.
 5. multi_address, flow (bandwidth): the flows of Pods, to this Node or to the one that has it.
 6. reply_relay: answers that arrive at the wrong one of two Nodes during a move.
 7. address_report, status, takeover_event: findings, conditions and Events.
@@ -24,8 +25,16 @@ from typing import TYPE_CHECKING
 from antrea.apis.annotation import FAILBACK
 from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
+from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
-from antrea.facts.egress import AssignedAddress, Egress, EgressMark, EgressPod, ReleasedAddress
+from antrea.facts.egress import (
+    AssignedAddress,
+    Egress,
+    EgressMark,
+    EgressPod,
+    EgressPortBlock,
+    ReleasedAddress,
+)
 from antrea.facts.member import GossipMember, PoolSelector, SilentNetwork
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
@@ -55,6 +64,14 @@ from antrea.features.egress.agent.hash_ring import MAX_SUBNETS
 from antrea.features.egress.agent.multi_address import listed
 from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.owner import waiting_of
+from antrea.features.egress.agent.port_block import (
+    answer_elements,
+    other_ports,
+    pod_port_range,
+    port_block_elements,
+    port_block_rows,
+    port_block_rules,
+)
 from antrea.features.egress.agent.reply_relay import (
     accepted_answers,
     relayed_answers,
@@ -76,6 +93,7 @@ from antrea.features.egress.agent.snat_mark import (
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.egress.agent.unknown_segment import unanswered_address, unknown_segments
+from antrea.features.egress.preference import survives
 from antrea.features.egress.spec import unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -140,6 +158,7 @@ def egress_row(stored: crd.Egress) -> Egress:
         waits=failback == WHEN_IDLE,
         waiting=waiting_of(stored.status.conditions),
         resets=resets(stored.metadata.annotations),
+        survives=survives(stored.metadata.annotations),
         limit=limit_of(stored.spec.bandwidth),
         cidrs=_destinations(stored.spec.destinations.cidrs) if stored.spec.destinations else (),
         excepts=_exceptions(stored.spec.destinations.except_) if stored.spec.destinations else (),
@@ -155,7 +174,10 @@ FEATURE = AgentFeature(
     tables=(EGRESS_MARK,),
     gate="Egress",
     limits=((POOL, MAX_AS), (TABLE_POOL, MAX_SUBNETS)),
-    watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_rows),),
+    watched=(
+        Watched(EGRESSES, crd.Egress, Egress, egress_rows),
+        Watched(EGRESSES, crd.Egress, EgressPortBlock, port_block_rows),
+    ),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
         Unit(LocalAddress, address_mark, yields=(EgressMark,)),
@@ -165,7 +187,12 @@ FEATURE = AgentFeature(
         Unit(ThisNode, lost_rule),
         Unit(EgressMark, lost_elements),
         Unit(ThisNode, unknown_segments),
-        Unit(EgressMark, unanswered_address),
+        Unit(Egress, unanswered_address),
+        Unit(ThisNode, port_block_rules),
+        Unit(EgressPortBlock, port_block_elements),
+        Unit(EgressPortBlock, answer_elements),
+        Unit(EgressMark, other_ports),
+        Unit(PodInterface, pod_port_range),
         Unit(ThisNode, egress_node_flows),
         Unit(PeerNode, egress_peer_flows),
         Unit(Service, unserved_flows),
@@ -189,7 +216,7 @@ FEATURE = AgentFeature(
     numbers=NUMBERS,
     rule_numbers=rule_numbers,
     category=Category.EGRESS,
-    sweep_after=(*FLOW_KINDS, GossipMember, Service),
+    sweep_after=(*FLOW_KINDS, EgressPortBlock, GossipMember, Service),
     replay_after=FLOW_KINDS,
     own_ports=frozenset({HOLDER_TYPE, BFD}),
     counted=COUNTED,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import ThisNode
+from antrea.facts.member import PoolMembers
+from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.snat_mark import oldest_of
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.facts.egress import EgressMark
+    from antrea.facts.egress import Egress
 
 CHAIN: Final = NftChain(name="egress-input", hook="type filter hook input priority filter; policy accept;")
 SETS: Final = {False: "egress-unanswered", True: "egress-unanswered6"}
@@ -40,9 +41,22 @@ def unknown_segments(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
         )
 
 
-def unanswered_address(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
-    """Yield the address, unless its oldest Egress resets, or it is the Node's own, whose processes are to answer."""
-    node, oldest = facts.get(ThisNode), oldest_of(facts, mark.ip)
-    if node is None or oldest is None or oldest.resets or mark.ip in (*node.node_ips, *node.transport_ips):
+def unanswered_address(facts: Facts, egress: Egress) -> Iterator[NftElement]:
+    """Yield an address that is here, or may come with connections that survive: segments may come as soon as it does.
+
+    None if its oldest Egress resets, or for an address of the Node itself, whose processes are to answer.
+    """
+    node, oldest, ip = facts.get(ThisNode), oldest_of(facts, egress.ip), egress.ip
+    if node is None or oldest is None or oldest.resets or ip in (*node.node_ips, *node.transport_ips):
         return
-    yield NftElement(set=SETS[is_ipv6(mark.ip)], value=mark.ip)
+    if facts.get(LocalAddress, ip) or (egress.survives and may_hold(facts, egress)):
+        yield NftElement(set=SETS[is_ipv6(ip)], value=ip)
+
+
+def may_hold(facts: Facts, egress: Egress) -> bool:
+    """Whether this Node has the address of an Egress, or may take it over; any Node, if the address is of no pool."""
+    node = facts.get(ThisNode)
+    if not egress.pool or facts.get(LocalAddress, egress.ip):
+        return True
+    members = facts.get(PoolMembers, egress.pool)
+    return node is not None and members is not None and node.name in members.selected

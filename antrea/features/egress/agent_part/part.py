@@ -28,14 +28,16 @@ from antrea.features.external_ip_pool.link import DEVICE, PREFIX
 from antrea.features.framework.agent_part import Part
 from antrea.features.framework.change_times import ChangeTimes
 from antrea.features.membership.agent_part.part import MembershipPart
+from antrea.host.pod_sysctl import PodSysctl
 from antrea.outside.log import klog
 from antrea.outside.neighbour.announcement import NodeAnnouncer
+from antrea.outside.netlink.pod_sysctl_sink import PodSysctlSink
 from antrea.outside.ovsdb.bfd_feed import BfdFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.engine import Act, Facts, Feed
+    from antrea.engine import Act, Facts, Feed, Sink
     from antrea.facts.fact import Fact
     from antrea.features.framework.agent_part import AgentContext, Connected, Handler
 
@@ -79,6 +81,7 @@ class EgressPart(Part):
         self._handover = GracefulHandover(agent.facts, agent.kube, agent.config, agent.node)
         self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
+        self._pod_sysctls = PodSysctlSink()
         self._owners: dict[str, str] = {}
         """Node by the key of EgressOwner."""
         self._reported: dict[str, set[tuple[str, str]]] = {}
@@ -100,6 +103,9 @@ class EgressPart(Part):
         }
 
     essential_feeds = frozenset({"BFD"})
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {PodSysctl: self._pod_sysctls}
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         """Return the feeds; from now on the handover has members to notify."""
@@ -123,8 +129,9 @@ class EgressPart(Part):
         await self._handover.farewell()
 
     async def close(self) -> None:
-        """End what is being announced."""
+        """End what is being announced, and the thread for settings of Pods."""
         await self._announcer.close()
+        self._pod_sysctls.close()
 
     def holds(self, ip: str) -> bool:
         """The address is here, and no other Node takes it."""

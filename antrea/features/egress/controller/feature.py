@@ -14,9 +14,11 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.group import GroupSelector, PublishedGroup
-from antrea.features.egress.controller import pool_gateway, selection
+from antrea.features.egress.controller import pool_gateway, port_block, selection
 from antrea.features.egress.controller.allocation import ALLOCATED, UNITS
 from antrea.features.egress.controller.selection import TYPES
+from antrea.features.egress.port_block import CONDITION, blocks_of
+from antrea.features.egress.preference import survives
 from antrea.features.egress.spec import requested_entries, unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -57,9 +59,13 @@ def egress_row(stored: Egress) -> EgressRow:
         stored.spec.external_ip_pool,
         canonical(stored.spec.egress_ip),
         next((condition.status for condition in stored.status.conditions if condition.type == ALLOCATED), ""),
-        tuple(condition.type for condition in stored.status.conditions if condition.type in TYPES),
+        tuple(
+            condition.type for condition in stored.status.conditions if condition.type in (*TYPES, CONDITION)
+        ),
         unanswered=unanswered(stored.status.conditions),
         lost=bool(stored.status.conditions) and all(c.type != ALLOCATED for c in stored.status.conditions),
+        survives=survives(stored.metadata.annotations),
+        blocks=blocks_of(stored.status),
     )
 
 
@@ -81,6 +87,7 @@ FEATURE = ControllerFeature(
         *UNITS,
         *selection.UNITS,
         *pool_gateway.UNITS,
+        *port_block.UNITS,
     ),
     publishes=(GROUPS,),
     gate="Egress",

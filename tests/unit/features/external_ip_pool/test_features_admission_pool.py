@@ -287,6 +287,15 @@ WISHES: dict[str, tuple[dict[str, str], list[str]]] = {
             ),
         ],
     ),
+    "connections that survive": ({"egress.antrea.io/survive": "ports"}, []),
+    "no such survival": (
+        {"egress.antrea.io/survive": "port"},
+        ["annotation egress.antrea.io/survive: 'port' is not ports or none, it counts as none"],
+    ),
+    "both survival and an end": (
+        {"egress.antrea.io/survive": "ports", "egress.antrea.io/lost-connections": "reset"},
+        ["annotation egress.antrea.io/survive has no effect: egress.antrea.io/lost-connections is reset"],
+    ),
     "back when nobody uses it": ({"egress.antrea.io/failback": "when-idle"}, []),
     "no such annotation": (
         {"egress.antrea.io/prefered-node": "n1", "egress.antrea.io/x": ""},

@@ -33,6 +33,7 @@ GOOD = {
     names.PORT_LOCAL_ENABLED: "true",
     names.FAILBACK: "when-idle",
     names.LOST_CONNECTIONS: "reset",
+    names.SURVIVE: "ports",
     names.MAX_EGRESS_IPS: "12",
     names.KEEP_SSH: "22,2222",
     names.ENABLE_LOGGING: "true",

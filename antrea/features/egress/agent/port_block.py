@@ -1,0 +1,145 @@
+"""Blocks of source ports on the Nodes: the port range of each Pod, and static translation of both directions by the gateway.
+
+A gateway that takes an address over translates connections from the middle. The port of an answer names its Pod, whether the
+answer or the Pod's next packet comes first, and the Pod's own port is kept. TCP segments with SYN from outside are not passed on,
+and no datagrams of UDP: nothing new reaches a Pod. What has no block gets ports that are in none, so that no answer to it can
+reach another Pod.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import Egress, EgressMark, EgressPortBlock
+from antrea.facts.family import is_ipv6
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.snat_mark import BEFORE_MASQUERADE, MAPS, POOL
+from antrea.features.egress.agent.unknown_segment import may_hold
+from antrea.features.egress.port_block import OTHER_PORTS, blocks_of
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.host.pod_sysctl import PodSysctl
+from antrea.openflow.fields import SNAT_PKT_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.apis.crd import egress as crd
+    from antrea.engine import Facts
+    from antrea.facts.node import ThisNode
+    from antrea.facts.ovs import PodInterface
+
+MARK: Final = f"meta mark & {SNAT_PKT_MARK.mask:#010x}"
+OUT: Final = {False: "egress-block", True: "egress-block6"}
+"""Maps: an Egress IP's mark, a Pod's address and a port of its block lead to the chain of the block."""
+BACK: Final = {False: "egress-block-pod", True: "egress-block-pod6"}
+"""Maps: an Egress IP and a port of a block lead to the Pod."""
+OTHERS: Final = "egress-other-ports"
+"""Set of marks of addresses with blocks."""
+CHAIN: Final = NftChain(
+    name="egress-prerouting", hook="type nat hook prerouting priority dstnat; policy accept;"
+)
+PORT_RANGE: Final = "net/ipv4/ip_local_port_range"
+"""Setting of both families; by default 32768 to 60999. Source: Documentation/networking/ip-sysctl.rst of Linux"""
+REUSE: Final = "net/ipv4/tcp_tw_reuse"
+"""With 1 a port is used again for the same destination 1 s after its connection was closed, not 60 s: a block is small."""
+
+
+def port_block_rows(stored: crd.Egress) -> tuple[EgressPortBlock, ...]:
+    """Make a row for each block of a Pod that runs."""
+    return tuple(
+        EgressPortBlock(stored.metadata.name, block.pod, block.first, block.last, block.ips)
+        for block in blocks_of(stored.status)
+        if not block.released
+    )
+
+
+def port_block_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
+    """Yield chain, sets and rules, whatever blocks there are."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    yield CHAIN
+    yield NftSet(name=OTHERS, type="mark")
+    inside = f'"{config.host_gateway}"'
+    for version6 in sorted(node.families):
+        ip, kind = ("ip6", "ipv6_addr") if version6 else ("ip", "ipv4_addr")
+        ports = f"{kind} . inet_service"
+        yield NftSet(name=OUT[version6], type=f"mark . {ports}", data="verdict", flags=("interval",))
+        yield NftSet(name=BACK[version6], type=ports, data=kind, flags=("interval",))
+        yield NftRule(
+            chain="postrouting",
+            name=f"Pods with a block of ports of an Egress IP, {ip}",
+            text=f"oifname != {inside} meta l4proto {{ tcp, udp }} {MARK} . {ip} saddr . th sport vmap @{OUT[version6]}",
+            order=BEFORE_MASQUERADE - 2,
+        )
+        yield NftRule(
+            chain="postrouting",
+            name=f"others to ports of no block, {ip}",
+            text=f"oifname != {inside} {MARK} @{OTHERS} {_translation(OTHER_PORTS, version6=version6)}",
+            order=BEFORE_MASQUERADE - 1,
+        )
+        yield NftRule(
+            chain=CHAIN.name,
+            name=f"answers of connections of another gateway, {ip}",
+            text=(
+                f"iifname != {inside} tcp flags & (fin | syn | rst | ack) == ack"
+                f" dnat {ip} to {ip} daddr . tcp dport map @{BACK[version6]}"
+            ),
+        )
+
+
+def _translation(ports: tuple[int, int], *, version6: bool) -> str:
+    """Return a rule that translates to the address of a mark, and keeps a port that is one of these and free."""
+    ip, number = ("ip6", 6) if version6 else ("ip", 4)
+    packets = f"meta nfproto ipv{number} meta l4proto {{ tcp, udp }}"
+    return f"{packets} snat {ip} to {MARK} map @{MAPS[version6]}:{ports[0]}-{ports[1]}"
+
+
+def port_block_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftChain | NftRule | NftElement]:
+    """Yield the translation of a Pod's block for each address of its Egress on this Node, with the address's mark.
+
+    nft 1.0.6 does not translate to ranges of ports of a map in IPv6: each block has a chain, which all Egresses share.
+    """
+    for row in facts.by(Egress, "name", block.egress):
+        if not row.survives or why_unallocated(facts, row) or facts.get(EgressMark, row.ip) is None:
+            continue
+        version6, ports = is_ipv6(row.ip), f"{block.first}-{block.last}"
+        chain = NftChain(name=f"egress-ports-{block.first}")
+        yield chain
+        text = _translation((block.first, block.last), version6=version6)
+        yield NftRule(chain=chain.name, name=f"{'ip6' if version6 else 'ip'} {ports}", text=text)
+        mark = f"{facts.id(POOL, row.ip):#010x}"
+        for ip in (ip for ip in block.ips if is_ipv6(ip) == version6):
+            yield NftElement(set=OUT[version6], value=f"{mark} . {ip} . {ports}", data=f"jump {chain.name}")
+
+
+def answer_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftElement]:
+    """Yield the way of answers to a Pod, on each Node that may take the address over: they may come as soon as it has it."""
+    for row in facts.by(Egress, "name", block.egress):
+        if not row.survives or why_unallocated(facts, row) or not may_hold(facts, row):
+            continue
+        for ip in (ip for ip in block.ips if is_ipv6(ip) == is_ipv6(row.ip)):
+            yield NftElement(set=BACK[is_ipv6(ip)], value=f"{row.ip} . {block.first}-{block.last}", data=ip)
+
+
+def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
+    """Yield the mark of an address of which one Egress gives blocks."""
+    rows = facts.by(Egress, "ip", mark.ip)
+    if any(row.survives and not why_unallocated(facts, row) for row in rows):
+        yield NftElement(set=OTHERS, value=f"{facts.id(POOL, mark.ip):#010x}")
+
+
+def pod_port_range(facts: Facts, pod: PodInterface) -> Iterator[PodSysctl]:
+    """Yield the settings of a Pod with a block, before or after it has started."""
+    rows = (row for row in facts.by(EgressPortBlock, "pod", pod.pod) if _survives(facts, row.egress))
+    block = min(rows, key=lambda row: row.egress, default=None)
+    if block is None or not pod.netns:
+        return
+    ports = f"{block.first}\t{block.last}"
+    yield PodSysctl(netns=pod.netns, path=PORT_RANGE, value=ports, default="32768\t60999")
+    yield PodSysctl(netns=pod.netns, path=REUSE, value="1", default="2")
+
+
+def _survives(facts: Facts, egress: str) -> bool:
+    return any(row.survives for row in facts.by(Egress, "name", egress))

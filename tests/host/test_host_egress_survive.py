@@ -1,0 +1,215 @@
+"""Connections of Pods with blocks of ports go on through the next gateway when theirs is gone, whichever end sends first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from egress_node import EGRESS, OUTSIDE, PODS, Node
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressPod, EgressPortBlock
+from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.agent.feature import FEATURE
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.outside.nftables import text as nft_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from conftest import Namespaces
+
+PLAIN = {4: "10.10.0.8", 6: "fd00:10::8"}
+BLOCKS = {"web": (1024, 1535), "plain": (60928, 61439)}
+OF_EACH = 6
+KINDS = ("idle", "download", "upload")
+SERVER = """
+import socket, threading, time
+server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True, backlog=200)
+print("listening", flush=True)
+def serve(client):
+    kind = client.recv(1)
+    try:
+        if kind == b"d":
+            while True:
+                client.sendall(b"x" * 100)
+                time.sleep(0.02)
+        while data := client.recv(4096):
+            client.sendall(data)
+    except OSError:
+        pass
+while True:
+    client, peer = server.accept()
+    client.sendall(f"{peer[0].removeprefix('::ffff:')} {peer[1]}\\n".encode())
+    threading.Thread(target=serve, args=(client,), daemon=True).start()
+"""
+CLIENT = """
+import json, socket, sys, threading, time
+target, of_each, ended = sys.argv[1], int(sys.argv[2]), threading.Event()
+results, connected = [], []
+def read(stream, size):
+    got = 0
+    while got < size:
+        data = stream.recv(size - got)
+        if not data:
+            raise OSError("closed")
+        got += len(data)
+def run(kind):
+    alive, pause, last, seen = True, 0.0, 0.0, ""
+    try:
+        stream = socket.create_connection((target, 8099), timeout=30)
+        seen = stream.makefile("rb", buffering=0).readline().decode().split()
+        stream.sendall(kind[:1].encode())
+        connected.append(kind)
+        last = time.monotonic()
+        while not ended.is_set():
+            if kind == "idle":
+                ended.wait()
+                last = time.monotonic()
+            if kind != "download":
+                stream.sendall(b"y" * 100)
+            read(stream, 100)
+            now = time.monotonic()
+            pause, last = max(pause, now - last), now
+            time.sleep(0 if kind == "download" else 0.02)
+    except OSError as error:
+        alive, seen = False, str(error)
+    results.append((kind, alive, pause, seen))
+threads = [threading.Thread(target=run, args=(kind,)) for kind in ("idle", "download", "upload") for _ in range(of_each)]
+for thread in threads:
+    thread.start()
+while len(connected) < len(threads) and any(thread.is_alive() for thread in threads):
+    time.sleep(0.05)
+print("connected", flush=True)
+sys.stdin.readline()
+ended.set()
+for thread in threads:
+    thread.join()
+print(json.dumps(results), flush=True)
+"""
+
+
+@pytest.fixture
+def node(netns: Namespaces) -> Iterator[Node]:
+    with Node(netns).standing() as there, there.serving(there.outside, SERVER):
+        there.plug_tunnel()
+        yield there
+
+
+def blocks(version: int) -> list[EgressPortBlock]:
+    ips = {"web": PODS[version], "plain": PLAIN[version]}
+    return [EgressPortBlock("e", f"shop/{pod}", *BLOCKS[pod], (ips[pod],)) for pod in BLOCKS]
+
+
+def first_gateway(node: Node, version: int) -> None:
+    """In the namespace that the tunnel leads to: the kernel with the rules of the product, and a cable of its own to outside."""
+    sh, there, ip = node.netns.sh, node.peer, EGRESS[version]
+    sh(f"ip link add out type veth peer name eth1 netns {node.outside}; ip link set out up", there)
+    sh("ip link set eth1 up; ethtool -K eth1 tx off", node.outside)
+    sh(
+        "ip link set eth0 address aa:bb:cc:dd:ee:ff; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+        there,
+    )
+    sh("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0", there)
+    gateway = "02:00:00:00:00:aa"
+    host = "/32" if version == 4 else "/128"
+    no = "" if version == 4 else " nodad"
+    sh(f"ip addr add {ip}{host} dev out{no}; ip route add {OUTSIDE[version]}{host} dev out", there)
+    # with its second card the host outside reaches the address by this gateway alone, at first
+    sh(f"ip route add {ip}{host} dev eth1", node.outside)
+    mac = json.loads(sh("ip -j link show eth1", node.outside))[0]["address"]
+    sh(f"ip neigh add {OUTSIDE[version]} lladdr {mac} dev out nud permanent", there)
+    for pod in (PODS[version], PLAIN[version]):
+        sh(
+            f"ip route add {pod}{host} dev eth0; ip neigh add {pod} lladdr {gateway} dev eth0 nud permanent",
+            there,
+        )
+    lines = "\n".join(
+        [
+            *rules(version),
+            "add table inet t",
+            "add chain inet t m { type filter hook prerouting priority mangle; }",
+        ]
+    )
+    sh(f"nft -f - <<'N'\n{lines}\nadd rule inet t m iifname eth0 meta mark set 1\nN", there)
+
+
+def rules(version: int) -> list[str]:
+    """What the agent of that gateway has in nftables."""
+    facts, ip = Facts(), EGRESS[version]
+    config = AgentConfig(host_gateway="eth0")
+    me = ThisNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
+    for row in (config, me, LocalAddress(ip, "out"), Egress("e", "u", ip, survives=True), *blocks(version)):
+        facts.put(row)
+    engine = Engine(facts, FEATURE.units)
+    engine.plan()
+    entries = list(engine.standing().values())
+    text = ["add table inet antrea"]
+    text.append(
+        "add chain inet antrea postrouting { type nat hook postrouting priority srcnat; policy accept; }"
+    )
+    text.append("add chain inet antrea forward { type filter hook forward priority filter; policy accept; }")
+    for kind in (NftChain, NftSet, NftElement):
+        text += [nft_text.add(entry) for entry in entries if isinstance(entry, kind)]
+    ordered = sorted((entry for entry in entries if isinstance(entry, NftRule)), key=lambda rule: rule.order)
+    return text + [nft_text.add(rule) for rule in ordered]
+
+
+@contextlib.asynccontextmanager
+async def clients(node: Node, version: int) -> AsyncIterator[dict[str, asyncio.subprocess.Process]]:
+    """A client in each Pod, connected."""
+    words = (sys.executable, "-c", CLIENT, OUTSIDE[version], str(OF_EACH))
+    async with contextlib.AsyncExitStack() as stack:
+        found = {}
+        for pod in BLOCKS:
+            run = await asyncio.create_subprocess_exec(
+                *("ip", "netns", "exec", node.pods[pod], *words), stdin=-1, stdout=-1
+            )
+            stack.push_async_callback(end, run)
+            found[pod] = run
+        for run in found.values():
+            assert run.stdout
+            assert await run.stdout.readline() == b"connected\n"
+        yield found
+
+
+async def end(run: asyncio.subprocess.Process) -> None:
+    if run.returncode is None:
+        run.kill()
+        await run.wait()
+
+
+async def results(run: asyncio.subprocess.Process) -> list[Any]:
+    """Kind, whether it goes on, longest pause in seconds, and the address and port that the other end sees."""
+    out, _ = await run.communicate(b"\n")
+    found: list[Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("version", [4, 6])
+async def test_connections_go_on_through_the_next_gateway(node: Node, version: int) -> None:
+    ip, sh = EGRESS[version], node.netns.sh
+    first_gateway(node, version)
+    async with node.agent():
+        for row in (EgressPod("e", "shop/web"), EgressPod("e", "shop/plain"), *blocks(version)):
+            node.facts.put(row)
+        node.facts.put(Egress("e", "u", ip, node="n2", held=ip, survives=True))
+        await node.engine.quiet()
+        async with clients(node, version) as runs:
+            sh("ip link set eth0 down; ip link set out down", node.peer)
+            life = "/32 dev eth0" if version == 4 else "/128 dev eth0 nodad preferred_lft 0"
+            sh(f"ip addr add {ip}{life}")
+            sh(f"ip route del {ip} dev eth1", node.outside)
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            await asyncio.sleep(3)  # they send and receive meanwhile
+            for pod, run in runs.items():
+                for kind, alive, pause, seen in await results(run):
+                    assert (kind, alive, seen[0]) == (kind, True, ip), (pod, kind, seen)
+                    assert BLOCKS[pod][0] <= int(seen[1]) <= BLOCKS[pod][1]
+                    assert pause < 10

@@ -1,0 +1,90 @@
+"""What a Node has for blocks of ports: translation in both directions, ports of what has none, and the Pods' own range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from wide_pool import wide_pool
+
+from antrea.apis.crd import egress as crd
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressPortBlock
+from antrea.facts.member import PoolMembers
+from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.features.egress.agent.feature import FEATURE, egress_row
+from antrea.features.egress.agent.port_block import port_block_rows
+from antrea.host.nft import NftElement
+from antrea.host.pod_sysctl import PodSysctl
+
+IP, POD = "203.0.113.1", ("10.10.0.7", "fd00:10::7")
+NODE = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
+BLOCK = EgressPortBlock("e", "shop/web", 1536, 2047, POD)
+ROW = Egress("e", "u", IP, survives=True)
+OUT = ("egress-block", "0x00000001 . 10.10.0.7 . 1536-2047", "jump egress-ports-1536")
+BACK = ("egress-block-pod", f"{IP} . 1536-2047", "10.10.0.7")
+OTHERS = ("egress-other-ports", "0x00000001", "")
+SETS = {"egress-block", "egress-block6", "egress-block-pod", "egress-block-pod6", "egress-other-ports"}
+
+
+class Agent:
+    """The agent's units over these rows."""
+
+    def __init__(self, *rows: Any) -> None:
+        facts = Facts()
+        for row in (AgentConfig(), NODE, *rows):
+            facts.put(row)
+        self.engine = Engine(facts, FEATURE.units)
+        self.engine.plan()
+
+    def elements(self) -> set[tuple[str, str, str]]:
+        entries = (entry for entry in self.engine.standing().values() if isinstance(entry, NftElement))
+        return {(entry.set, entry.value, entry.data) for entry in entries if entry.set in SETS}
+
+    def settings(self) -> set[tuple[str, str, str]]:
+        entries = (entry for entry in self.engine.standing().values() if isinstance(entry, PodSysctl))
+        return {(entry.netns, entry.path, entry.value) for entry in entries}
+
+
+def test_a_gateway_translates_a_pods_block_in_both_directions() -> None:
+    assert Agent(LocalAddress(IP, "eth0"), ROW, BLOCK).elements() == {OUT, BACK, OTHERS}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [msgspec.structs.replace(ROW, survives=False), msgspec.structs.replace(ROW, pool="gone")],
+    ids=["not to survive", "no usable address"],
+)
+def test_nothing_is_translated_by_blocks_of_an_egress_without(row: Egress) -> None:
+    assert Agent(LocalAddress(IP, "eth0"), row, BLOCK).elements() == set()
+
+
+def test_a_node_that_may_take_the_address_over_knows_the_pods_of_answers_before() -> None:
+    row, pool = msgspec.structs.replace(ROW, pool="p"), wide_pool("p")
+    members = PoolMembers("p", ("n2",), selected=("n1", "n2"))
+    assert Agent(row, pool, members, BLOCK).elements() == {BACK}
+    assert Agent(row, pool, msgspec.structs.replace(members, selected=("n2",)), BLOCK).elements() == set()
+
+
+def test_a_pod_has_the_port_range_of_its_block() -> None:
+    pod = PodInterface("web-1", "c", "shop", "web", "02:00:00:00:00:07", POD, 7, "uuid", netns="/ns")
+    ports = ("/ns", "net/ipv4/ip_local_port_range", "1536\t2047")
+    assert Agent(ROW, BLOCK, pod).settings() == {ports, ("/ns", "net/ipv4/tcp_tw_reuse", "1")}
+    assert Agent(msgspec.structs.replace(ROW, survives=False), BLOCK, pod).settings() == set()
+    assert Agent(ROW, BLOCK, msgspec.structs.replace(pod, netns="")).settings() == set()
+
+
+def test_agents_read_blocks_of_pods_that_run() -> None:
+    status = {
+        "portBlocks": [
+            {"pod": "shop/web", "firstPort": 1536, "lastPort": 2047, "podIPs": [*POD]},
+            {"pod": "shop/old", "firstPort": 1024, "lastPort": 1535, "released": True},
+        ]
+    }
+    metadata = {"name": "e", "uid": "u", "annotations": {"egress.antrea.io/survive": " ports"}}
+    stored = msgspec.convert({"metadata": metadata, "spec": {"appliedTo": {}}, "status": status}, crd.Egress)
+    assert port_block_rows(stored) == (BLOCK,)
+    assert egress_row(stored).survives
