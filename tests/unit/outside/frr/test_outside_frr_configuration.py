@@ -1,0 +1,201 @@
+"""Configuration of FRR: what is written, how what FRR prints is read, and which commands make up the difference."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antrea.errors import Invalid
+from antrea.host.bgp import BfdOnlySession, BfdTimers, BgpNeighbor, BgpPrefix, BgpSpeaker, Password
+from antrea.outside.frr.configuration import bfd_tree, bgp_tree, changes, parse
+from antrea.outside.frr.daemon import concealed
+from antrea.outside.frr.vty import MAX_COMMAND, Answer, checked
+
+SPEAKER = BgpSpeaker(64512, "10.7.0.1")
+ROUTER = ("router bgp 64512",)
+IPV4 = (*ROUTER, "address-family ipv4 unicast")
+FAST = BfdTimers(100, 100, 3)
+NEIGHBOR = BgpNeighbor(address="10.7.0.9", asn=64513, port=1790, ttl=3, password=Password("s3c"), bfd=FAST)
+PRINTED = """
+Current configuration:
+!
+frr version 10.3
+frr defaults traditional
+hostname x
+!
+router bgp 64512
+ bgp router-id 10.7.0.1
+ no bgp default ipv4-unicast
+ bgp confederation identifier 65000
+ bgp confederation peers 64514 64515
+ neighbor 10.7.0.8 remote-as 64513
+ neighbor 10.7.0.8 timers 3 9
+ !
+ address-family ipv4 unicast
+  network 10.10.0.0/24
+  network 203.0.113.5/32
+  neighbor 10.7.0.8 activate
+ exit-address-family
+exit
+!
+route-map antrea-import deny 10
+exit
+!
+route-map other permit 10
+ set metric 5
+exit
+!
+bfd
+ profile antrea-100-100-3
+  receive-interval 100
+ exit
+ !
+exit
+!
+end
+"""
+PARSED = {
+    ROUTER: [
+        "bgp router-id 10.7.0.1",
+        "no bgp default ipv4-unicast",
+        "bgp confederation identifier 65000",
+        "bgp confederation peers 64514",
+        "bgp confederation peers 64515",
+        "neighbor 10.7.0.8 remote-as 64513",
+        "neighbor 10.7.0.8 timers 3 9",
+    ],
+    IPV4: ["network 10.10.0.0/24", "network 203.0.113.5/32", "neighbor 10.7.0.8 activate"],
+    ("route-map antrea-import deny 10",): [],
+    ("bfd",): [],
+    ("bfd", "profile antrea-100-100-3"): ["receive-interval 100"],
+}
+
+
+def test_what_frr_prints_is_read_as_places_with_their_lines() -> None:
+    assert parse(PRINTED) == PARSED
+
+
+def test_a_configuration_that_stands_needs_no_command() -> None:
+    tree = bgp_tree(SPEAKER, [NEIGHBOR], [BgpPrefix("10.10.0.0/24"), BgpPrefix("fd00::/64")])
+    assert changes(tree, tree) == []
+    assert {line for lines in tree.values() for line in lines} >= {
+        "neighbor 10.7.0.9 port 1790",
+        "neighbor 10.7.0.9 password s3c",
+        "neighbor 10.7.0.9 ebgp-multihop 3",
+        "neighbor 10.7.0.9 graceful-restart",
+        "neighbor 10.7.0.9 bfd profile antrea-100-100-3",
+        "network fd00::/64",
+    }
+
+
+def test_a_session_begins_after_all_networks_are_there() -> None:
+    written = [line for _, line in changes({}, bgp_tree(SPEAKER, [NEIGHBOR], [BgpPrefix("10.10.0.0/24")]))]
+    assert written[-1] == "neighbor 10.7.0.9 activate"
+    assert written.index("network 10.10.0.0/24") < len(written) - 1
+
+
+def test_what_is_not_wanted_goes_first_and_neighbors_go_whole() -> None:
+    wanted = {
+        ROUTER: [
+            "bgp router-id 10.7.0.2",
+            "no bgp default ipv4-unicast",
+            "neighbor 10.7.0.9 remote-as 64513",
+        ],
+        IPV4: ["network 203.0.113.5/32"],
+    }
+    assert changes(PARSED, wanted) == [
+        (ROUTER, "no bgp confederation identifier 65000"),
+        (ROUTER, "no bgp confederation peers 64514"),
+        (ROUTER, "no bgp confederation peers 64515"),
+        (ROUTER, "neighbor 10.7.0.8 shutdown"),
+        (ROUTER, "no neighbor 10.7.0.8"),
+        (IPV4, "no network 10.10.0.0/24"),
+        ((), "no route-map antrea-import deny 10"),
+        ((), "no bfd"),
+        (ROUTER, "bgp router-id 10.7.0.2"),
+        (ROUTER, "neighbor 10.7.0.9 remote-as 64513"),
+    ]
+
+
+def test_another_value_takes_the_place_of_the_one_before() -> None:
+    before = bgp_tree(SPEAKER, [NEIGHBOR], [])
+    after = bgp_tree(
+        SPEAKER,
+        [
+            BgpNeighbor(
+                address="10.7.0.9",
+                asn=64514,
+                port=179,
+                ttl=3,
+                graceful_restart=False,
+                bfd=BfdTimers(300, 300, 4),
+            )
+        ],
+        [],
+    )
+    assert changes(before, after) == [
+        (ROUTER, "no neighbor 10.7.0.9 port 1790"),
+        (ROUTER, "no neighbor 10.7.0.9 password s3c"),
+        (ROUTER, "neighbor 10.7.0.9 remote-as 64514"),
+        (ROUTER, "neighbor 10.7.0.9 graceful-restart-disable"),
+        (ROUTER, "neighbor 10.7.0.9 bfd profile antrea-300-300-4"),
+    ]
+
+
+def test_without_a_speaker_nothing_is_left() -> None:
+    now = bgp_tree(SPEAKER, [NEIGHBOR], [BgpPrefix("10.10.0.0/24")])
+    assert changes(now, bgp_tree(None, [], [])) == [
+        (ROUTER, "bgp shutdown"),
+        ((), "no router bgp 64512"),
+        ((), "no route-map antrea-import deny 10"),
+        ((), "no route-map antrea-export permit 10"),
+    ]
+
+
+def test_another_as_number_is_another_speaker_and_the_one_before_goes_first() -> None:
+    now = bgp_tree(SPEAKER, [], [])
+    wanted = bgp_tree(BgpSpeaker(64999, "10.7.0.1"), [], [])
+    assert [line for _, line in changes(now, wanted)][:2] == ["bgp shutdown", "no router bgp 64512"]
+
+
+def test_routers_that_watch_by_bfd_alone() -> None:
+    sessions = [
+        BfdOnlySession(address="10.7.0.9", timers=FAST, shutdown=True),
+        BfdOnlySession(address="10.8.0.9", local="10.7.0.1", hops=4),
+    ]
+    assert bfd_tree([NEIGHBOR], sessions) == {
+        ("bfd",): [],
+        ("bfd", "profile antrea-100-100-3"): ["receive-interval 100", "transmit-interval 100"],
+        ("bfd", "peer 10.7.0.9"): ["receive-interval 100", "transmit-interval 100", "shutdown"],
+        ("bfd", "peer 10.8.0.9 multihop local-address 10.7.0.1"): ["minimum-ttl 252"],
+    }
+    assert bfd_tree([], []) == {}
+
+
+@pytest.mark.parametrize("command", ["", "a\nb", "a\rb", "a\0b", "a|b", "é", "x" * (MAX_COMMAND + 1)])
+def test_a_command_of_several_lines_is_refused(command: str) -> None:
+    with pytest.raises(Invalid, match="command to FRR"):
+        checked(command)
+
+
+@given(st.text(max_size=40))
+def test_no_text_becomes_a_second_command(text: str) -> None:
+    try:
+        line = checked(f"neighbor 10.7.0.9 password {text}")
+    except Invalid:
+        return
+    assert line.isprintable()
+    assert line.isascii()
+
+
+def test_a_password_is_in_no_log() -> None:
+    assert concealed("neighbor 10.7.0.9 password s3c ret") == "neighbor 10.7.0.9 password ..."
+    assert concealed("neighbor 10.7.0.9 port 179") == "neighbor 10.7.0.9 port 179"
+    assert "s3c" not in repr(NEIGHBOR)
+
+
+def test_the_reason_of_a_refusal_is_one_line() -> None:
+    assert Answer(0, "fine").why_not == ""
+    assert Answer(13, "% Unknown\n command: x\n").why_not == "Unknown command: x"
+    assert Answer(2, "").why_not == "status 2"
