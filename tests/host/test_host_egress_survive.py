@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from egress_node import EGRESS, OUTSIDE, PODS, Node
+from held_connection import CLIENT, SERVER
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
@@ -27,71 +28,6 @@ if TYPE_CHECKING:
 PLAIN = {4: "10.10.0.8", 6: "fd00:10::8"}
 BLOCKS = {"web": (1024, 1535), "plain": (60928, 61439)}
 OF_EACH = 6
-KINDS = ("idle", "download", "upload")
-SERVER = """
-import socket, threading, time
-server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True, backlog=200)
-print("listening", flush=True)
-def serve(client):
-    kind = client.recv(1)
-    try:
-        if kind == b"d":
-            while True:
-                client.sendall(b"x" * 100)
-                time.sleep(0.02)
-        while data := client.recv(4096):
-            client.sendall(data)
-    except OSError:
-        pass
-while True:
-    client, peer = server.accept()
-    client.sendall(f"{peer[0].removeprefix('::ffff:')} {peer[1]}\\n".encode())
-    threading.Thread(target=serve, args=(client,), daemon=True).start()
-"""
-CLIENT = """
-import json, socket, sys, threading, time
-target, of_each, ended = sys.argv[1], int(sys.argv[2]), threading.Event()
-results, connected = [], []
-def read(stream, size):
-    got = 0
-    while got < size:
-        data = stream.recv(size - got)
-        if not data:
-            raise OSError("closed")
-        got += len(data)
-def run(kind):
-    alive, pause, last, seen = True, 0.0, 0.0, ""
-    try:
-        stream = socket.create_connection((target, 8099), timeout=30)
-        seen = stream.makefile("rb", buffering=0).readline().decode().split()
-        stream.sendall(kind[:1].encode())
-        connected.append(kind)
-        last = time.monotonic()
-        while not ended.is_set():
-            if kind == "idle":
-                ended.wait()
-                last = time.monotonic()
-            if kind != "download":
-                stream.sendall(b"y" * 100)
-            read(stream, 100)
-            now = time.monotonic()
-            pause, last = max(pause, now - last), now
-            time.sleep(0 if kind == "download" else 0.02)
-    except OSError as error:
-        alive, seen = False, str(error)
-    results.append((kind, alive, pause, seen))
-threads = [threading.Thread(target=run, args=(kind,)) for kind in ("idle", "download", "upload") for _ in range(of_each)]
-for thread in threads:
-    thread.start()
-while len(connected) < len(threads) and any(thread.is_alive() for thread in threads):
-    time.sleep(0.05)
-print("connected", flush=True)
-sys.stdin.readline()
-ended.set()
-for thread in threads:
-    thread.join()
-print(json.dumps(results), flush=True)
-"""
 
 
 @pytest.fixture
