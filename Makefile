@@ -17,7 +17,7 @@ TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
 SLOW := --durations=20 --durations-min=1
 
 .DEFAULT_GOAL := help
-.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-first ovs-second process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image wheel antctl push release publish manifests cni clean clean-all
+.PHONY: help check static format unit unit-first unit-second process process-first process-second ovs ovs-first ovs-second process-and-ovs covered host lab-test lab-prepared vm parity test-wide test-starved fuzz conformance upstream-e2e policy-conformance bench docs site image flow-image l7-image bgp-image wheel antctl push release publish manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -129,6 +129,9 @@ flow-image: cni ## the image of the flow aggregator with its store, as an archiv
 
 l7-image: ## the image of the engine that judges requests for rules with l7Protocols, as an archive in build/out
 	python build/image.py --l7-engine
+
+bgp-image: ## the image of the engine of BGP and BFD with routers, as an archive in build/out
+	python build/image.py --bgp-engine
 
 wheel: ## the Python package as a wheel in build/out, with the engine's core compiled for this Python and platform
 	python build/wheel.py

@@ -41,7 +41,11 @@ CHART = ROOT / "build/charts/antrea"
 MANIFEST = ROOT / "build/yamls/antrea.yml"
 RIGHTS = ROOT / "antrea/antctl/doctor/rights.json"
 HEAD = "# Generated from build/charts/antrea by `make manifests`. To use: kubectl apply -f antrea.yml\n"
-ENGINES = {"antrea-l7-engine": "L7NetworkPolicy", "antrea-l7-flow-engine": "L7FlowExporter"}
+ENGINES = {
+    "antrea-l7-engine": "L7NetworkPolicy",
+    "antrea-l7-flow-engine": "L7FlowExporter",
+    "antrea-bgp-engine": "BGPPolicy",
+}
 """Gates by the container that the chart adds with them."""
 PATCH_HEAD = """# Generated from build/charts/antrea by `make manifests`: the container {container}, for agents that Helm did not install.
 # Set featureGates.{gate} in the ConfigMap antrea-config, then

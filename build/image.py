@@ -3,6 +3,7 @@
     python build/image.py [--out FILE]    write an archive for `ctr images import` or `docker load`
     python build/image.py --flow-aggregator    the same with the engine of the flow aggregator's store, in a layer of its own
     python build/image.py --l7-engine     the image of the engine that judges requests for policies: Debian's Suricata
+    python build/image.py --bgp-engine    the image of the engine of BGP and BFD with routers: Debian's FRR
     python build/image.py --architecture arm64    for that architecture, whose programs QEMU runs here (qemu-user-static)
     python build/image.py --describe      print the image as JSON instead: its layers stay in the cache (for the lab)
 
@@ -64,6 +65,7 @@ OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/locale/*",
 )
 ENGINE_PACKAGES = ("suricata",)
+BGP_ENGINE_PACKAGES = ("frr",)
 UNUSED_FOLDERS = ("test", "tests")
 UNUSED_SUFFIXES = (".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx")
 SBOM = "usr/share/antrea/sbom.cdx.json"
@@ -93,6 +95,16 @@ def l7_engine_image(progress: Progress, platform: Platform = AMD64) -> Image:
     engine_base = debian(progress, platform, ENGINE_PACKAGES, "trim_l7_engine")
     layers = (engine_base, oci.layer(tree.key(), tree.write))
     name = f"{IMAGE}-l7-engine:v{VERSION}"
+    return Image((name,), (*layers, contents(layers)), architecture=platform.architecture)
+
+
+def bgp_engine_image(progress: Progress, platform: Platform = AMD64) -> Image:
+    """What the container antrea-bgp-engine runs; raises `Unavailable` for what cannot be built now."""
+    tree = Tree()
+    tree.file("usr/local/bin/run_bgp_engine", HOOKS / "run_bgp_engine", 0o755)
+    engine_base = debian(progress, platform, BGP_ENGINE_PACKAGES, "trim_bgp_engine")
+    layers = (engine_base, oci.layer(tree.key(), tree.write))
+    name = f"{IMAGE}-bgp-engine:v{VERSION}"
     return Image((name,), (*layers, contents(layers)), architecture=platform.architecture)
 
 
@@ -283,6 +295,7 @@ def main() -> int:
         "--flow-aggregator", action="store_true", help="the flow aggregator's, which has its store's engine"
     )
     parser.add_argument("--l7-engine", action="store_true", help="that of the engine of L7NetworkPolicy")
+    parser.add_argument("--bgp-engine", action="store_true", help="that of the engine of BGPPolicy")
     parser.add_argument("--architecture", choices=PLATFORMS, default=AMD64.architecture)
     parser.add_argument("--describe", action="store_true", help="write no archive, print the image as JSON")
     wanted = parser.parse_args()
@@ -290,6 +303,8 @@ def main() -> int:
         platform = PLATFORMS[wanted.architecture]
         if wanted.l7_engine:
             built = l7_engine_image(show, platform)
+        elif wanted.bgp_engine:
+            built = bgp_engine_image(show, platform)
         else:
             built = image(show, platform, with_store=wanted.flow_aggregator)
     except AntreaError as error:

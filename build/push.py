@@ -2,6 +2,7 @@
 
     python build/push.py registry.example.com/team/antrea[:TAG] [--plain] [--authfile FILE] [--certificates DIRECTORY]
     ... --l7-engine          the image of the engine of L7NetworkPolicy, which `make l7-image` built
+    ... --bgp-engine         the image of the engine of BGP and BFD with routers, which `make bgp-image` built
     ... --flow-aggregator    the flow aggregator's image with its store, which `make flow-image` built
 
 Without TAG it is v and our version. Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile.
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "build")]
@@ -35,9 +37,24 @@ def command(to: str, archive: Path, options: argparse.Namespace) -> list[str]:
     return [*copy_command(options), source, f"docker://{to}"]
 
 
+class Other(NamedTuple):
+    """An image other than that of all programs: the target that builds it, and the value of the chart that names it."""
+
+    target: str
+    value: str
+
+
+OTHERS = {
+    "-flow-aggregator": Other("flow-image", "flowAggregator.image"),
+    "-l7-engine": Other("l7-image", "l7Engine.image"),
+    "-bgp-engine": Other("bgp-image", "bgpEngine.image"),
+}
+"""By what their names have after that of the one with all programs."""
+
+
 def suffix(options: argparse.Namespace) -> str:
     """What the name of the image has after that of the one with all programs."""
-    return "-flow-aggregator" if options.flow_aggregator else "-l7-engine" if options.l7_engine else ""
+    return next((name for name in OTHERS if getattr(options, name[1:].replace("-", "_"))), "")
 
 
 def main() -> int:
@@ -48,8 +65,8 @@ def main() -> int:
     )
     parser.add_argument("to", help="registry, path and tag")
     parser.add_argument("--archive", type=Path, help="what to push (default: that of build/out)")
-    parser.add_argument("--flow-aggregator", action="store_true", help="the image of `make flow-image`")
-    parser.add_argument("--l7-engine", action="store_true", help="the image of `make l7-image`")
+    for name, other in OTHERS.items():
+        parser.add_argument(f"-{name}", action="store_true", help=f"the image of `make {other.target}`")
     add_registry_options(parser)
     given = parser.parse_args()
     found = NAME.fullmatch(given.to)
@@ -57,7 +74,7 @@ def main() -> int:
         return _refuse(f"{given.to!r} is no name such as registry.example.com/team/antrea")
     archive = given.archive or OUT / f"antrea{suffix(given)}.tar"
     if not archive.exists():
-        target = {"-flow-aggregator": "flow-image", "-l7-engine": "l7-image"}.get(suffix(given), "image")
+        target = OTHERS[suffix(given)].target if suffix(given) else "image"
         return _refuse(f"{archive} is not there: run `make {target}`")
     if not is_installed():
         return _refuse(MISSING)
@@ -66,9 +83,7 @@ def main() -> int:
     if done.returncode:
         print(f"{to} was not pushed: skopeo says why above", file=sys.stderr)
         return 1
-    value = {"-flow-aggregator": "flowAggregator.image", "-l7-engine": "l7Engine.image"}.get(
-        suffix(given), "image"
-    )
+    value = OTHERS[suffix(given)].value if suffix(given) else "image"
     print(f"pushed {to}; to use it: --set {value}.repository={to.rpartition(':')[0]} (Helm)", file=sys.stderr)
     return 0
 

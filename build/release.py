@@ -43,6 +43,7 @@ IMAGES = {
     "antrea": (),
     "antrea-flow-aggregator": ("--flow-aggregator",),
     "antrea-l7-engine": ("--l7-engine",),
+    "antrea-bgp-engine": ("--bgp-engine",),
 }
 """Images by their name in the release, with the options of build/image.py."""
 SUMS = "SHA256SUMS"

@@ -25,8 +25,12 @@ POLICY_API = MANIFEST.with_name("network-policy-api-crds.yml")
 """Definitions of the kinds of policy.networking.k8s.io, which the manifest does not have."""
 CHART = MANIFEST.parents[1] / "charts/antrea"
 FIRST_TEMPLATE = "---\n# Source: antrea/templates/"
-ENGINE_GATES = ("L7NetworkPolicy", "L7FlowExporter")
-"""Gates of features that have a container and an image of their own."""
+ENGINE_GATES = {
+    "L7NetworkPolicy": "--l7-engine",
+    "L7FlowExporter": "--l7-engine",
+    "BGPPolicy": "--bgp-engine",
+}
+"""Options of build/image.py by the gates of features that have a container and an image of their own."""
 CONFIG_MAP = "antrea-config"
 PROGRAMS = ("antrea-agent", "antrea-controller")
 
@@ -103,6 +107,12 @@ def containers(settings: Settings) -> list[str]:
     """Values of the chart that add containers to the manifest, for the gates of agents that need these."""
     gates = settings.agent.get("featureGates") or {}
     return [f"featureGates.{name}=true" for name in ENGINE_GATES if gates.get(name)]
+
+
+def engines(settings: Settings) -> list[str]:
+    """Options of build/image.py for the images that these containers run."""
+    gates = settings.agent.get("featureGates") or {}
+    return [*dict.fromkeys(option for name, option in ENGINE_GATES.items() if gates.get(name))]
 
 
 def rendered(sets: list[str]) -> str:

@@ -150,8 +150,7 @@ def _supplies(settings: Settings, progress: Progress) -> node.Supplies:
     wanted = image_recipe.standard(binaries, progress) if settings.nodes else []
     if settings.nodes and settings.cni == "antrea":
         wanted.append(image_recipe.product(progress))
-        if antrea.containers(settings):
-            wanted.append(image_recipe.product(progress, "--l7-engine"))
+        wanted += [image_recipe.product(progress, option) for option in antrea.engines(settings)]
     return node.Supplies(binaries, images.prepare(progress, wanted))
 
 

@@ -360,7 +360,4 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
     NotBuilt("get", "podmulticaststats", "A", "Print multicast traffic of Pods"),
-    NotBuilt("get", "bgppolicy", "A", "Print the BGPPolicy in effect"),
-    NotBuilt("get", "bgppeers", "A", "Print BGP peers", ("bgppeer",)),
-    NotBuilt("get", "bgproutes", "A", "Print BGP routes", ("bgproute",)),
 )

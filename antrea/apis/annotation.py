@@ -80,6 +80,9 @@ LATENCY_THRESHOLD = "antrea.io/latency-threshold"
 LOAD_BALANCER_MODE = "service.antrea.io/load-balancer-mode"
 """On a Service: how connections to its external addresses get to Endpoints of other Nodes, and back: "nat" or "dsr"."""
 
+BGP_ROUTER_ID = "node.antrea.io/bgp-router-id"
+"""On a Node: identifier of its BGP speaker, an IPv4 address; the agent writes the one that it uses."""
+
 MAX_EGRESS_IPS = "node.antrea.io/max-egress-ips"
 """On a Node: how many Egress IPs it holds at most, "0" to "255"."""
 

@@ -45,6 +45,7 @@ FEATURES: tuple[str, ...] = (
     "external_ip_pool",
     "egress",
     "service_external_ip",
+    "bgp_policy",
     "ip_pool",
     "flow_export",
     "support_bundle",

@@ -76,6 +76,12 @@ def suricata_root() -> Path:
     return debian_root.root(print, "suricata")
 
 
+@pytest.fixture(scope="session")
+def frr_root() -> Path:
+    """The same with FRR."""
+    return debian_root.root(print, "frr")
+
+
 @pytest.fixture
 def netns() -> Iterator[Namespaces]:
     if os.geteuid() != 0:

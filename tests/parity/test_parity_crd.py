@@ -95,6 +95,17 @@ DIFFERENCES = [
         "an empty map of properties says nothing",
     ),
     difference(
+        "BGPPolicy",
+        f"spec/{SCHEMA}/.*/bfdPeers/.*|spec/{SCHEMA}/.*/bgpPeers/items/properties/"
+        "(bfd|(holdTime|keepaliveInterval|connectRetry|idleHoldTimeAfterReset)Seconds|gracefulRestartEnabled)/.*",
+        "fields of our own: BFD with routers, and timers of sessions",
+    ),
+    difference(
+        "BGPPolicy",
+        f"spec/{SCHEMA}/properties/status/.*|spec/versions/v1alpha1/subresources/status",
+        "a status of our own: how many Nodes follow the policy",
+    ),
+    difference(
         "ExternalNode",
         f"spec/{SCHEMA}/.*/interfaces/maxItems",
         "a machine may have several interfaces",

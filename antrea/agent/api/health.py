@@ -35,6 +35,7 @@ SOURCE_NAMES = {
     "LocalLink": "interfaces of this Node",
     "LocalPod": "Pods of this Node",
     "OvsPort": "ports of the switch",
+    "PeerPassword": "Secret antrea-bgp-passwords",
     "PodInterface": "interfaces of Pods",
     "PortsDecided": "ports of NodePortLocal",
     "SentAddressGroup": "addressgroups of antrea-controller",

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from antrea.apis.crd.part import Address, CrdStruct, LabelSelector, Metadata, selector
+from antrea.apis.crd.part import Address, Condition, CrdStruct, LabelSelector, Metadata, selector
 from antrea.apis.schema import doc
 
 Asn: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
+Seconds: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
+Ttl: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=255, default=1)]
+Interval: TypeAlias = Annotated[int, doc(format="int32", minimum=50, maximum=60000, default=300)]
+Multiplier: TypeAlias = Annotated[int, doc(format="int32", minimum=2, maximum=255, default=3)]
 BgpPort: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535, default=179)]
 
 
@@ -45,15 +49,40 @@ class Advertisements(CrdStruct, frozen=True):
     egress: EgressAdvertisement | None = None
 
 
+class BfdSettings(CrdStruct, frozen=True):
+    """Detection of a dead path to a router by BFD (RFC 5880)."""
+
+    enabled: Annotated[bool, doc("Whether BFD watches the session.")] = False
+    transmit_interval_milliseconds: Annotated[
+        Interval, doc("Least milliseconds between packets to the router.")
+    ] = 300
+    receive_interval_milliseconds: Annotated[
+        Interval, doc("Least milliseconds between packets that the router is asked to send.")
+    ] = 300
+    detection_multiplier: Annotated[Multiplier, doc("Packets that must be missing.")] = 3
+
+
+class BfdPeer(CrdStruct, frozen=True):
+    """A router that watches the Node by BFD alone, such as one with static routes by it."""
+
+    address: Annotated[Address, doc("Its address.")]
+    multihop_ttl: Annotated[Ttl, doc("Hops to it, at most; 1: it is in a network of the Node.")] = 1
+    transmit_interval_milliseconds: Annotated[
+        Interval, doc("Least milliseconds between packets to the router.")
+    ] = 300
+    receive_interval_milliseconds: Annotated[
+        Interval, doc("Least milliseconds between packets that the router is asked to send.")
+    ] = 300
+    detection_multiplier: Annotated[Multiplier, doc("Packets that must be missing.")] = 3
+
+
 class BgpPeer(CrdStruct, frozen=True):
     """A router."""
 
     address: Annotated[Address, doc("Its address.")]
     asn: Annotated[Asn, doc("Its AS number.")]
     port: Annotated[BgpPort, doc("Its port.")] = 179
-    multihop_ttl: Annotated[
-        int, doc("TTL of packets to it.", format="int32", minimum=1, maximum=255, default=1)
-    ] = 1
+    multihop_ttl: Annotated[Ttl, doc("TTL of packets to it.")] = 1
     graceful_restart_time_seconds: Annotated[
         int,
         doc(
@@ -64,6 +93,30 @@ class BgpPeer(CrdStruct, frozen=True):
             default=120,
         ),
     ] = 120
+    graceful_restart_enabled: Annotated[
+        bool | None,
+        doc(
+            "Whether the router keeps the routes while we restart; not given: it does, unless BFD watches the session."
+        ),
+    ] = None
+    hold_time_seconds: Annotated[
+        int | None,
+        doc(
+            "Seconds without a message after which the session ends.",
+            format="int32",
+            minimum=3,
+            maximum=65535,
+        ),
+    ] = None
+    keepalive_interval_seconds: Annotated[
+        Seconds | None, doc("Seconds between messages that keep the session.")
+    ] = None
+    connect_retry_seconds: Annotated[Seconds | None, doc("Seconds between tries to connect.")] = None
+    idle_hold_time_after_reset_seconds: Annotated[
+        Seconds | None,
+        doc("Accepted without effect: a session that was reset is tried again after a second."),
+    ] = None
+    bfd: BfdSettings | None = None
 
 
 class BGPPolicySpec(CrdStruct, frozen=True):
@@ -75,6 +128,15 @@ class BGPPolicySpec(CrdStruct, frozen=True):
     confederation: Confederation | None = None
     advertisements: Advertisements = Advertisements()
     bgp_peers: Annotated[tuple[BgpPeer, ...], doc("Routers.")] = ()
+    bfd_peers: Annotated[
+        tuple[BfdPeer, ...], doc("Routers that watch the Nodes by BFD alone, without a BGP session.")
+    ] = ()
+
+
+class BGPPolicyStatus(CrdStruct, frozen=True):
+    """Whether Nodes follow the policy."""
+
+    conditions: Annotated[tuple[Condition, ...], doc("Effective.")] = ()
 
 
 class BGPPolicy(CrdStruct, frozen=True):
@@ -82,3 +144,4 @@ class BGPPolicy(CrdStruct, frozen=True):
 
     spec: BGPPolicySpec
     metadata: Metadata = Metadata()
+    status: BGPPolicyStatus = BGPPolicyStatus()

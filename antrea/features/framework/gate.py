@@ -54,14 +54,6 @@ class GateStatus(msgspec.Struct, frozen=True):
 # parity: pkg/features/antrea_features.go
 OTHER_GATES: tuple[Gate, ...] = (
     Gate("AntreaIPAM", BOTH, "ALPHA", False, "alpha v1.4", "Give Pods addresses from IPPools."),
-    Gate(
-        "BGPPolicy",
-        AGENT,
-        "ALPHA",
-        False,
-        "alpha v2.1",
-        "Advertise Service, Pod and Egress IPs by BGP.",
-    ),
     Gate("IPsecCertAuth", BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
     Gate("Multicast", BOTH, "BETA", True, "alpha v1.5, beta v1.12", "Forward multicast."),
     Gate("Multicluster", BOTH, "ALPHA", False, "alpha v1.7", "Connect clusters."),

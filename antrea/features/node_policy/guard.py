@@ -12,6 +12,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode
+from antrea.facts.router import RouterSession
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.node_network.agent import TUNNEL_PORTS
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 KUBERNETES, SERVICE_LABEL = "default/kubernetes", "kubernetes.io/service-name"
 NODES, SERVERS, PORTS = "node-guard-nodes", "node-guard-servers", "node-guard-ports"
 """Names of sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
+ROUTERS = "node-guard-routers"
+"""The same of routers that this Node has sessions with."""
 KUBELET, CONTROLLER = 10250, 10349
 IN, OUT, BOTH = ("ingress",), ("egress",), ("ingress", "egress")
 
@@ -41,7 +44,7 @@ class Kept(NamedTuple):
     protocols: tuple[str, ...]
     ports: tuple[int, ...]
     peers: str
-    """NODES or SERVERS; empty for everybody."""
+    """NODES, SERVERS or ROUTERS; empty for everybody."""
 
 
 def kept(facts: Facts, node: str) -> Iterator[Kept]:
@@ -59,15 +62,33 @@ def kept(facts: Facts, node: str) -> Iterator[Kept]:
     )
     yield Kept("DHCP", IN, ("udp",), (68, 546), "")
     yield Kept("DHCP", OUT, ("udp",), (67, 547), "")
+    yield from _sessions(facts)
     row = facts.get(AgentNode, node)
     if row is not None and row.ssh_ports:
         yield Kept("SSH", IN, ("tcp",), row.ssh_ports, "")
 
 
+def _sessions(facts: Facts) -> Iterator[Kept]:
+    """Yield the sessions with routers: without them routers would take the Node for dead."""
+    rows = facts.all(RouterSession)
+    for name, directions, protocol, ports in (
+        ("BGP", IN, "tcp", {row.listen_port for row in rows}),
+        ("BGP", OUT, "tcp", {row.port for row in rows}),
+        ("BFD", BOTH, "udp", {row.bfd_port for row in rows}),
+    ):
+        if numbers := tuple(sorted(ports - {0})):
+            yield Kept(name, directions, (protocol,), numbers, ROUTERS)
+
+
 def guard_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
     """Sets and rules of the guard."""
     for ipv6, kind in ADDRESS_TYPES.items():
-        for name, type_ in ((NODES, kind), (SERVERS, kind), (PORTS, f"{kind} . inet_service")):
+        for name, type_ in (
+            (NODES, kind),
+            (SERVERS, kind),
+            (ROUTERS, kind),
+            (PORTS, f"{kind} . inet_service"),
+        ):
             yield NftSet(name=set_name(name, ipv6=ipv6), type=type_)
     for direction, peer in (("ingress", "saddr"), ("egress", "daddr")):
         texts = list(_servers(direction))
@@ -107,6 +128,11 @@ def guarded_nodes(_: Facts, node: AgentNode) -> Iterator[NftElement]:
     """The addresses of a Node."""
     for ip in dict.fromkeys((*node.ips, *node.transport_ips)):
         yield NftElement(set=set_name(NODES, ipv6=is_ipv6(ip)), value=ip)
+
+
+def guarded_routers(_: Facts, row: RouterSession) -> Iterator[NftElement]:
+    """The address of a router."""
+    yield NftElement(set=set_name(ROUTERS, ipv6=is_ipv6(row.address)), value=row.address)
 
 
 def guarded_servers(_: Facts, row: ApiServerEndpoint) -> Iterator[NftElement]:

@@ -9,9 +9,10 @@ from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.fact import Fact
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
+from antrea.facts.router import RouterSession
 from antrea.features.network_policy.agent.match import address_text, networks
 from antrea.features.network_policy.agent.verdict import DENIES
-from antrea.features.node_policy.guard import NODES, SERVERS, Kept, kept
+from antrea.features.node_policy.guard import NODES, ROUTERS, SERVERS, Kept, kept
 from antrea.features.node_policy.rule import NodePeerGroup, NodeRule
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class GuardedPeer(Fact, frozen=True):
     """A group that rules name has a member that the guard keeps; derived."""
 
     peers: str
-    """NODES or SERVERS."""
+    """NODES, SERVERS or ROUTERS."""
     group: str
 
     @property
@@ -46,6 +47,8 @@ def guarded_peers(facts: Facts, row: SentAddressMember) -> Iterator[GuardedPeer]
             yield GuardedPeer(NODES, row.group)
         if facts.by(ApiServerEndpoint, "ip", text):
             yield GuardedPeer(SERVERS, row.group)
+        if facts.get(RouterSession, text) is not None:
+            yield GuardedPeer(ROUTERS, row.group)
 
 
 def prevented_cuts(facts: Facts, policy: str) -> Iterator[tuple[str, str]]:
@@ -100,6 +103,9 @@ def _has_peer(facts: Facts, rule: NodeRule, kept_item: Kept) -> bool:
 def _addresses(facts: Facts, peers: str) -> Iterator[str]:
     if peers == SERVERS:
         yield from (row.ip for row in facts.all(ApiServerEndpoint))
+        return
+    if peers == ROUTERS:
+        yield from (row.address for row in facts.all(RouterSession))
         return
     for row in facts.all(AgentNode):
         yield from row.ips

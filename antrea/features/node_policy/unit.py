@@ -6,6 +6,7 @@ from antrea.engine import Unit
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
+from antrea.facts.router import RouterSession
 from antrea.facts.service import Service, ServicePort
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.features.node_policy.chain import (
@@ -21,6 +22,7 @@ from antrea.features.node_policy.fqdn import UNITS as NAMES
 from antrea.features.node_policy.guard import (
     guard_entries,
     guarded_nodes,
+    guarded_routers,
     guarded_servers,
     guarded_service,
 )
@@ -69,6 +71,7 @@ UNITS = (
     Unit(Service, translated_ports, yields=(TranslatedPort,)),
     *NAMES,
     Unit(AgentNode, guarded_nodes),
+    Unit(RouterSession, guarded_routers),
     Unit(ApiServerEndpoint, guarded_servers),
     Unit(Service, guarded_service),
     Unit(SentAddressMember, guarded_peers, yields=(GuardedPeer,)),

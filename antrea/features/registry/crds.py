@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from antrea.apis.crd import bgp, info
-from antrea.apis.crd.definition import AGE, ANTREA, GROUP, Column, Crd, Version
+from antrea.apis.crd import info
+from antrea.apis.crd.definition import ANTREA, GROUP, Column, Crd, Version
 from antrea.features import FEATURES
 from antrea.features.framework.plug import declared
 
@@ -58,21 +58,8 @@ OTHER_CRDS: tuple[Crd, ...] = (
         (Version("v1beta1", info.AntreaControllerInfo, CONTROLLER_COLUMNS),),
         labels=ANTREA,
     ),
-    Crd(
-        "bgppolicies",
-        (),
-        "Cluster",
-        (
-            Version(
-                "v1alpha1",
-                bgp.BGPPolicy,
-                (Column("Local ASN", "integer", ".spec.localASN", "AS number of the Nodes."), AGE),
-            ),
-        ),
-        ("BGPPolicy",),
-    ),
 )
-"""Kinds that no folder of a feature has: of the programs themselves, and of what is not built."""
+"""Kinds that no folder of a feature has: those of the programs themselves."""
 ALL_CRDS: tuple[Crd, ...] = tuple(
     sorted(
         (*OTHER_CRDS, *chain.from_iterable(declared(FEATURES, "crd", Crd, "CRDS").values())),

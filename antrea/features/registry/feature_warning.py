@@ -11,7 +11,6 @@ from antrea.features.framework.admission import Webhook
 from antrea.features.registry.crds import CRDS
 
 _RESOURCES = (
-    "bgppolicies",
     "externalnodes",
     "externalentities",
 )

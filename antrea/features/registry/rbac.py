@@ -79,6 +79,5 @@ CONTROLLER_RULES: tuple[Rule, ...] = (
         READ,
     ),
     Rule("", CRD, ("antreaagentinfos",), ("list", "create", "delete")),
-    Rule("Events on objects of kinds whose feature is not built", CRD, ("bgppolicies",), FOLLOW),
     *chain.from_iterable(declared(FEATURES, "rbac", Rule, "CONTROLLER_RULES").values()),
 )

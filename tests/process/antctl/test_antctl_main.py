@@ -159,7 +159,8 @@ async def test_antctl_shows_versions_and_log_level(address: str, tmp_path: Path)
         (("get", "ovsflows", "-G", "all"), "request to server failed: OVS"),
         (("get", "podinterface", "-o", "xml"), "unsupported format type: xml"),
         (("get", "memberlist"), "request to server failed: memberlist is not enabled"),
-        (("get", "bgppeers", "-o", "json", "--anything"), "antctl get bgppeers is not built yet"),
+        (("get", "podmulticaststats", "-o", "json", "--anything"), "antctl get podmulticaststats is not built yet"),
+        (("get", "bgppeers"), "request to server failed: bgp is not enabled"),
     ],
 )  # fmt: skip
 async def test_antctl_failures_are_one_line_and_exit_1(

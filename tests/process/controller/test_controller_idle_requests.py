@@ -76,7 +76,7 @@ async def test_an_event_waits_for_the_api_server_and_a_refused_one_does_not_come
 
 
 SERVICES = "/api/v1/services"
-BGP = "/apis/crd.antrea.io/v1alpha1/bgppolicies"
+NODE_CONFIGS = "/apis/crd.antrea.io/v1alpha1/antreanodeconfigs"
 CONTROL = "/apis/crd.antrea.io/v1alpha2/trafficcontrols"
 MODE = "service.antrea.io/load-balancer-mode"
 FILES = {"antrea-agent.conf": "", "antrea-controller.conf": ""}
@@ -101,7 +101,7 @@ async def test_what_is_off_is_told_once_the_configuration_of_agents_is_known() -
         events.note(SERVICES, service("direct", **{MODE: "dsr"}))
         events.note(SERVICES, service("plain", **{MODE: "nat"}))
         events.note(SERVICES, service("typo", **{MODE: "drs"}))
-        events.note(BGP, stored("peers"))
+        events.note(NODE_CONFIGS, stored("peers"))
         events.note(CONTROL, stored("mirror"))
         await until(server, 2)
         assert reasons(server) == {
@@ -109,7 +109,7 @@ async def test_what_is_off_is_told_once_the_configuration_of_agents_is_known() -
             (
                 "peers",
                 "FeatureNotBuilt",
-            ): "the feature BGPPolicy is not built yet: nothing acts on this object",
+            ): "the feature AntreaNodeConfig is not built yet: nothing acts on this object",
         }
         events.take_gates(FILES)
         await until(server, 4)
@@ -130,12 +130,12 @@ async def test_what_is_off_is_told_once_the_configuration_of_agents_is_known() -
 
 async def test_an_event_names_an_object_of_a_cluster_wide_kind_with_its_api_version() -> None:
     async with api_server({}) as (server, kube), telling(kube) as events:
-        events.note(BGP, stored("peers"))
+        events.note(NODE_CONFIGS, stored("peers"))
         await until(server, 1)
         ((path, found),) = ((path, one) for path, one in server.objects.items() if "/events/" in path)
         assert path.startswith("/api/v1/namespaces/default/events/")
         about = found["involvedObject"]
-        assert (about["kind"], about["apiVersion"]) == ("BGPPolicy", "crd.antrea.io/v1alpha1")
+        assert (about["kind"], about["apiVersion"]) == ("AntreaNodeConfig", "crd.antrea.io/v1alpha1")
 
 
 def test_kinds_that_may_have_no_feature_behind_them_are_read() -> None:

@@ -15,9 +15,6 @@
 {{- if get .Values.featureGates "AntreaNodeConfig" }}
 - {{ "featureGates.AntreaNodeConfig: the feature is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
-{{- if get .Values.featureGates "BGPPolicy" }}
-- {{ "featureGates.BGPPolicy: the feature is not built yet, so it cannot be enabled" | quote }}
-{{- end }}
 {{- if and (hasKey .Values.featureGates "EndpointSlice") (ne (toString (get .Values.featureGates "EndpointSlice")) "true") }}
 - {{ "featureGates.EndpointSlice: is locked to true" | quote }}
 {{- end }}
@@ -42,8 +39,8 @@
 {{- if and (hasKey .Values.featureGates "TopologyAwareHints") (ne (toString (get .Values.featureGates "TopologyAwareHints")) "true") }}
 - {{ "featureGates.TopologyAwareHints: is locked to true" | quote }}
 {{- end }}
-{{- if and (get .Values.featureGates "AllAlpha") (not (and (hasKey .Values.featureGates "AntreaIPAM") (hasKey .Values.featureGates "BGPPolicy") (hasKey .Values.featureGates "IPsecCertAuth") (hasKey .Values.featureGates "Multicluster") (hasKey .Values.featureGates "SecondaryNetwork"))) }}
-- {{ "featureGates.AllAlpha: turns on features that are not built yet: AntreaIPAM, BGPPolicy, IPsecCertAuth, Multicluster, SecondaryNetwork; name the gates that are wanted, or set these to false" | quote }}
+{{- if and (get .Values.featureGates "AllAlpha") (not (and (hasKey .Values.featureGates "AntreaIPAM") (hasKey .Values.featureGates "IPsecCertAuth") (hasKey .Values.featureGates "Multicluster") (hasKey .Values.featureGates "SecondaryNetwork"))) }}
+- {{ "featureGates.AllAlpha: turns on features that are not built yet: AntreaIPAM, IPsecCertAuth, Multicluster, SecondaryNetwork; name the gates that are wanted, or set these to false" | quote }}
 {{- end }}
 {{- if and (get .Values.featureGates "AllBeta") (not (and (hasKey .Values.featureGates "AntreaNodeConfig") (hasKey .Values.featureGates "Multicast") (hasKey .Values.featureGates "NodeIPAM"))) }}
 - {{ "featureGates.AllBeta: turns on features that are not built yet: AntreaNodeConfig, Multicast, NodeIPAM; name the gates that are wanted, or set these to false" | quote }}

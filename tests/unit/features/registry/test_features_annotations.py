@@ -42,6 +42,7 @@ GOOD = {
     names.CONFIRM_WITHIN: "60s",
     names.CONFIRMED: "3",
     names.LATENCY_THRESHOLD: "5ms",
+    names.BGP_ROUTER_ID: "192.0.2.1",
     names.ACCEPT_ANY_HOST_KEY: "true",
 }
 """A value that asks for something, of each that has values of its own."""
@@ -121,5 +122,8 @@ def test_objects_of_a_feature_that_is_off_or_not_built_are_reported() -> None:
         "the feature gate TrafficControl is off in antrea-agent.conf: nothing acts on this object",
     )
     assert object_finding("TrafficControl", ALL_ON) is None
-    unbuilt = object_finding("BGPPolicy", ALL_ON)
-    assert unbuilt == (NOT_BUILT, "the feature BGPPolicy is not built yet: nothing acts on this object")
+    unbuilt = object_finding("AntreaNodeConfig", ALL_ON)
+    assert unbuilt == (
+        NOT_BUILT,
+        "the feature AntreaNodeConfig is not built yet: nothing acts on this object",
+    )

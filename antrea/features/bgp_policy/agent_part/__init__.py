@@ -1,0 +1,1 @@
+"""Effects of BGPPolicy in the agent."""

@@ -1,0 +1,206 @@
+"""Control of FRR on this Node: sink of sessions and networks, and feed of their state.
+
+FRR runs in a container of its own, which starts its daemons while the file `wanted` exists (build/image/run_bgp_engine). It keeps its
+configuration when the agent ends, and an agent changes nothing after its start before the list of wanted entries is complete, so that
+no session of a router ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from antrea.errors import Unavailable
+from antrea.features.bgp_policy.state import BfdPeerState, BgpPeerState, FrrState, bfd_states, bgp_states
+from antrea.host.bgp import KINDS, BfdOnlySession, BgpNeighbor, BgpPrefix, BgpSpeaker
+from antrea.openflow.cookie import Category
+from antrea.outside.frr.configuration import bfd_tree, bgp_tree
+from antrea.outside.frr.daemon import FrrDaemon
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from antrea.engine import Facts
+    from antrea.outside.frr.configuration import Tree
+    from antrea.outside.frr.daemon import RefusedLine
+
+    RouteEntry = BgpSpeaker | BgpNeighbor | BgpPrefix | BfdOnlySession
+
+log = klog.logger(__name__)
+T = TypeVar("T", bound="RouteEntry")
+INTERVAL: Final = 1.0
+"""Seconds between reads of the state."""
+MISSING_INTERVAL: Final = 0.1
+"""Seconds between tries to connect to a daemon that does not run."""
+REPEAT: Final = 10.0
+"""Seconds after which the configuration is compared again, as another program may have changed it."""
+CONFIRMATION: Final = 5.0
+"""Seconds for which the engine waits for a change, so that a network is withdrawn before its flows are removed."""
+NOT_RUNNING: Final = "FRR is not running on this Node: its container antrea-bgp-engine is not ready"
+
+
+class FrrControl:
+    """Sink of the entries of `antrea.host.bgp`, and feed of FrrState, BgpPeerState and BfdPeerState."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is shared with the container of FRR, which has its sockets there."""
+        self._file = folder / "wanted"
+        self._bgpd, self._bfdd = FrrDaemon(folder / "bgpd.vty"), FrrDaemon(folder / "bfdd.vty")
+        self._wanted: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self._is_known = False
+        """Whether all that is wanted is known, so that the rest may go."""
+        self._version = 0
+        self._aligned = -1
+        """The version of what is wanted that FRR has."""
+        self._news, self._progress = asyncio.Event(), asyncio.Event()
+        self._refused: dict[str, tuple[RefusedLine, ...]] = {}
+        self._repeat: dict[str, float] = {}
+        """When the configuration of a daemon is compared again."""
+
+    def is_needed(self) -> bool:
+        """Whether there is any session."""
+        return bool(self._wanted[BgpSpeaker] or self._wanted[BfdOnlySession])
+
+    @property
+    def speaker(self) -> BgpSpeaker | None:
+        """The wanted speaker."""
+        return self._wanted[BgpSpeaker].get("self")
+
+    @property
+    def commands(self) -> int:
+        """Number of changes of FRR's configuration so far."""
+        return self._bgpd.commands + self._bfdd.commands
+
+    async def apply(self, put: Sequence[RouteEntry], drop: Sequence[RouteEntry]) -> None:
+        """Note what is wanted, and wait until FRR has it if it runs; else it gets it when it starts."""
+        for entry in drop:
+            self._wanted[type(entry)].pop(entry.key, None)
+        for entry in put:
+            self._wanted[type(entry)][entry.key] = entry
+        self._change()
+        if self._is_known:
+            await self._confirmed(self._version)
+
+    async def resync(self, entries: Sequence[RouteEntry]) -> None:
+        """Note all that is wanted; nothing is changed before the sweep."""
+        for kind in KINDS:
+            self._wanted[kind] = {entry.key: entry for entry in entries if type(entry) is kind}
+        self._change()
+
+    async def sweep(self, category: int) -> None:
+        """All is known now: change the configuration of FRR, and remove the rest of it."""
+        if category == Category.ROUTES:
+            self._is_known = True
+            self._change()
+
+    def stop(self) -> None:
+        """Let the container end the daemons: the feature is off."""
+        self._file.unlink(missing_ok=True)
+
+    async def run(self, facts: Facts) -> None:
+        """Follow FRR, as a feed, until cancelled."""
+        for kind in (FrrState, BgpPeerState, BfdPeerState):
+            facts.synced(kind)
+        try:
+            while True:
+                self._news.clear()
+                if self._is_known:
+                    await self._step(facts)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(INTERVAL if self._is_aligned() else MISSING_INTERVAL):
+                        await self._news.wait()
+        finally:
+            await self._bgpd.close()
+            await self._bfdd.close()
+
+    def _is_aligned(self) -> bool:
+        return self._aligned == self._version
+
+    def _change(self) -> None:
+        self._version += 1
+        self._news.set()
+
+    async def _confirmed(self, version: int) -> None:
+        """Wait until FRR has this version; not where it does not run."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRMATION):
+                while self._aligned < version and (self._bgpd.is_connected() or self._bfdd.is_connected()):
+                    self._progress.clear()
+                    await self._progress.wait()
+
+    async def _step(self, facts: Facts) -> None:
+        """Make FRR as it should be, once, and read its state."""
+        version, why = self._version, ""
+        try:
+            self._write_file(more=True)
+            neighbors = self._all(BgpNeighbor)
+            tree = bgp_tree(self.speaker, neighbors, self._all(BgpPrefix))
+            await self._follow(self._bgpd, tree, needed=bool(self.speaker))
+            await self._follow(
+                self._bfdd, bfd_tree(neighbors, self._all(BfdOnlySession)), needed=self.is_needed()
+            )
+            self._write_file(more=False)
+            self._aligned = version
+        except OSError as error:
+            why = f"the files of FRR: {error.strerror or error}"
+        except Unavailable as error:
+            why = NOT_RUNNING
+            log.v(2).info("FRR is not available", err=str(error))
+        self._progress.set()
+        await self._read(facts, why)
+
+    def _all(self, kind: type[T]) -> list[T]:
+        return [entry for _, entry in sorted(self._wanted[kind].items())]
+
+    async def _follow(self, daemon: FrrDaemon, tree: Tree, *, needed: bool) -> None:
+        """Align one daemon if it runs or has to. Raises Unavailable."""
+        try:
+            is_new = await daemon.connect()
+        except Unavailable:
+            self._refused.pop(daemon.name, None)
+            if needed:
+                raise
+            return
+        now = asyncio.get_running_loop().time()
+        if is_new or not self._is_aligned() or now >= self._repeat.get(daemon.name, now):
+            self._refused[daemon.name] = await daemon.align(tree)
+            self._repeat[daemon.name] = now + REPEAT
+
+    def _write_file(self, *, more: bool) -> None:
+        """Write what the container is to run: nothing, BFD alone, or BGP as well, with the port that it listens at.
+
+        `more`: only where that is more than before, as a daemon ends after its sessions. Raises OSError.
+        """
+        text = f"{self.speaker.listen_port}\n" if self.speaker else "\n" if self.is_needed() else ""
+        try:
+            current = self._file.read_text()
+        except FileNotFoundError:
+            current = ""
+        if text == current or (more and current and not text.strip()):
+            return
+        if not text:
+            self._file.unlink(missing_ok=True)
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._file.with_name("wanted.new")
+        fresh.write_text(text)
+        fresh.rename(self._file)
+
+    async def _read(self, facts: Facts, why: str) -> None:
+        """Write the state into facts."""
+        bgp: tuple[BgpPeerState, ...] = ()
+        bfd: tuple[BfdPeerState, ...] = ()
+        with contextlib.suppress(Unavailable):
+            if self.speaker and self._bgpd.is_connected():
+                bgp = bgp_states(await self._bgpd.state("show bgp neighbors json"))
+            if self.is_needed() and self._bfdd.is_connected():
+                bfd = bfd_states(await self._bfdd.state("show bfd peers json"))
+        refused = tuple((line.command, line.why) for lines in self._refused.values() for line in lines)
+        state = FrrState(why if self.is_needed() else "", refused)
+        if facts.get(FrrState) != state:
+            facts.put(state)
+        facts.replace(BgpPeerState, bgp)
+        facts.replace(BfdPeerState, bfd)
