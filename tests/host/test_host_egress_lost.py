@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-from egress_node import EGRESS, FAMILIES, OUTSIDE, PODS, SERVER, Node, link
+from egress_node import EGRESS, OUTSIDE, PODS, SERVER, Node, link
+from raw_segment import ACK, PORT, RST, SERVED, SYN, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 
 from antrea.facts.egress import Egress, EgressPod
@@ -24,48 +24,14 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-PORT, ACK, RST, SYN = 4444, 0x10, 0x04, 0x02
-TO_SERVER = (PORT, 8099)
+TO_SERVER = (PORT, SERVED)
 FAR_PODS = {4: "10.10.1.9", 6: "fd00:10:1::9"}
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
-
-
-class Segment(NamedTuple):
-    source: str
-    ports: tuple[int, int]
-    sequence: int
-    flags: int
 
 
 def middle(version: int, sequence: int, ack: int, pod: str = "") -> bytes:
     """What a Pod, `web` of this Node if none is named, sends to a connection of its."""
     return segment(pod or PODS[version], OUTSIDE[version], TO_SERVER, sequence, ack, ACK)
-
-
-def heard(link: socket.socket, version: int) -> Segment:
-    """The next segment of TCP with that port; an IPv4 socket shows its header, too."""
-    while True:
-        data, who = link.recvfrom(2000)
-        body = data[4 * (data[0] & 15) :] if version == 4 else data
-        found = read(who[0], body)
-        if {PORT, 8099} & {*found.ports}:
-            return found
-
-
-def read(source: str, body: bytes) -> Segment:
-    """A segment as it came."""
-    one, other, sequence, _, _, flags = struct.unpack("!HHIIBB", body[:14])
-    return Segment(source, (one, other), sequence, flags)
-
-
-def carried(peer: socket.socket) -> tuple[bytes, Segment]:
-    """The next segment of that connection that the tunnel carries to the other Node, and its source MAC."""
-    while True:
-        data = peer.recv(2000)
-        if data[12:14] in (b"\x08\x00", b"\x86\xdd"):
-            found = packet(data)
-            if found.protocol == socket.IPPROTO_TCP and PORT in read("", found.payload).ports:
-                return data, read(found.source, found.payload)
 
 
 @pytest.fixture
@@ -80,12 +46,6 @@ def tunnel(netns: Namespaces) -> Iterator[Node]:
     with Node(netns).standing() as there:
         there.plug_tunnel()
         yield there
-
-
-def raw(version: int) -> socket.socket:
-    one = socket.socket(FAMILIES[version], socket.SOCK_RAW, socket.IPPROTO_TCP)
-    one.settimeout(30)
-    return one
 
 
 @VERSIONS
@@ -109,7 +69,7 @@ async def test_a_connection_that_the_gateway_does_not_know_is_reset_where_the_eg
             pod.sendto(middle(version, 1000, 5000), (OUTSIDE[version], 0))
             # the end of a connection in which the other end has sent up to 5000
             answer = await asyncio.to_thread(heard, pod, version)
-            assert answer == Segment(OUTSIDE[version], (8099, PORT), 5000, RST)
+            assert answer == Segment(OUTSIDE[version], (SERVED, PORT), 5000, RST)
             # a new connection is none that was lost
             assert await node.source("web", version) == ip
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from egress_node import EGRESS, OUTSIDE, PODS, Node
+from egress_node import EGRESS, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
 from held_connection import CLIENT, SERVER
+from raw_segment import ACK, PORT, SERVED, Segment, carried, heard, raw
+from tunnel_frame import frame, segment
+from wide_pool import wide_pool
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressPod, EgressPortBlock
+from antrea.facts.egress import Egress, EgressOwner, EgressPod, EgressPortBlock, UnusedAddress
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.feature import FEATURE
+from antrea.features.external_ip_pool.agent_part.idle_detector import IdleFeed
+from antrea.host.carrier import ip_mac
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.outside.netlink.netns import NetnsWorker
 from antrea.outside.nftables import text as nft_text
 
 if TYPE_CHECKING:
@@ -28,12 +35,26 @@ if TYPE_CHECKING:
 PLAIN = {4: "10.10.0.8", 6: "fd00:10::8"}
 BLOCKS = {"web": (1024, 1535), "plain": (60928, 61439)}
 OF_EACH = 6
+VLAN = {4: ("172.16.181.40", 24), 6: ("fd00:181::40", 64)}
+FAR_PODS = {4: "10.10.1.9", 6: "fd00:10:1::9"}
 
 
 @pytest.fixture
 def node(netns: Namespaces) -> Iterator[Node]:
     with Node(netns).standing() as there, there.serving(there.outside, SERVER):
         there.plug_tunnel()
+        yield there
+
+
+@pytest.fixture
+def vlan(netns: Namespaces) -> Iterator[Node]:
+    """A Node with a VLAN and another Node, of which the test is the end of the tunnel."""
+    with Node(netns).standing() as there:
+        there.plug_tunnel()
+        there.plug_vlan(181)
+        # the kernel of the other end does not know the connection
+        silence = "add chain inet t out { type filter hook output priority 0; }; add rule inet t out tcp flags rst drop"
+        there.netns.sh(f"nft 'add table inet t; {silence}'", there.router)
         yield there
 
 
@@ -149,3 +170,36 @@ async def test_connections_go_on_through_the_next_gateway(node: Node, version: i
                     assert (kind, alive, seen[0]) == (kind, True, ip), (pod, kind, seen)
                     assert BLOCKS[pod][0] <= int(seen[1]) <= BLOCKS[pod][1]
                     assert pause < 10
+
+
+@pytest.mark.parametrize("version", [4, 6])
+async def test_an_answer_by_a_vlan_reaches_the_pod_of_another_node_which_answers_by_the_vlan(
+    vlan: Node, version: int
+) -> None:
+    (ip, prefix), pod, far = VLAN[version], FAR_PODS[version], FAR[version]
+    worker, path = NetnsWorker(), vlan.netns.path
+    vlan.facts.put(wide_pool("vlan", (), GATEWAYS[version], prefix, 181))
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        router = stack.enter_context(await worker.run(path(vlan.router), lambda: raw(version)))
+        router.bind((far, 0))
+        peer = stack.enter_context(await worker.run(path(vlan.peer), link))
+        async with vlan.agent():
+            vlan.facts.put(Egress("e", "u", ip, pool="vlan", survives=True))
+            vlan.facts.put(EgressPortBlock("e", "shop/far", 4096, 4607, (pod,)))
+            vlan.facts.put(EgressOwner("e", "n1", home="n2"))
+            await vlan.until(lambda: vlan.facts.get(LocalAddress, ip))
+            await vlan.engine.quiet()
+            router.sendto(segment(far, ip, (SERVED, PORT), 1000, 5000, ACK), (ip, 0))
+            _, answer = await asyncio.to_thread(carried, peer)
+            assert answer == Segment(far, (SERVED, PORT), 1000, ACK)
+
+            sent = segment(pod, far, (PORT, SERVED), 5000, 1001, ACK)
+            peer.send(frame(ip_mac(ip), pod, far, socket.IPPROTO_TCP, sent))
+            assert await asyncio.to_thread(heard, router, version) == Segment(ip, (PORT, SERVED), 5000, ACK)
+
+            # and it keeps the address from going back while nobody uses it
+            feed = asyncio.create_task(IdleFeed("n1", idle_seconds=0).run(vlan.facts))
+            await asyncio.sleep(2.5)
+            assert not vlan.facts.all(UnusedAddress)
+            feed.cancel()

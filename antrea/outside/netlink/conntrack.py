@@ -30,6 +30,7 @@ NESTED: Final = 1 << 15
 """Flag in the number of a nested attribute; without it the kernel refuses the filter."""
 FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SEEN_REPLY: Final = 1 << 1
+_DESTINATION_TRANSLATED: Final = 1 << 5
 _OPEN: Final = {2, 3, 4, 5}
 """States of TCP in which data can come: SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT."""
 OPEN_STATES: Final = frozenset(("SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT"))
@@ -39,10 +40,10 @@ _TIMEOUT: Final = 5.0
 """Seconds for a part of the answer."""
 
 
-def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
+def connected(addresses: Collection[str], *, to: bool = False, forwarded: bool = False) -> set[str]:
     """Return those addresses that an answered connection uses, as the source that others see, or, with `to`, as where its first packet was sent.
 
-    Blocks; raises Unavailable.
+    With `forwarded` connections count whose destination is translated alone. Blocks; raises Unavailable.
 
     Of one address of IPv4 the kernel is asked for its connections alone, which those before 5.8 do not know to do; by one
     of IPv6 they give all others' (seen of 6.18: it takes addresses that are equal for different ones).
@@ -54,7 +55,7 @@ def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
         if not family:
             continue
         only = next(iter(family)) if len(family) == 1 and version == 4 else None
-        for ip in _destinations(version, only, to=to):
+        for ip in _destinations(version, only, to=to, forwarded=forwarded):
             if ip in family:
                 addresses_in_use.add(ip)
                 if family <= addresses_in_use:
@@ -74,10 +75,14 @@ def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool =
     return Request(GET, ASK_ALL, body)
 
 
-def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address | IPv6Address | None:
+def destination(
+    body: bytes, version: int, *, to: bool = False, forwarded: bool = False
+) -> IPv4Address | IPv6Address | None:
     """Where answers of a connection go to, or its first packet; None: nothing more is to come of it, or it has no answer yet."""
     fields = attributes(body[4:])
     if not is_open(fields):
+        return None
+    if forwarded and not int.from_bytes(fields[_STATUS], "big") & _DESTINATION_TRANSLATED:
         return None
     end = fields.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
     ips = attributes(attributes(end).get(_TUPLE_IP, b""))
@@ -123,8 +128,8 @@ def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
 
 
 def _destinations(
-    version: int, only: IPv4Address | IPv6Address | None, *, to: bool
+    version: int, only: IPv4Address | IPv6Address | None, *, to: bool, forwarded: bool
 ) -> Iterator[IPv4Address | IPv6Address]:
     for body in bodies(question(version, only, to=to)):
-        if ip := destination(body, version, to=to):
+        if ip := destination(body, version, to=to, forwarded=forwarded):
             yield ip

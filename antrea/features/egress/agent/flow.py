@@ -64,6 +64,8 @@ EXCEPT = Priority.NORMAL + 1
 """Priority of exceptions from the Egress of a Pod."""
 BY_MAC = Priority.NORMAL + 1
 """Priority above flows that match IPv4 tunnels, with which a packet by an IPv6 tunnel must not be compared."""
+TAKEN_OVER = Priority.HIGH + 1
+"""Priority above replies to connections from the gateway, which do not leave with an Egress IP."""
 LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
 """Actions for packets that leave with the address that the host gives them."""
 
@@ -173,6 +175,17 @@ def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
         *packet_mark.match_tunnel_arrival(datapath, mark.ip),
         then=[*packet_mark.load_egress_mark(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
     )
+    gateway = facts.get(OvsPort, config.host_gateway)
+    if gateway and any(row.survives for row in facts.by(Egress, "ip", mark.ip)):
+        # the first packet that this Node received of a connection may be an answer: the Pod's packets are its replies then
+        yield flow(
+            L3_FORWARDING,
+            TAKEN_OVER,
+            family(mark.ip),
+            ct_state("+rpl+trk"),
+            *packet_mark.match_tunnel_arrival(datapath, mark.ip),
+            then=[set_eth_dst(gateway.mac), goto(EGRESS_MARK)],
+        )
 
 
 def egress_pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:

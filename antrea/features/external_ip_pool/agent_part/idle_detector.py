@@ -72,7 +72,10 @@ class IdleFeed:
         """Check once; return the seconds until the next time."""
         began = time.monotonic()
         try:
-            used = await asyncio.to_thread(connected, self._used.keys() - self._external)
+            egress = self._used.keys() - self._external
+            used = await asyncio.to_thread(connected, egress)
+            # a connection of another gateway may have begun here with an answer
+            used |= await asyncio.to_thread(connected, egress - used, to=True, forwarded=True)
             used |= await asyncio.to_thread(connected, self._external, to=True)
             used |= await self._in_switch(self._external - used)
         except Unavailable as error:

@@ -46,4 +46,7 @@ def test_where_a_first_packet_went_is_told_apart_from_where_answers_go() -> None
     seen = attribute(3, bytes([0, 0, 0, SEEN]))
     assert destination(asked + seen, 4, to=True) == ip_address("203.0.113.9")
     assert destination(asked + seen, 4) is None
+    assert destination(asked + seen, 4, to=True, forwarded=True) is None
+    forwarded = attribute(3, bytes([0, 0, 0, SEEN | 1 << 5]))
+    assert destination(asked + forwarded, 4, to=True, forwarded=True) == ip_address("203.0.113.9")
     assert destination(question(4, ip_address("203.0.113.9")).body + seen, 4, to=True) is None
