@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+MAX_DIGITS: Final = 20
+"""Digits of a number of 64 bits."""
 MAX_REASON: Final = 300
 """Characters of a decoder's message, which may quote what it cannot decode."""
 
@@ -62,6 +64,11 @@ def decode_base64(text: str | bytes, path: str) -> bytes:
 def decode_text(data: bytes, path: str, encoding: str = "utf-8") -> str:
     """Decode text. Raises Invalid."""
     return guarded(path, data.decode, encoding)
+
+
+def is_number(text: str, most: int) -> bool:
+    """Return whether text is a decimal number from 0 to `most`; Python converts no more than 4,300 digits."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and int(text) <= most
 
 
 def _reason(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea.decoding import is_number
 from antrea.errors import Invalid
 from antrea.ipfix.template import Contents, aggregated_elements
 from antrea.outside.log.metrics import Metric, Sample
@@ -92,10 +93,10 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
         if text := query.get(key, ""):
             if field.endswith("_ip"):
                 wanted.append((field, text))
-            elif text.isdecimal():
+            elif is_number(text, 65535):
                 wanted.append((field, int(text)))
             else:
-                raise Invalid(key, f"{text!r} is not a number")
+                raise Invalid(key, f"{text[:20]!r} is not a number")
     rows = []
     for record in records:
         if all(getattr(record, field) == value for field, value in wanted):

@@ -17,6 +17,7 @@ from antrea.decoding import (
     decode_text,
     decode_tree,
     guarded,
+    is_number,
 )
 from antrea.errors import Invalid
 from antrea.flow_protobuf.schema import ExportRequest
@@ -74,3 +75,23 @@ def test_a_reason_is_short_and_on_one_line() -> None:
 def test_what_can_be_decoded_is_returned() -> None:
     assert decode_json(b'{"number":1}', Kind, "it") == Kind(1)
     assert decode_text(decode_base64("aGk=", "it"), "it") == "hi"
+
+
+@pytest.mark.parametrize(
+    ("text", "whether"),
+    [
+        ("0", True),
+        ("10", True),
+        ("11", False),
+        ("-1", False),
+        ("", False),
+        ("\u0665", False),
+        ("\u00b2", False),
+    ],
+)
+def test_a_number_is_decimal_digits_of_ascii_up_to_a_maximum(text: str, whether: bool) -> None:
+    assert is_number(text, 10) == whether
+
+
+def test_more_digits_than_python_converts_are_no_number() -> None:
+    assert not is_number("0" * 5000, 10)

@@ -24,6 +24,7 @@ from antrea.agent.api.trace_packet import PacketTracer, named
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
 from antrea.config.idle import without_effect
+from antrea.decoding import is_number
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.agent_part import NotFound
@@ -114,7 +115,7 @@ async def _dump(view: AgentView, *arguments: str) -> list[FlowAnswer]:
 
 
 async def _table_flows(view: AgentView, table: str) -> list[FlowAnswer]:
-    number = int(table) if table.isdecimal() else view.tables.get(table, -1)
+    number = int(table) if is_number(table, 255) else view.tables.get(table, -1)
     if number not in view.tables.values():
         raise Invalid("table", "invalid table name or number")
     return await _dump(view, f"table={number}")
@@ -122,7 +123,7 @@ async def _table_flows(view: AgentView, table: str) -> list[FlowAnswer]:
 
 async def _groups(view: AgentView, groups: str) -> list[FlowAnswer]:
     ids = [part.strip() for part in groups.split(",")]
-    if groups.lower() != "all" and not all(part.isdecimal() and int(part) < 2**32 for part in ids):
+    if groups.lower() != "all" and not all(is_number(part, 2**32 - 1) for part in ids):
         raise Invalid("groups", "invalid group ID")
     wanted = None if groups.lower() == "all" else {f"group_id={int(part)}" for part in ids}
     return [

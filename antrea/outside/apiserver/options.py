@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.decoding import is_number
 from antrea.outside.apiserver.selector import Requirement, field_terms, label_terms
 from antrea.outside.apiserver.status import ApiError
 from antrea.outside.apiserver.watcher import Selection
@@ -42,8 +43,8 @@ def options(resource: Resource, attributes: Attributes, query: Mapping[str, str]
     bookmarks, initial = _flag(query, "allowWatchBookmarks"), _flag(query, "sendInitialEvents")
     _together(query, watch=watch, initial=initial)
     seconds = query.get("timeoutSeconds")
-    if seconds is not None and (not seconds.isascii() or not seconds.isdigit() or int(seconds) > MAX_SECONDS):
-        raise ApiError(400, f'timeoutSeconds: "{seconds}" is not a number of seconds')
+    if seconds is not None and not is_number(seconds, MAX_SECONDS):
+        raise ApiError(400, f'timeoutSeconds: "{seconds[:20]}" is not a number of seconds')
     try:
         labels = label_terms(query.get("labelSelector", ""))
         node, namespace = _fields(resource, attributes, query.get("fieldSelector", ""))

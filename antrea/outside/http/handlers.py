@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from antrea.decoding import is_number
 from antrea.errors import Invalid
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import measured
@@ -101,7 +102,7 @@ async def loglevel(request: web.Request) -> web.Response:
     level = request.query.get("level", "")
     if not level:
         return json_answer(klog.verbosity())
-    if not level.isdecimal() or int(level) > 10:
+    if not is_number(level, 10):
         raise Invalid("level", "log level must be a number from 0 to 10")
     klog.set_verbosity(int(level))
     return web.Response()

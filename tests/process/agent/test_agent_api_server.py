@@ -171,7 +171,9 @@ async def test_agent_api_groups_are_found_by_id(view: AgentView) -> None:
         ({"networkpolicy": "np"}, "NetworkPolicy is not built yet"),
         ({"table": "Nowhere"}, "invalid table name or number"),
         ({"table": "77"}, "invalid table name or number"),
+        ({"table": "1" * 5000}, "invalid table name or number"),
         ({"groups": "x"}, "invalid group ID"),
+        ({"groups": "1" * 5000}, "invalid group ID"),
         ({"namespace": "shop"}, "unsupported parameter combination"),
     ],
 )

@@ -227,6 +227,7 @@ def test_request_options_say_node_name_and_time() -> None:
         ({"fieldSelector": "spec.x=1"}, 400, "field label not supported: spec.x"),
         ({"timeoutSeconds": "soon"}, 400, "not a number of seconds"),
         ({"timeoutSeconds": "99999999999999999999"}, 400, "not a number of seconds"),
+        ({"timeoutSeconds": "9" * 5000}, 400, "not a number of seconds"),
         ({"watch": "true", "allowWatchBookmarks": "perhaps"}, 400, "neither true nor false"),
         ({"watch": "true", "resourceVersionMatch": "Exact"}, 422, "forbidden for watch unless"),
         ({"watch": "true", "sendInitialEvents": "true"}, 422, "requires setting resourceVersionMatch"),
