@@ -53,6 +53,7 @@ class BundlePart(ControllerPart):
     """Part of all SupportBundleCollections."""
 
     def __init__(self, controller: ControllerContext, now: Callable[[], float] = time.time) -> None:
+        """`now` is the time of the day: collections expire by dates of their objects."""
         self._facts, self._kube, self._now = controller.facts, controller.kube, now
         self._reads: dict[str, _Read] = {}
         """Tries by UID."""
@@ -97,7 +98,7 @@ class BundlePart(ControllerPart):
 
     async def _read(self, row: OpenCollection) -> float:
         """Read its credentials, if that is due. Return in how many seconds to check again."""
-        wanted, now = row.spec.authentication, self._now()
+        wanted, now = row.spec.authentication, time.monotonic()
         last = self._reads.get(row.uid)
         if last is None or last.wanted != wanted:
             last = _Read(wanted, 0, now)

@@ -63,6 +63,8 @@ class TraceflowPart(ControllerPart):
             if uid in stored and stored[uid].version == row.version
         }
         rows, now = list((stored | self._ahead).values()), self._now()
+        # a clock that was set back: a tag rests from now on, not from a time to come
+        self._used = {tag: min(at, now) for tag, at in self._used.items()}
         step = next_step(rows, self._used, now)
         tags = (row.status.dataplane_tag for row in rows if row.status.phase == RUNNING)
         self._used |= dict.fromkeys(tags, now)

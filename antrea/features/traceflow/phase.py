@@ -25,6 +25,8 @@ REST: Final = 1.0
 """Seconds for which a tag is not reused after a trace: its packets may be in transit."""
 WAITING: Final = f"waiting: {len(TAGS)} Traceflows are running, and no more can at a time"
 TIMEOUT: Final = "Traceflow timeout"
+MAX_AHEAD: Final = 300.0
+"""Seconds by which a start may be in the future, by the clock of another leader; one further ahead is of a clock that was set back."""
 
 
 class Change(NamedTuple):
@@ -78,7 +80,7 @@ def ended(row: TraceRow, now: float, taken: set[int]) -> TraceflowStatus | None:
         )
     if _complete(row):
         return replace(status, phase=SUCCEEDED, dataplane_tag=0)
-    if now >= deadline(row):
+    if not 0 < deadline(row) - now <= _seconds(row) + MAX_AHEAD:
         return _failed(status, f"{TIMEOUT}{_missing(row)}")
     return None
 
@@ -136,7 +138,11 @@ def _redirected(status: TraceflowStatus) -> Iterator[Observation]:
 def deadline(row: TraceRow) -> float:
     """Return the deadline in seconds since 1970."""
     started = row.status.start_time or row.created
-    return _time(started) + (row.spec.timeout or DEFAULT_TIMEOUT)
+    return _time(started) + _seconds(row)
+
+
+def _seconds(row: TraceRow) -> float:
+    return row.spec.timeout or DEFAULT_TIMEOUT
 
 
 def _time(text: str) -> float:

@@ -167,6 +167,17 @@ async def test_with_agents_away_it_fails_by_its_time_and_the_next_one_has_its_ta
         }
 
 
+async def test_tags_rest_no_hour_when_the_clock_is_set_back_by_one() -> None:
+    objects = {f"{TRACEFLOWS}/t{number}": trace(number) for number in range(14)}
+    ahead = 3600.0
+    async with api_server(objects) as (server, kube), controller(kube, lambda: time.time() + ahead):
+        async with agents(kube):
+            await until(lambda: phases(server)["Succeeded"] == 14, "all tags were used")
+        ahead = 0.0
+        server.put(f"{TRACEFLOWS}/next", trace(20))
+        await until(lambda: phases(server)["Running"] == 1, "the next one runs")
+
+
 @pytest.mark.parametrize(
     "ends",
     [

@@ -128,6 +128,13 @@ def test_it_fails_after_its_timeout_and_says_what_is_missing() -> None:
     assert told(next_step([running(spec=live)], {}, NOW + 300)) == [("x", "Failed", 0, "Traceflow timeout")]
 
 
+def test_a_start_of_a_clock_that_was_set_back_by_an_hour_holds_no_tag_for_an_hour() -> None:
+    why = "Traceflow timeout: the Node of Pod a/web has not reported the packet"
+    assert told(next_step([running()], {}, NOW - 3600)) == [("x", "Failed", 0, why)]
+    # the clock of another leader may be ahead
+    assert told(next_step([running()], {}, NOW - 60)) == []
+
+
 @pytest.mark.parametrize("tag", [0, 3, 8, 63, 64, -1])
 def test_a_status_with_another_tag_than_ours_fails(tag: int) -> None:
     why = f"status.dataplaneTag {tag} is not a tag, or that of another Traceflow"
