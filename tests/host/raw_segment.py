@@ -12,7 +12,7 @@ from antrea.openflow.packet import packet
 
 PORT, SERVED = 4444, 8099
 """Ports of the connection: of its client and of its server."""
-ACK, RST, SYN = 0x10, 0x04, 0x02
+ACK, RST, SYN, FIN = 0x10, 0x04, 0x02, 0x01
 
 
 class Segment(NamedTuple):

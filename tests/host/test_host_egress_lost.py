@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from egress_node import EGRESS, OUTSIDE, PODS, SERVER, Node, link
-from raw_segment import ACK, PORT, RST, SERVED, SYN, Segment, carried, heard, raw
+from raw_segment import ACK, FIN, PORT, RST, SERVED, SYN, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 
 from antrea.facts.egress import Egress, EgressPod
@@ -162,3 +162,29 @@ async def test_the_gateway_does_not_reset_the_other_end_of_a_connection_that_it_
             outside.sendto(lost, (ip, 0))
             answer = await asyncio.to_thread(heard, outside, version)
             assert answer == Segment(ip, TO_SERVER, 5000, RST)
+
+
+@VERSIONS
+async def test_the_end_of_a_connection_that_the_gateway_does_not_know_does_not_leave_with_the_pods_address(
+    node: Node, version: int
+) -> None:
+    ip = EGRESS[version]
+    node.netns.sh(
+        f"ip addr add {ip}{'/32 dev eth0' if version == 4 else '/128 dev eth0 nodad preferred_lft 0'}"
+    )
+    worker = NetnsWorker()
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        path = node.netns.path
+        pod = stack.enter_context(await worker.run(path(node.pods["web"]), lambda: raw(version)))
+        outside = stack.enter_context(await worker.run(path(node.outside), lambda: raw(version)))
+        async with node.agent():
+            node.facts.put(EgressPod("e", "shop/web"))
+            node.facts.put(Egress("e", "u", ip))
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            ends = segment(PODS[version], OUTSIDE[version], TO_SERVER, 1000, 5000, FIN | ACK)
+            pod.sendto(ends, (OUTSIDE[version], 0))
+            pod.sendto(middle(version, 2000, 6000), (OUTSIDE[version], 0))
+            first = await asyncio.to_thread(heard, outside, version)
+            assert (first.source, first.sequence) == (ip, 2000)

@@ -14,12 +14,11 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, EgressMark, EgressPortBlock
 from antrea.facts.family import is_ipv6
 from antrea.features.egress.agent.allocated import why_unallocated
-from antrea.features.egress.agent.snat_mark import BEFORE_MASQUERADE, MAPS, POOL
+from antrea.features.egress.agent.snat_mark import BEFORE_MASQUERADE, MAPS, MARK, POOL
 from antrea.features.egress.agent.unknown_segment import may_hold
 from antrea.features.egress.port_block import OTHER_PORTS, blocks_of
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.pod_sysctl import PodSysctl
-from antrea.openflow.fields import SNAT_PKT_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode
     from antrea.facts.ovs import PodInterface
 
-MARK: Final = f"meta mark & {SNAT_PKT_MARK.mask:#010x}"
 OUT: Final = {False: "egress-block", True: "egress-block6"}
 """Maps: an Egress IP's mark, a Pod's address and a port of its block lead to the chain of the block."""
 BACK: Final = {False: "egress-block-pod", True: "egress-block-pod6"}

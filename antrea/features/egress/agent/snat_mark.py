@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from antrea.facts.node import LocalAddress, ThisNode
 
 POOL: Final = "egress-mark"
+MARK: Final = f"meta mark & {SNAT_PKT_MARK.mask:#010x}"
+"""The mark of a packet's Egress IP in a rule of nft."""
 MAX_AS: Final = carrier.MAX_MARKS
 """Maximum number of addresses: as many as the field has marks, 0 being none."""
 MAPS: Final = {False: "egress-snat", True: "egress-snat6"}
@@ -75,6 +77,13 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
         name="no Pods to outside without the Egress IP asked for",
         text=f'iifname "{config.host_gateway}" oifname != "{config.host_gateway}" meta mark & {SNAT_PKT_MARK.mask:#010x} != 0x00000000 drop',
         order=BEFORE_MASQUERADE + 1,
+    )
+    # what connection tracking calls invalid, such as the end of a connection of another gateway, passes no chain of type nat
+    yield NftRule(
+        chain="forward",
+        name="nothing to outside without the Egress IP asked for",
+        text=f'iifname "{config.host_gateway}" oifname != "{config.host_gateway}" ct state invalid {MARK} != 0x00000000 drop',
+        order=BEFORE_FORWARD + 1,
     )
     for version6 in sorted(node.families):
         name, nat, proto = MAPS[version6], "ip6" if version6 else "ip", "ipv6" if version6 else "ipv4"
