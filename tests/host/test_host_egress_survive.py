@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from egress_node import EGRESS, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
 from held_connection import CLIENT, SERVER
-from raw_segment import ACK, PORT, SERVED, Segment, carried, heard, raw
+from raw_segment import ACK, FIN, PORT, SERVED, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 from wide_pool import wide_pool
 
@@ -190,6 +190,16 @@ async def test_an_answer_by_a_vlan_reaches_the_pod_of_another_node_which_answers
             vlan.facts.put(EgressOwner("e", "n1", home="n2"))
             await vlan.until(lambda: vlan.facts.get(LocalAddress, ip))
             await vlan.engine.quiet()
+            # ends of the connection, which is not tracked
+            router.sendto(segment(far, ip, (SERVED, PORT), 900, 4900, FIN | ACK), (ip, 0))
+            _, answer = await asyncio.to_thread(carried, peer)
+            assert answer == Segment(far, (SERVED, PORT), 900, FIN | ACK)
+            sent = segment(pod, far, (PORT, SERVED), 4900, 901, FIN | ACK)
+            peer.send(frame(ip_mac(ip), pod, far, socket.IPPROTO_TCP, sent))
+            assert await asyncio.to_thread(heard, router, version) == Segment(
+                ip, (PORT, SERVED), 4900, FIN | ACK
+            )
+
             router.sendto(segment(far, ip, (SERVED, PORT), 1000, 5000, ACK), (ip, 0))
             _, answer = await asyncio.to_thread(carried, peer)
             assert answer == Segment(far, (SERVED, PORT), 1000, ACK)

@@ -66,6 +66,7 @@ from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.owner import waiting_of
 from antrea.features.egress.agent.port_block import (
     answer_elements,
+    end_rules,
     other_ports,
     pod_port_range,
     port_block_elements,
@@ -189,6 +190,7 @@ FEATURE = AgentFeature(
         Unit(ThisNode, unknown_segments),
         Unit(Egress, unanswered_address),
         Unit(ThisNode, port_block_rules),
+        Unit(ThisNode, end_rules),
         Unit(EgressPortBlock, port_block_elements),
         Unit(EgressPortBlock, answer_elements),
         Unit(EgressMark, other_ports),

@@ -14,7 +14,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, EgressMark, EgressPortBlock
 from antrea.facts.family import is_ipv6
 from antrea.features.egress.agent.allocated import why_unallocated
-from antrea.features.egress.agent.snat_mark import BEFORE_MASQUERADE, MAPS, MARK, POOL
+from antrea.features.egress.agent.snat_mark import BEFORE_FORWARD, BEFORE_MASQUERADE, MAPS, MARK, POOL
 from antrea.features.egress.agent.unknown_segment import may_hold
 from antrea.features.egress.port_block import OTHER_PORTS, blocks_of
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
@@ -32,11 +32,18 @@ OUT: Final = {False: "egress-block", True: "egress-block6"}
 """Maps: an Egress IP's mark, a Pod's address and a port of its block lead to the chain of the block."""
 BACK: Final = {False: "egress-block-pod", True: "egress-block-pod6"}
 """Maps: an Egress IP and a port of a block lead to the Pod."""
+ENDS: Final = {False: "egress-block-end", True: "egress-block-end6"}
+"""Sets of the keys of `OUT`: a chain that translates, which is of type nat, is not for packets of no connection."""
 OTHERS: Final = "egress-other-ports"
 """Set of marks of addresses with blocks."""
 CHAIN: Final = NftChain(
     name="egress-prerouting", hook="type nat hook prerouting priority dstnat; policy accept;"
 )
+END_CHAIN: Final = NftChain(
+    name="egress-ends", hook="type filter hook prerouting priority mangle + 10; policy accept;"
+)
+END: Final = "ct state invalid tcp flags & (fin | rst) != 0x0 tcp flags & syn == 0x0"
+"""Match of segments with FIN or RST of no connection, which connection tracking does not begin with them."""
 PORT_RANGE: Final = "net/ipv4/ip_local_port_range"
 """Setting of both families; by default 32768 to 60999. Source: Documentation/networking/ip-sysctl.rst of Linux"""
 REUSE: Final = "net/ipv4/tcp_tw_reuse"
@@ -87,6 +94,32 @@ def port_block_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
         )
 
 
+def end_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
+    """Yield rules that translate ends of connections of another gateway, packet by packet: nothing is to follow them."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    yield END_CHAIN
+    inside = f'"{config.host_gateway}"'
+    for version6 in sorted(node.families):
+        ip, kind = ("ip6", "ipv6_addr") if version6 else ("ip", "ipv4_addr")
+        yield NftSet(name=ENDS[version6], type=f"mark . {kind} . inet_service", flags=("interval",))
+        yield NftRule(
+            chain=END_CHAIN.name,
+            name=f"ends of connections of another gateway to Pods, {ip}",
+            text=f"iifname != {inside} {END} {ip} daddr set {ip} daddr . tcp dport map @{BACK[version6]}",
+        )
+        yield NftRule(
+            chain="forward",
+            name=f"ends of connections of another gateway from Pods, {ip}",
+            text=(
+                f"iifname {inside} oifname != {inside} {END} {MARK} . {ip} saddr . tcp sport @{ENDS[version6]}"
+                f" {ip} saddr set {MARK} map @{MAPS[version6]} accept"
+            ),
+            order=BEFORE_FORWARD,
+        )
+
+
 def _translation(ports: tuple[int, int], *, version6: bool) -> str:
     """Return a rule that translates to the address of a mark, and keeps a port that is one of these and free."""
     ip, number = ("ip6", 6) if version6 else ("ip", 4)
@@ -110,6 +143,7 @@ def port_block_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftCha
         mark = f"{facts.id(POOL, row.ip):#010x}"
         for ip in (ip for ip in block.ips if is_ipv6(ip) == version6):
             yield NftElement(set=OUT[version6], value=f"{mark} . {ip} . {ports}", data=f"jump {chain.name}")
+            yield NftElement(set=ENDS[version6], value=f"{mark} . {ip} . {ports}")
 
 
 def answer_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftElement]:

@@ -25,9 +25,18 @@ NODE = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
 BLOCK = EgressPortBlock("e", "shop/web", 1536, 2047, POD)
 ROW = Egress("e", "u", IP, survives=True)
 OUT = ("egress-block", "0x00000001 . 10.10.0.7 . 1536-2047", "jump egress-ports-1536")
+END = ("egress-block-end", "0x00000001 . 10.10.0.7 . 1536-2047", "")
 BACK = ("egress-block-pod", f"{IP} . 1536-2047", "10.10.0.7")
 OTHERS = ("egress-other-ports", "0x00000001", "")
-SETS = {"egress-block", "egress-block6", "egress-block-pod", "egress-block-pod6", "egress-other-ports"}
+SETS = {
+    "egress-block",
+    "egress-block6",
+    "egress-block-pod",
+    "egress-block-pod6",
+    "egress-other-ports",
+    "egress-block-end",
+    "egress-block-end6",
+}
 
 
 class Agent:
@@ -50,7 +59,7 @@ class Agent:
 
 
 def test_a_gateway_translates_a_pods_block_in_both_directions() -> None:
-    assert Agent(LocalAddress(IP, "eth0"), ROW, BLOCK).elements() == {OUT, BACK, OTHERS}
+    assert Agent(LocalAddress(IP, "eth0"), ROW, BLOCK).elements() == {OUT, END, BACK, OTHERS}
 
 
 @pytest.mark.parametrize(
