@@ -48,8 +48,15 @@ mkdir "$root/run/frr"; mount --bind "$own" "$root/run/frr"
 mount --rbind /dev "$root/dev"; mount -t proc proc "$root/proc"
 """
 """Arguments: the root of Debian, the folder that it has as /run/frr."""
-ENGINE = ROOM + 'exec chroot "$root" setpriv --bounding-set "-all,$1" /run/frr/run_bgp_engine\n'
-"""With the capabilities of the container alone."""
+ENGINE = (
+    ROOM
+    + """
+mount --rbind "$root" "$root"; cd "$root"; mkdir run/old; pivot_root . run/old; umount -l /run/old
+exec setpriv --bounding-set "-all,$1" /run/frr/run_bgp_engine
+"""
+)
+"""With the capabilities of the container alone, and with a root of its own as a container has: in one of chroot there are no user
+namespaces."""
 ROUTER = (
     ROOM
     + """

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import signal
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -263,6 +264,52 @@ async def test_the_reason_of_a_session_that_is_down_is_named(
         node.facts.put(service())
         async with node.running():
             await until(lambda: why in bgp_peers_down(node.facts), "the reason")
+
+
+async def test_a_port_of_another_program_is_named_and_bfd_goes_on(frr_root: Path, netns: Namespaces) -> None:
+    network = Network(netns)
+    with (
+        Room(ROUTER, space=network.router, configuration=router(bfd=True)),
+        Room(ENGINE, capabilities()) as engine,
+        socket.create_server(("0.0.0.0", 179)),
+        socket.create_server(("::", 179), family=socket.AF_INET6),
+    ):
+        node = BgpNode(engine.folder)
+        node.put(bgp_policy(bfd=BFD))
+        async with node.running():
+            await until(lambda: "listens at TCP port 179" in why_not(node), "the finding")
+            await until(lambda: engine.process("bfdd"), "bfdd")
+            node.put(bgp_policy(port=1790, bfd=BFD))
+            await until(lambda: why_not(node) == "", "the other port", 60)
+
+
+async def test_routes_of_another_program_on_the_node_stay_as_they_are(
+    frr_root: Path, netns: Namespaces
+) -> None:
+    network = Network(netns)
+    netns.sh("ip link add other type veth peer name far; ip link set other up; ip link set far up")
+    for number, protocol in enumerate(("bgp", "zebra", "196")):
+        netns.sh(f"ip route add 192.0.{number}.0/24 dev other proto {protocol}")
+        netns.sh(f"ip route add 2001:db8:{number}::/64 dev other proto {protocol}")
+    before = netns.sh("ip route; ip -6 route; ip nexthop")
+    with (
+        Room(ROUTER, space=network.router, configuration=router()),
+        Room(ENGINE, capabilities()) as engine,
+    ):
+        node = BgpNode(engine.folder)
+        node.put(bgp_policy())
+        async with node.running():
+            await until(lambda: established(node), "the sessions")
+            await asyncio.sleep(1)
+            assert netns.sh("ip route; ip -6 route; ip nexthop") == before
+            node.facts.drop(BgpPolicyRow, "p")
+            await until(lambda: not engine.process("zebra"), "FRR to end")
+            assert netns.sh("ip route; ip -6 route; ip nexthop") == before
+
+
+def why_not(node: BgpNode) -> str:
+    state = node.facts.get(FrrState)
+    return state.why_not if state else ""
 
 
 async def test_a_thousand_addresses_are_at_the_router_in_seconds(frr_root: Path, netns: Namespaces) -> None:

@@ -18,9 +18,10 @@ from antrea.openflow.cookie import Category
 from antrea.outside.frr.configuration import bfd_tree, bgp_tree
 from antrea.outside.frr.daemon import FrrDaemon
 from antrea.outside.log import klog
+from antrea.outside.netlink.listening_port import listening_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from antrea.engine import Facts
@@ -39,14 +40,23 @@ REPEAT: Final = 10.0
 """Seconds after which the configuration is compared again, as another program may have changed it."""
 CONFIRMATION: Final = 5.0
 """Seconds for which the engine waits for a change, so that a network is withdrawn before its flows are removed."""
+PORT_IN_USE: Final = (
+    "another program of this Node, such as another BGP speaker, listens at TCP port {}: set spec.listenPort of the BGPPolicy,"
+    " or end that program"
+)
 NOT_RUNNING: Final = "FRR is not running on this Node: its container antrea-bgp-engine is not ready"
 
 
 class FrrControl:
     """Sink of the entries of `antrea.host.bgp`, and feed of FrrState, BgpPeerState and BfdPeerState."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` is shared with the container of FRR, which has its sockets there."""
+    def __init__(
+        self, folder: Path, listening: Callable[[], Iterable[tuple[str, str, int]]] = listening_ports
+    ) -> None:
+        """`folder` is shared with the container of FRR, which has its sockets there; `listening` returns the ports in use on this
+        Node: protocol, address and number.
+        """
+        self._listening = listening
         self._file = folder / "wanted"
         self._bgpd, self._bfdd = FrrDaemon(folder / "bgpd.vty"), FrrDaemon(folder / "bfdd.vty")
         self._wanted: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -133,41 +143,49 @@ class FrrControl:
 
     async def _step(self, facts: Facts) -> None:
         """Make FRR as it should be, once, and read its state."""
-        version, why = self._version, ""
+        version, reasons = self._version, list[str]()
         try:
             self._write_file(more=True)
             neighbors = self._all(BgpNeighbor)
             tree = bgp_tree(self.speaker, neighbors, self._all(BgpPrefix))
-            await self._follow(self._bgpd, tree, needed=bool(self.speaker))
-            await self._follow(
-                self._bfdd, bfd_tree(neighbors, self._all(BfdOnlySession)), needed=self.is_needed()
-            )
+            sessions = bfd_tree(neighbors, self._all(BfdOnlySession))
+            # one daemon that does not run does not keep the other from its changes
+            reasons.append(await self._follow(self._bgpd, tree, needed=self.speaker is not None))
+            reasons.append(await self._follow(self._bfdd, sessions, needed=self.is_needed()))
             self._write_file(more=False)
-            self._aligned = version
+            if not any(reasons):
+                self._aligned = version
         except OSError as error:
-            why = f"the files of FRR: {error.strerror or error}"
-        except Unavailable as error:
-            why = NOT_RUNNING
-            log.v(2).info("FRR is not available", err=str(error))
+            reasons.append(f"the files of FRR: {error.strerror or error}")
         self._progress.set()
-        await self._read(facts, why)
+        await self._read(facts, next(filter(None, reasons), ""))
 
     def _all(self, kind: type[T]) -> list[T]:
         return [entry for _, entry in sorted(self._wanted[kind].items())]
 
-    async def _follow(self, daemon: FrrDaemon, tree: Tree, *, needed: bool) -> None:
-        """Align one daemon if it runs or has to. Raises Unavailable."""
+    async def _follow(self, daemon: FrrDaemon, tree: Tree, *, needed: bool) -> str:
+        """Align one daemon if it runs; return the reason why it has to, and does not."""
         try:
             is_new = await daemon.connect()
-        except Unavailable:
+            now = asyncio.get_running_loop().time()
+            if is_new or not self._is_aligned() or now >= self._repeat.get(daemon.name, now):
+                self._refused[daemon.name] = await daemon.align(tree)
+                self._repeat[daemon.name] = now + REPEAT
+        except Unavailable as error:
             self._refused.pop(daemon.name, None)
-            if needed:
-                raise
-            return
-        now = asyncio.get_running_loop().time()
-        if is_new or not self._is_aligned() or now >= self._repeat.get(daemon.name, now):
-            self._refused[daemon.name] = await daemon.align(tree)
-            self._repeat[daemon.name] = now + REPEAT
+            if not needed:
+                return ""
+            log.v(2).info("FRR is not available", err=str(error))
+            return self._used_port() if daemon is self._bgpd else NOT_RUNNING
+        return ""
+
+    def _used_port(self) -> str:
+        """Return the reason why bgpd does not run: it ends at once where another program has its port."""
+        port = self.speaker.listen_port if self.speaker else 0
+        with contextlib.suppress(Unavailable):
+            if any(protocol == "TCP" and number == port for protocol, _, number in self._listening()):
+                return PORT_IN_USE.format(port)
+        return NOT_RUNNING
 
     def _write_file(self, *, more: bool) -> None:
         """Write what the container is to run: nothing, BFD alone, or BGP as well, with the port that it listens at.
