@@ -29,6 +29,7 @@ from antrea.features.registry.rbac import AGENT_RULES, CONTROLLER_RULES  # noqa:
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from chart_refusal import template  # noqa: E402
+from chart_rights import VALUES, rights  # noqa: E402
 from chart_schema import schema_of_values  # noqa: E402
 
 if TYPE_CHECKING:
@@ -228,18 +229,6 @@ def rendered(program: Path, *words: str) -> str:
     return subprocess.check_output(command, text=True)
 
 
-def rights(objects: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """Return the rules of agents and controller by ServiceAccount and scope, which the doctor compares a cluster with."""
-    rules = {
-        account: {
-            scope: objects[kind, account]["rules"]
-            for kind, scope in (("ClusterRole", "cluster"), ("Role", "namespace"))
-        }
-        for account in ("antrea-agent", "antrea-controller")
-    }
-    return json.dumps(rules, indent=1) + "\n"
-
-
 def engine_patch(program: Path, container: str, gate: str) -> str:
     """The container that the chart adds to agents with a gate, as a patch for those that Helm did not install."""
     agents = _objects(program, f"featureGates.{gate}=true")["DaemonSet", "antrea-agent"]
@@ -277,9 +266,9 @@ def workload_rights(program: Path) -> str:
     return RIGHTS_HEAD + yaml.safe_dump_all(objects, sort_keys=False, width=WIDTH)
 
 
-def _objects(program: Path, value: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the chart makes with a value, by kind and name."""
-    found = yaml.load_all(rendered(program, "--set", value), yaml.CSafeLoader)
+def _objects(program: Path, values: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the chart makes with values as `helm --set` takes them, by kind and name."""
+    found = yaml.load_all(rendered(program, *(("--set", values) if values else ())), yaml.CSafeLoader)
     return by_name(found)
 
 
@@ -293,7 +282,7 @@ if __name__ == "__main__":
     for file, text in generated().items():
         file.write_text(text)
     MANIFEST.write_text(manifest(Path(helm)))
-    RIGHTS.write_text(rights(by_name(yaml.load_all(MANIFEST.read_text(), yaml.CSafeLoader))))
+    RIGHTS.write_text(rights({values: _objects(Path(helm), values) for values in VALUES}))
     for container, gate in ENGINES.items():
         (MANIFEST.parent / f"{container}.yml").write_text(engine_patch(Path(helm), container, gate))
     (MANIFEST.parent / "antrea-l7-flow-export-rights.yml").write_text(workload_rights(Path(helm)))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.failure import Failure
@@ -105,17 +106,25 @@ def ask(
     return _read(path, status, answer)
 
 
-def ask_each(server: Server, path: str, bodies: Sequence[Any]) -> list[Any]:
-    """POST each body as JSON on one connection, and return the answers. Raises Failure, ErrorResponse."""
+def ask_each(server: Server, path: str, bodies: Sequence[Any], *, limit: float) -> list[Any]:
+    """POST each body as JSON on one connection, and return the answers.
+
+    Raises Failure, ErrorResponse; Failure as well if `limit` seconds are over before the last body is sent.
+    """
     import http.client  # noqa: PLC0415 (start-up time)
 
     from antrea.errors import AntreaError  # noqa: PLC0415
 
-    answers = []
+    answers: list[Any] = []
+    end = time.monotonic() + limit
     try:
         with contextlib.closing(_connection(server)) as connection:
             connection.auto_open = 0  # http.client would connect again without TLS
             for body in bodies:
+                if time.monotonic() > end:
+                    raise Failure(
+                        f"{len(answers)} of {len(bodies)} requests were answered within {limit:g} s"
+                    )
                 headers = server.access.authorization()
                 headers.update({"Accept": JSON, "Content-Type": JSON})
                 _send(server, connection, "POST", path, headers, json.dumps(body))

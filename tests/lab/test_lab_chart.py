@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from build_program import load_build_program
 
 from antrea import IMAGE, VERSION
+from antrea.antctl.doctor.rights import RULES
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.flow_aggregator.destination import COLLECTOR_FILES
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "build/charts/antrea"
+CHART_RIGHTS = load_build_program("chart_rights")
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +86,13 @@ def test_the_manifest_is_what_the_chart_renders_after_its_definitions(helm: Path
     assert {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text) if o} == rendered(
         helm, "--include-crds"
     ), "run `make manifests`"
+
+
+def test_the_rights_that_the_doctor_asks_for_are_those_that_values_add(helm: Path) -> None:
+    variants = {
+        values: rendered(helm, *(("--set", values) if values else ())) for values in CHART_RIGHTS.VALUES
+    }
+    assert RULES.read_text() == CHART_RIGHTS.rights(variants), "run `make manifests`"
 
 
 def test_values_reach_the_configuration_and_the_pods(helm: Path, tmp_path: Path) -> None:

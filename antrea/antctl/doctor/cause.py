@@ -115,6 +115,7 @@ ORDER: Final = (
     Cause("controller-connection", ("agent-health",)),
     Cause("controller-health", ()),
     Cause("api-services", in_cluster=("node-latency",)),
+    Cause("flow-aggregator-rights", in_cluster=("flow-aggregator", "flow-collector")),
 )
 """Root causes first. A check may only explain checks that are listed below it, or not at all."""
 RANKS: Final = {cause.check: rank for rank, cause in enumerate(ORDER)}

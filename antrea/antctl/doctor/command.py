@@ -30,7 +30,8 @@ from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
 from antrea.antctl.doctor.progress import Progress
-from antrea.antctl.doctor.rights import CHECK as RIGHTS
+from antrea.antctl.doctor.rights import CHECK as MISSING_RIGHTS
+from antrea.antctl.doctor.rights import CHECKS as RIGHTS
 from antrea.antctl.doctor.rights import missing_rights
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.failure import Failure
@@ -72,7 +73,7 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 OF_CLUSTER = (
     *control_plane.CHECKS,
-    RIGHTS,
+    *RIGHTS,
     POLICIES,
     *KINDS,
     AGENT_GATES,
@@ -189,7 +190,9 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
         }
         if not names:
             work["objects"] = partial(_of_cluster, kubernetes, pods, state.namespace)
-            work[RIGHTS] = partial(_answered, RIGHTS, lambda: missing_rights(kubernetes, state))
+            work[MISSING_RIGHTS] = partial(
+                _answered, MISSING_RIGHTS, lambda: missing_rights(kubernetes, state)
+            )
         for name in work:
             progress.begin(name)
         answers = list(pool.map(answer, work, work.values()))

@@ -1,29 +1,42 @@
-"""Rights that the ServiceAccounts of agents and controller lack: open watches continue without them until they end."""
+"""Rights that the ServiceAccounts of Antrea's programs lack: open watches continue without them until they end."""
 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea import VERSION
+from antrea.antctl.doctor.control_plane.cluster_state import FLOW_AGGREGATOR, name_of
+from antrea.antctl.doctor.control_plane.registration import controller_gates
 from antrea.antctl.doctor.control_plane.release import release_of
 from antrea.antctl.doctor.control_plane.report import RECONCILE
 from antrea.antctl.doctor.state import Finding
+from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask_each
+from antrea.decoding import guarded
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
     from antrea.antctl.request import Server
 
 CHECK: Final = "missing-rights"
+AGGREGATOR_CHECK: Final = "flow-aggregator-rights"
+CHECKS: Final = (CHECK, AGGREGATOR_CHECK)
 RULES: Final = Path(__file__).with_name("rights.json")
-"""Rules of the chart's ClusterRoles and Roles by ServiceAccount and scope, which `make manifests` writes."""
+"""Rules that the chart gives to ServiceAccounts, by scope and by the values that add them, which `make manifests` writes."""
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 MAX_NAMED: Final = 5
 """Rights that a finding names."""
+SECONDS: Final = 20.0
+"""Limit for all rights of a ServiceAccount."""
+AGGREGATOR: Final = "flowAggregator.enable=true"
+WORKLOADS: Final = "featureGates.L7FlowExporter=true"
 
 
 class Right(NamedTuple):
@@ -52,18 +65,31 @@ class Right(NamedTuple):
         return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
 
 
-def expected(namespace: str) -> dict[str, list[Right]]:
-    """Return the rights that the chart gives by ServiceAccount, where Antrea is installed in `namespace`."""
-    accounts: Mapping[str, Mapping[str, list[Mapping[str, list[str]]]]] = json.loads(RULES.read_text())
-    return {
-        account: [
-            right
-            for scope, rules in scopes.items()
-            for rule in rules
-            for right in _rights(rule, namespace if scope == "namespace" else "")
-        ]
-        for account, scopes in accounts.items()
-    }
+class Grant(NamedTuple):
+    """Why a ServiceAccount has rights: by the chart's own values, or by `values` that add them, as `helm --set` takes these."""
+
+    namespace: str
+    account: str
+    values: str
+
+    @property
+    def check(self) -> str:
+        """The check whose finding names a right that is missing."""
+        return AGGREGATOR_CHECK if self.values.startswith(AGGREGATOR) else CHECK
+
+
+def expected(state: ClusterState) -> dict[Grant, list[Right]]:
+    """Return the rights that the chart gives with the values that this cluster uses. Raises Failure."""
+    rows: list[Mapping[str, Any]] = json.loads(RULES.read_text())
+    rights: dict[Grant, list[Right]] = {}
+    for row in rows:
+        if not IN_USE[row["values"]](state):
+            continue
+        namespace, scope = (row[field].format(namespace=state.namespace) for field in ("namespace", "scope"))
+        grant = Grant(namespace, row["account"], row["values"])
+        for rule in row["rules"]:
+            rights.setdefault(grant, []).extend(_rights(rule, scope))
+    return rights
 
 
 def _rights(rule: Mapping[str, list[str]], namespace: str) -> Iterator[Right]:
@@ -74,31 +100,80 @@ def _rights(rule: Mapping[str, list[str]], namespace: str) -> Iterator[Right]:
                     yield Right(verb, group, resource, name, namespace)
 
 
+def _has_aggregator(state: ClusterState) -> bool:
+    return any(name_of(item) == FLOW_AGGREGATOR for item in state.deployments or ())
+
+
+def _authorizes_users(state: ClusterState) -> bool:
+    """Return whether the flow aggregator asks kube-apiserver about its users. Raises Failure if its configuration cannot be read."""
+    import yaml  # noqa: PLC0415 (start-up time)
+
+    if not _has_aggregator(state):
+        return False
+    if state.aggregator_config is None:
+        raise Failure(state.unseen["aggregator_config"])
+    try:
+        tree = guarded("flow-aggregator.conf", yaml.safe_load, state.aggregator_config)
+    except Invalid:
+        return False  # refused, which the check of the flow aggregator names
+    section = tree.get("apiServer") if isinstance(tree, dict) else None
+    return isinstance(section, dict) and section.get("authorizeUsers") is True
+
+
+IN_USE: Final[Mapping[str, Callable[[ClusterState], bool]]] = {
+    "": lambda _: True,
+    "controller.replicas=2": lambda state: (
+        ((state.controller() or {}).get("spec") or {}).get("replicas", 1) > 1
+    ),
+    WORKLOADS: lambda state: "L7FlowExporter" in controller_gates(state),
+    "webhooks.labelsMutator.enable=true": lambda state: "labelsmutator.antrea.io" in (state.webhooks or ()),
+    AGGREGATOR: _has_aggregator,
+    f"{AGGREGATOR},flowAggregator.config.apiServer.authorizeUsers=true": _authorizes_users,
+}
+"""Whether a cluster uses values of the chart that add rights, by these values."""
+
+
 def missing_rights(kubernetes: Server, state: ClusterState) -> Iterator[Finding]:
     """Yield ServiceAccounts that kube-apiserver denies a right. Raises Failure."""
-    for account, rights in expected(state.namespace).items():
-        user = f"system:serviceaccount:{state.namespace}:{account}"
-        answers = ask_each(kubernetes, REVIEWS, [right.review(user) for right in rights])
-        missing = [
-            str(right)
-            for right, answer in zip(rights, answers, strict=True)
-            if answer.get("status", {}).get("allowed") is not True
-        ]
-        if missing:
-            more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
-            text = f"ServiceAccount {state.namespace}/{account} lacks rights: {', '.join(missing[:MAX_NAMED])}{more}"
-            yield Finding("", *_judge(state, text), _repair(state))
+    rights = expected(state)
+    with ThreadPoolExecutor(len(rights)) as pool:
+        answers = pool.map(partial(_denied, kubernetes), rights, rights.values())
+        for grant, denied in zip(rights, answers, strict=True):
+            if denied:
+                more = f" and {len(denied) - MAX_NAMED} more" if len(denied) > MAX_NAMED else ""
+                why = f" that {grant.values} needs" if grant.values else ""
+                names = f"{', '.join(denied[:MAX_NAMED])}{more}"
+                text = f"ServiceAccount {grant.namespace}/{grant.account} lacks rights{why}: {names}"
+                yield Finding("", *_judge(state, grant, text), _repair(state, grant))
 
 
-def _judge(state: ClusterState, text: str) -> tuple[str, str, str]:
+def _denied(kubernetes: Server, grant: Grant, rights: Sequence[Right]) -> list[str]:
+    """Return the rights that the ServiceAccount does not have. Raises Failure."""
+    user = f"system:serviceaccount:{grant.namespace}:{grant.account}"
+    answers = ask_each(kubernetes, REVIEWS, [right.review(user) for right in rights], limit=SECONDS)
+    pairs = zip(rights, answers, strict=True)
+    return [str(right) for right, answer in pairs if answer.get("status", {}).get("allowed") is not True]
+
+
+def _judge(state: ClusterState, grant: Grant, text: str) -> tuple[str, str, str]:
     """Return severity, check and text: another release than that of this antctl may need other rights."""
     running = (state.controller_info or {}).get("version", "")
     if running in ("", f"v{VERSION}"):
-        return "error", CHECK, text
-    return "warning", CHECK, f"{text}; these are the rights of v{VERSION}, the controller runs {running}"
+        return "error", grant.check, text
+    return (
+        "warning",
+        grant.check,
+        f"{text}; these are the rights of v{VERSION}, the controller runs {running}",
+    )
 
 
-def _repair(state: ClusterState) -> str:
+def _repair(state: ClusterState, grant: Grant) -> str:
+    """Return the command that gives the rights of this release again, and takes none."""
     if release := release_of(state):
         return f"helm -n {state.namespace} rollback {release.name} {release.revision}"
-    return RECONCILE
+    if not grant.values:
+        return RECONCILE
+    if grant.values == WORKLOADS:
+        return "kubectl apply -f antrea-l7-flow-export-rights.yml"
+    render = f"helm template antrea CHART -n {state.namespace} --set {grant.values}"
+    return f"{render} | kubectl auth reconcile -f -  # CHART: that of this release"

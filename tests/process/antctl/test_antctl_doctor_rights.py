@@ -53,15 +53,110 @@ async def found(reviewer: Reviewer, state: ClusterState = RUNNING) -> list[Findi
         return await asyncio.to_thread(lambda: list(missing_rights(Server(Access(url=url), 10.0), state)))
 
 
+def accounts(state: ClusterState) -> dict[str, list[Right]]:
+    """Rights by the user that has them."""
+    found: dict[str, list[Right]] = {}
+    for grant, rights in expected(state).items():
+        found.setdefault(f"system:serviceaccount:{grant.namespace}:{grant.account}", []).extend(rights)
+    return found
+
+
 async def test_every_right_of_the_chart_is_asked_for_on_one_connection_of_each_account() -> None:
     reviewer = Reviewer()
     assert await found(reviewer) == []
-    rights = expected("net")
+    rights = accounts(RUNNING)
     assert reviewer.asked == sum(map(len, rights.values())) > 150
     assert reviewer.users == {f"system:serviceaccount:net:antrea-{name}" for name in ("agent", "controller")}
+    assert reviewer.users == set(rights)
     assert len(reviewer.connections) == 2
-    assert Right("list", "", "configmaps", "antrea-config", "net") in rights["antrea-agent"]
-    assert Right("patch", "", "pods/status", "", "") in rights["antrea-agent"]
+    agent = rights["system:serviceaccount:net:antrea-agent"]
+    assert Right("list", "", "configmaps", "antrea-config", "net") in agent
+    assert Right("get", "", "configmaps", "extension-apiserver-authentication", "kube-system") in agent
+    assert Right("patch", "", "pods/status", "", "") in agent
+
+
+CONTROLLER = "system:serviceaccount:net:antrea-controller"
+AGGREGATOR = "system:serviceaccount:flow-aggregator:flow-aggregator"
+INSTALLED = RUNNING._replace(deployments=[{"metadata": {"name": "flow-aggregator"}, "spec": {}}])
+HELM = (
+    "helm template antrea CHART -n net --set {} | kubectl auth reconcile -f -  # CHART: that of this release"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "right", "user", "finding", "repair"),
+    [
+        (
+            RUNNING._replace(deployments=[{"metadata": {"name": "antrea-controller"}, "spec": {"replicas": 2}}]),
+            Right("patch", "coordination.k8s.io", "leases", "antrea-controller", "net"), CONTROLLER,
+            "ServiceAccount net/antrea-controller lacks rights that controller.replicas=2 needs: patch leases.coordination.k8s.io antrea-controller",
+            HELM.format("controller.replicas=2"),
+        ),
+        (
+            RUNNING._replace(config={"antrea-controller.conf": "featureGates: {L7FlowExporter: true}"}),
+            Right("watch", "batch", "cronjobs", "", ""), CONTROLLER,
+            "ServiceAccount net/antrea-controller lacks rights that featureGates.L7FlowExporter=true needs: watch cronjobs.batch",
+            "kubectl apply -f antrea-l7-flow-export-rights.yml",
+        ),
+        (
+            RUNNING._replace(webhooks={"labelsmutator.antrea.io": {}}),
+            Right("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "labelsmutator.antrea.io", ""), CONTROLLER,
+            "ServiceAccount net/antrea-controller lacks rights that webhooks.labelsMutator.enable=true needs: patch mutatingwebhookconfigurations.admissionregistration.k8s.io labelsmutator.antrea.io",
+            HELM.format("webhooks.labelsMutator.enable=true"),
+        ),
+        (
+            INSTALLED,
+            Right("watch", "", "services", "", ""), AGGREGATOR,
+            "ServiceAccount flow-aggregator/flow-aggregator lacks rights that flowAggregator.enable=true needs: watch services",
+            HELM.format("flowAggregator.enable=true"),
+        ),
+        (
+            INSTALLED._replace(aggregator_config="apiServer: {authorizeUsers: true}"),
+            Right("create", "authentication.k8s.io", "tokenreviews", "", ""), AGGREGATOR,
+            ("ServiceAccount flow-aggregator/flow-aggregator lacks rights that flowAggregator.enable=true,"
+             "flowAggregator.config.apiServer.authorizeUsers=true needs: create tokenreviews.authentication.k8s.io"),
+            HELM.format("flowAggregator.enable=true,flowAggregator.config.apiServer.authorizeUsers=true"),
+        ),
+    ],
+    ids=["replicas", "workloads", "labels", "flow aggregator", "users of the flow aggregator"],
+)  # fmt: skip
+async def test_rights_that_values_of_the_chart_add_are_asked_for_where_they_are_in_use(
+    state: ClusterState, right: Right, user: str, finding: str, repair: str
+) -> None:
+    assert right not in accounts(RUNNING).get(user, ())
+    assert right in accounts(state)[user]
+    denied = right.review(user)["spec"]["resourceAttributes"]
+    (row,) = await found(Reviewer(user=user, **denied), state)
+    assert (row.severity, row.finding, row.repair) == ("error", finding, repair)
+    assert row.check == ("flow-aggregator-rights" if user == AGGREGATOR else "missing-rights")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a", "apiServer: {authorizeUsers: 1}", "apiServer: [", "apiServer: 7"], ids=repr
+)
+def test_a_flow_aggregator_that_asks_about_no_users_needs_no_rights_to(text: str) -> None:
+    rights = accounts(INSTALLED._replace(aggregator_config=text))
+    assert Right("create", "authentication.k8s.io", "tokenreviews", "", "") not in rights[AGGREGATOR]
+
+
+def test_a_flow_aggregator_whose_configuration_cannot_be_read_is_an_error() -> None:
+    state = INSTALLED._replace(aggregator_config=None, unseen={"aggregator_config": "forbidden"})
+    with pytest.raises(Failure, match="forbidden"):
+        expected(state)
+
+
+async def test_an_api_server_that_is_slow_is_asked_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("antrea.antctl.doctor.rights.SECONDS", 0.3)
+
+    async def answer_late(_: web.BaseRequest) -> web.Response:
+        await asyncio.sleep(0.2)
+        return web.json_response({"status": {"allowed": True}}, status=201)
+
+    async with answering(answer_late) as url:
+        with pytest.raises(Failure, match=r"^2 of \d+ requests were answered within 0.3 s$"):
+            await asyncio.to_thread(lambda: list(missing_rights(Server(Access(url=url), 10.0), RUNNING)))
 
 
 async def test_a_right_that_is_denied_is_named_with_its_account() -> None:

@@ -118,18 +118,22 @@ def definitions(state: ClusterState) -> Iterator[Finding]:
         yield Finding("", "error", DEFINITIONS, f"{text}{more} missing or of another release", repair)
 
 
-def policy_definitions(state: ClusterState) -> Iterator[Finding]:
-    """Yield kinds of policy.networking.k8s.io whose feature gate is on, and that kube-apiserver does not serve."""
+def controller_gates(state: ClusterState) -> frozenset[str]:
+    """Return the feature gates that the controller's configuration turns on; none of one that is refused, which its own condition names."""
     from antrea.config.controller import ControllerConfig  # noqa: PLC0415 (start-up time)
     from antrea.config.load import parse  # noqa: PLC0415
     from antrea.features.framework.config_validation import accept_controller  # noqa: PLC0415
 
     try:
-        gates = accept_controller(
-            parse(ControllerConfig, (state.config or {}).get(CONTROLLER_CONF, "")).config
-        )
+        text = (state.config or {}).get(CONTROLLER_CONF, "")
+        return accept_controller(parse(ControllerConfig, text).config).names
     except Invalid:
-        return  # refused, which the controller's own condition has
+        return frozenset()
+
+
+def policy_definitions(state: ClusterState) -> Iterator[Finding]:
+    """Yield kinds of policy.networking.k8s.io whose feature gate is on, and that kube-apiserver does not serve."""
+    gates = controller_gates(state)
     missing = sorted(
         f"{version.name}/{crd.plural}"
         for crd in ADMIN_CRDS
