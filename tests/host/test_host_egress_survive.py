@@ -7,12 +7,13 @@ import contextlib
 import json
 import socket
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from egress_node import EGRESS, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
+from egress_node import EGRESS, FAMILIES, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
 from held_connection import CLIENT, SERVER
-from raw_segment import ACK, FIN, PORT, SERVED, Segment, carried, heard, raw
+from raw_segment import ACK, FIN, PORT, SERVED, SYN, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 from wide_pool import wide_pool
 
@@ -21,6 +22,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, EgressPod, EgressPortBlock, UnusedAddress
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.feature import FEATURE
+from antrea.features.egress.port_block import OTHER_PORTS
 from antrea.features.external_ip_pool.agent_part.idle_detector import IdleFeed
 from antrea.host.carrier import ip_mac
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
@@ -213,3 +215,78 @@ async def test_an_answer_by_a_vlan_reaches_the_pod_of_another_node_which_answers
             await asyncio.sleep(2.5)
             assert not vlan.facts.all(UnusedAddress)
             feed.cancel()
+
+
+def udp(version: int, ip: str, port: int) -> socket.socket:
+    one = socket.socket(FAMILIES[version], socket.SOCK_DGRAM)
+    one.settimeout(30)
+    one.bind((ip, port))
+    return one
+
+
+@pytest.mark.parametrize("version", [4, 6])
+async def test_what_uses_no_port_of_its_block_gets_one_that_is_in_none_and_nothing_new_comes_in(
+    node: Node, version: int
+) -> None:
+    ip, sh = EGRESS[version], node.netns.sh
+    sh(f"ip addr add {ip}{'/32 dev eth0' if version == 4 else '/128 dev eth0 nodad preferred_lft 0'}")
+    worker, path = NetnsWorker(), node.netns.path
+    first = BLOCKS["web"][0]
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        outside = stack.enter_context(
+            await worker.run(path(node.outside), lambda: udp(version, OUTSIDE[version], SERVED))
+        )
+        async with node.agent():
+            for row in (EgressPod("e", "shop/web"), EgressPod("e", "shop/plain"), blocks(version)[0]):
+                node.facts.put(row)
+            node.facts.put(Egress("e", "u", ip, survives=True))
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            seen = {}
+            for pod, port in (("web", first), ("web", 40000), ("plain", first)):
+                ips = PODS if pod == "web" else PLAIN
+                one = await worker.run(path(node.pods[pod]), partial(udp, version, ips[version], port))
+                stack.enter_context(one).sendto(b"x", (OUTSIDE[version], SERVED))
+                seen[pod, port] = (await asyncio.to_thread(outside.recvfrom, 99))[1][:2]
+            assert seen["web", first] == (ip, first)
+            for other in (("web", 40000), ("plain", first)):
+                assert seen[other][0] == ip
+                assert OTHER_PORTS[0] <= seen[other][1] <= OTHER_PORTS[1]
+
+            # a host outside that no Pod has sent to begins
+            web = stack.enter_context(await worker.run(path(node.pods["web"]), lambda: raw(version)))
+            served = await worker.run(path(node.pods["web"]), lambda: udp(version, PODS[version], first + 1))
+            stranger = await worker.run(path(node.outside), lambda: udp(version, OUTSIDE[version], 7))
+            knock = await worker.run(path(node.outside), lambda: raw(version))
+            for opened in (served, stranger, knock):
+                stack.enter_context(opened)
+            stranger.sendto(b"new", (ip, first + 1))
+            knock.sendto(segment(OUTSIDE[version], ip, (SERVED, first + 1), 1, 0, SYN), (ip, 0))
+            # the last one may come
+            knock.sendto(segment(OUTSIDE[version], ip, (SERVED, first + 2), 2, 9, ACK), (ip, 0))
+            assert (await asyncio.to_thread(heard, web, version)).sequence == 2
+            served.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                served.recv(99)
+
+
+async def test_a_pod_has_the_kernels_port_range_again_when_its_egress_gives_it_no_block(node: Node) -> None:
+    def port_range() -> list[str]:
+        return node.netns.sh("cat /proc/sys/net/ipv4/ip_local_port_range", node.pods["web"]).split()
+
+    async with node.agent():
+        node.facts.put(Egress("e", "u", EGRESS[4], survives=True))
+        node.facts.put(blocks(4)[0])
+        await node.engine.quiet()
+        assert port_range() == [str(port) for port in BLOCKS["web"]]
+        node.facts.drop(EgressPortBlock, "e shop/web")
+        await node.engine.quiet()
+        assert port_range() == ["32768", "60999"]
+        # what a Pod has set itself stays
+        node.facts.put(blocks(4)[0])
+        await node.engine.quiet()
+        node.netns.sh("echo 2000 3000 > /proc/sys/net/ipv4/ip_local_port_range", node.pods["web"])
+        node.facts.drop(Egress, "e")
+        await node.engine.quiet()
+        assert port_range() == ["2000", "3000"]
