@@ -93,6 +93,8 @@ def egress(item: Mapping[str, Any]) -> Iterator[FindingText]:
         yield FindingText("warning", f"the gateway of its pool is silent: {_message(silent)}", "")
     if limit := _has(conditions, "BandwidthLimited", "False"):
         yield FindingText("warning", f"its bandwidth is not limited: {_message(limit)}", "")
+    if uncovered := _has(conditions, "ConnectionsSurvive", "False"):
+        yield FindingText("warning", f"not all connections outlive its gateway: {_message(uncovered)}", "")
 
 
 def service(item: Mapping[str, Any]) -> Iterator[FindingText]:

@@ -90,6 +90,11 @@ LISTS = {"externalIPPools": ["a", "b"]}
             one("o", BandwidthLimited=("False", "FeatureDisabled", "off")),
             *("warning", "its bandwidth is not limited: off"),
         ),
+        (
+            "egresses",
+            one("o", ConnectionsSurvive=("False", "PodsWithoutPortBlock", "3 of 121 Pods")),
+            *("warning", "not all connections outlive its gateway: 3 of 121 Pods"),
+        ),
         ("service-external-ips", one("o"), "", ""),
         (
             "service-external-ips",
