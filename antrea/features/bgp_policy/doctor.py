@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from antrea.features.bgp_policy.gate import GATE
-from antrea.features.bgp_policy.policy import PATH
-from antrea.features.framework.doctor import ConditionCheck, GatedKind, repair_engine
+from antrea.features.framework.doctor import CRD, ConditionCheck, GatedKind, repair_engine
 
 _PEERS = "kubectl -n {namespace} exec {pod} -c antrea-agent -- antctl get bgppeers"
 _POLICY = "kubectl get bgppolicies -o yaml"
@@ -21,4 +20,4 @@ CONDITIONS = (
         "kubectl annotate --overwrite node NODE node.antrea.io/bgp-router-id=ADDRESS",
     ),
 )
-GATED_KINDS = (GatedKind(PATH, "BGPPolicy", GATE),)
+GATED_KINDS = (GatedKind(f"{CRD}/v1alpha1/bgppolicies", "BGPPolicy", GATE),)
