@@ -49,6 +49,11 @@ ADDRESSES = difference(
     r".*/properties/status/properties/addresses/.*",
     "where each of several addresses is; upstream refuses the lists that have them",
 )
+PORT_BLOCKS = difference(
+    "Egress",
+    r".*/properties/status/properties/portBlocks/.*",
+    "the source ports of each Pod on each address, by which connections outlive a gateway, a field of our own",
+)
 LISTS = difference(
     "Egress",
     r".*/properties/spec/properties/(egressIPs|externalIPPools)/minItems",
@@ -71,6 +76,7 @@ DIFFERENCES = [
         "a column of our own, which -o wide shows: whether the policy is audited",
     ),
     DESTINATIONS,
+    PORT_BLOCKS,
     LISTS,
     GATEWAY,
     difference(
@@ -132,6 +138,7 @@ OLD_DIFFERENCES = [
     LISTS,
     GATEWAY,
     DESTINATIONS,
+    PORT_BLOCKS,
     difference(
         "Egress ExternalIPPool",
         MATCH_LABELS,

@@ -200,10 +200,15 @@ def test_zones_priorities_and_addresses_are_upstreams() -> None:
     assert f"MaxBucketsPerMessage = {MAX_BUCKETS}" in source("ovs/openflow/ofctrl_group.go")
 
 
-def test_cookie_categories_are_upstreams() -> None:
+ADDED_CATEGORIES = ["routes"]
+"""Categories of entries of which no flow is made."""
+
+
+def test_cookie_categories_are_upstreams_and_one_without_flows() -> None:
     text = source("agent/openflow/cookie/allocator.go")
     declared = re.findall(
         r"^\t(\w+)(?: Category = iota)?$", text.partition("type Category")[2].partition(")")[0], re.MULTILINE
     )
-    assert [squeezed(category.name) for category in Category] == [name.lower() for name in declared]
-    assert list(Category) == list(range(len(declared)))
+    ours = [squeezed(category.name) for category in Category]
+    assert ours == [*(name.lower() for name in declared), *ADDED_CATEGORIES]
+    assert list(Category) == list(range(len(ours)))
