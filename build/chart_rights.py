@@ -16,6 +16,7 @@ VALUES: Final = (
     "",
     "controller.replicas=2",
     "featureGates.L7FlowExporter=true",
+    "featureGates.BGPPolicy=true",
     "webhooks.labelsMutator.enable=true",
     AGGREGATOR,
     f"{AGGREGATOR},flowAggregator.config.apiServer.authorizeUsers=true",

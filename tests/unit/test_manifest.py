@@ -128,6 +128,24 @@ def test_the_rights_that_the_doctor_asks_for_are_those_of_the_manifest() -> None
     assert list(dict.fromkeys(row["values"] for row in rows)) == list(CHART.VALUES) == list(IN_USE)
 
 
+def test_the_doctor_asks_for_the_rights_of_every_value_that_adds_some() -> None:
+    known = {setting.partition("=")[0] for values in CHART.VALUES for setting in values.split(",")}
+    conditions = [
+        condition
+        for program in ("agent", "controller")
+        for name in ("clusterrole.yaml", "role.yaml")
+        for condition in re.findall(
+            r"{{-? *if (.*?)}}", (ROOT / "build/charts/antrea/templates" / program / name).read_text()
+        )
+    ]
+    keys = {
+        f"featureGates.{gate[1]}" if (gate := re.match(r'dig "(\w+)"', text)) else text.partition(".Values.")[2].split()[0].rstrip(")")
+        for text in conditions
+    }  # fmt: skip
+    assert len(keys) > 3
+    assert keys <= known
+
+
 def test_the_manifests_configuration_is_the_default_one_and_accepted() -> None:
     agent, controller = (
         parse(AgentConfig, DATA["antrea-agent.conf"]),

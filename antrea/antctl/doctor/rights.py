@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea import VERSION
 from antrea.antctl.doctor.control_plane.cluster_state import FLOW_AGGREGATOR, name_of
-from antrea.antctl.doctor.control_plane.registration import controller_gates
+from antrea.antctl.doctor.control_plane.registration import AGENT_CONF, CONTROLLER_CONF, enabled_gates
 from antrea.antctl.doctor.control_plane.release import release_of
 from antrea.antctl.doctor.control_plane.report import RECONCILE
 from antrea.antctl.doctor.state import Finding
@@ -125,7 +125,8 @@ IN_USE: Final[Mapping[str, Callable[[ClusterState], bool]]] = {
     "controller.replicas=2": lambda state: (
         ((state.controller() or {}).get("spec") or {}).get("replicas", 1) > 1
     ),
-    WORKLOADS: lambda state: "L7FlowExporter" in controller_gates(state),
+    WORKLOADS: lambda state: "L7FlowExporter" in enabled_gates(state, CONTROLLER_CONF),
+    "featureGates.BGPPolicy=true": lambda state: "BGPPolicy" in enabled_gates(state, AGENT_CONF),
     "webhooks.labelsMutator.enable=true": lambda state: "labelsmutator.antrea.io" in (state.webhooks or ()),
     AGGREGATOR: _has_aggregator,
     f"{AGGREGATOR},flowAggregator.config.apiServer.authorizeUsers=true": _authorizes_users,

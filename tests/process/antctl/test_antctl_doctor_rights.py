@@ -75,6 +75,7 @@ async def test_every_right_of_the_chart_is_asked_for_on_one_connection_of_each_a
     assert Right("patch", "", "pods/status", "", "") in agent
 
 
+AGENT = "system:serviceaccount:net:antrea-agent"
 CONTROLLER = "system:serviceaccount:net:antrea-controller"
 AGGREGATOR = "system:serviceaccount:flow-aggregator:flow-aggregator"
 INSTALLED = RUNNING._replace(deployments=[{"metadata": {"name": "flow-aggregator"}, "spec": {}}])
@@ -99,6 +100,12 @@ HELM = (
             "kubectl apply -f antrea-l7-flow-export-rights.yml",
         ),
         (
+            RUNNING._replace(config={"antrea-agent.conf": "featureGates: {BGPPolicy: true}"}),
+            Right("list", "", "secrets", "antrea-bgp-passwords", "net"), AGENT,
+            "ServiceAccount net/antrea-agent lacks rights that featureGates.BGPPolicy=true needs: list secrets antrea-bgp-passwords",
+            HELM.format("featureGates.BGPPolicy=true"),
+        ),
+        (
             RUNNING._replace(webhooks={"labelsmutator.antrea.io": {}}),
             Right("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "labelsmutator.antrea.io", ""), CONTROLLER,
             "ServiceAccount net/antrea-controller lacks rights that webhooks.labelsMutator.enable=true needs: patch mutatingwebhookconfigurations.admissionregistration.k8s.io labelsmutator.antrea.io",
@@ -118,7 +125,7 @@ HELM = (
             HELM.format("flowAggregator.enable=true,flowAggregator.config.apiServer.authorizeUsers=true"),
         ),
     ],
-    ids=["replicas", "workloads", "labels", "flow aggregator", "users of the flow aggregator"],
+    ids=["replicas", "workloads", "bgp", "labels", "flow aggregator", "users of the flow aggregator"],
 )  # fmt: skip
 async def test_rights_that_values_of_the_chart_add_are_asked_for_where_they_are_in_use(
     state: ClusterState, right: Right, user: str, finding: str, repair: str

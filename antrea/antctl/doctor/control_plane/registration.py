@@ -22,6 +22,7 @@ API_SERVICES: Final = "api-services"
 WEBHOOKS: Final = "webhooks"
 DEFINITIONS: Final = "definitions"
 POLICY_DEFINITIONS: Final = "policy-definitions"
+AGENT_CONF: Final = "antrea-agent.conf"
 CONTROLLER_CONF: Final = "antrea-controller.conf"
 CONFIG_MAP: Final = "config-map"
 EXPECTED_APIS: Final = (
@@ -118,14 +119,17 @@ def definitions(state: ClusterState) -> Iterator[Finding]:
         yield Finding("", "error", DEFINITIONS, f"{text}{more} missing or of another release", repair)
 
 
-def controller_gates(state: ClusterState) -> frozenset[str]:
-    """Return the feature gates that the controller's configuration turns on; none of one that is refused, which its own condition names."""
-    from antrea.config.controller import ControllerConfig  # noqa: PLC0415 (start-up time)
+def enabled_gates(state: ClusterState, file: str) -> frozenset[str]:
+    """Return the feature gates that a file of the ConfigMap turns on; none of one that is refused, which a condition of its program names."""
+    from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
+    from antrea.config.controller import ControllerConfig  # noqa: PLC0415
     from antrea.config.load import parse  # noqa: PLC0415
-    from antrea.features.framework.config_validation import accept_controller  # noqa: PLC0415
+    from antrea.features.framework.config_validation import accept_agent, accept_controller  # noqa: PLC0415
 
+    text = (state.config or {}).get(file, "")
     try:
-        text = (state.config or {}).get(CONTROLLER_CONF, "")
+        if file == AGENT_CONF:
+            return accept_agent(parse(AgentConfig, text).config).names
         return accept_controller(parse(ControllerConfig, text).config).names
     except Invalid:
         return frozenset()
@@ -133,7 +137,7 @@ def controller_gates(state: ClusterState) -> frozenset[str]:
 
 def policy_definitions(state: ClusterState) -> Iterator[Finding]:
     """Yield kinds of policy.networking.k8s.io whose feature gate is on, and that kube-apiserver does not serve."""
-    gates = controller_gates(state)
+    gates = enabled_gates(state, CONTROLLER_CONF)
     missing = sorted(
         f"{version.name}/{crd.plural}"
         for crd in ADMIN_CRDS
