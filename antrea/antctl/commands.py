@@ -346,6 +346,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action(
         "",
+        "cleanup",
+        "R",
+        "Remove what Antrea leaves after it was uninstalled",
+        "antrea.antctl.cleanup.command",
+    ),
+    Action(
+        "",
         "kube-proxy",
         "AR",
         "Hand Services over between kube-proxy and AntreaProxy",

@@ -154,7 +154,7 @@ def antrea_namespace(kubernetes: Server) -> str:
         raise Failure(f"no DaemonSet has the labels {AGENT_PODS}: is Antrea installed?")
     if len(names) == 1:
         return str(next(iter(names)))
-    if (reported := _reported_namespace(kubernetes)) in names:
+    if (reported := reported_namespace(kubernetes)) in names:
         return reported
     listed = ", ".join(f"{namespace}/{name}" for namespace, name in sorted(names.items()))
     report = f"names Namespace {reported}" if reported else "does not exist"
@@ -165,7 +165,7 @@ def antrea_namespace(kubernetes: Server) -> str:
     )
 
 
-def _reported_namespace(kubernetes: Server) -> str:
+def reported_namespace(kubernetes: Server) -> str:
     """Return the Namespace of the controller's Pod by its report; empty: there is none, or it may not be read. Raises Failure."""
     try:
         return str(ask(kubernetes, CONTROLLER_INFO, {}).get("podRef", {}).get("namespace", ""))

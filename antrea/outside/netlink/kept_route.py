@@ -118,8 +118,12 @@ def kept_addresses() -> list[str]:
 def give_up(gateway: str) -> None:
     """All of them; rules and the device are as they were. Raises as `keep`."""
     for version in ("-4", "-6"):
-        lines = f"rule add priority 0 lookup local\nrule del {_BY_MARK}\nrule del priority 1 lookup local\n"
-        run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
+        # a second rule of priority 0 would stay where none was moved to priority 1
+        if "lookup local" in run("ip", version, "rule", "show", "priority", "1", fine=True):
+            lines = (
+                f"rule add priority 0 lookup local\nrule del {_BY_MARK}\nrule del priority 1 lookup local\n"
+            )
+            run("ip", "-force", version, "-batch", "-", given=lines, fine=True)
         run("ip", version, "route", "flush", "table", str(ROUTES), fine=True)
     run_nft(f"table inet {TABLE}\ndelete table inet {TABLE}\n")
     if may_stand(gateway):
