@@ -73,6 +73,10 @@ class BgpNeighbor(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between tries to connect."""
     bfd: BfdTimers | None = None
     """None: BFD does not watch the session."""
+    communities: tuple[tuple[int, int], ...] = ()
+    """Communities of the networks that the router is sent (RFC 1997), sorted."""
+    local_preference: int | None = None
+    """Local preference of these networks; None: the default."""
 
     category: int = 0
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -36,6 +36,7 @@ from antrea.features.bgp_policy.policy import BgpPolicyRow
 from antrea.features.bgp_policy.report import bgp_peers_down, unusable_peers
 from antrea.features.bgp_policy.state import ESTABLISHED, BgpPeerState, FrrState
 from antrea.features.bgp_policy.view import shown_peers, shown_policy, shown_routes
+from antrea.outside.frr.vty import VtySocket
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,24 @@ if TYPE_CHECKING:
 VIPS = ("203.0.113.5", "2001:db8:113::5")
 EGRESS_IP = "203.0.113.77"
 BFD = {"enabled": True, "transmitIntervalMilliseconds": 100, "receiveIntervalMilliseconds": 100}
+
+
+ALL_FIELDS: dict[str, Any] = {
+    "holdTimeSeconds": 9,
+    "keepaliveIntervalSeconds": 3,
+    "multihopTTL": 3,
+    "bfd": BFD,
+    "communities": [
+        "64512:200",
+        "64512:100",
+        "65535:65281",
+        "65535:0",
+        "65535:666",
+        "65535:65282",
+        "65535:65283",
+    ],
+    "localPreference": 200,
+}
 
 
 def router(*, password: str = "", more: str = "", local_as: int = ROUTER_AS, bfd: bool = False) -> str:
@@ -145,18 +164,22 @@ async def test_an_agent_that_is_replaced_withdraws_nothing_and_sends_no_command(
 ) -> None:
     network = Network(netns)
     with (
-        Room(ROUTER, space=network.router, configuration=router()),
+        Room(ROUTER, space=network.router, configuration=router()) as far,
         Room(ENGINE, capabilities()) as engine,
     ):
         first = BgpNode(engine.folder)
-        first.put(bgp_policy(holdTimeSeconds=9, keepaliveIntervalSeconds=3, multihopTTL=3, bfd=BFD))
+        first.put(bgp_policy(**ALL_FIELDS))
         first.facts.put(service())
         async with first.running():
             await until(lambda: all("via" in network.routes(vip) for vip in VIPS), "routes")
+        vty = await VtySocket.connect(far.folder / "bgpd.vty")
+        (path,) = (await vty.json(f"show bgp ipv4 unicast {VIPS[0]}/32 json"))["paths"]
+        assert {"64512:100", "64512:200", "no-export"} <= set(path["community"]["string"].split())
+        await vty.close()
         with network.watched_routes() as seen:
             after = BgpNode(engine.folder)
             async with after.running(listed=False):
-                after.put(bgp_policy(holdTimeSeconds=9, keepaliveIntervalSeconds=3, multihopTTL=3, bfd=BFD))
+                after.put(bgp_policy(**ALL_FIELDS))
                 await asyncio.sleep(1)
                 after.facts.put(service())
                 after.listed()

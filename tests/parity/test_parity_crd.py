@@ -103,7 +103,7 @@ DIFFERENCES = [
     difference(
         "BGPPolicy",
         f"spec/{SCHEMA}/.*/bfdPeers/.*|spec/{SCHEMA}/.*/bgpPeers/items/properties/"
-        "(bfd|(holdTime|keepaliveInterval|connectRetry|idleHoldTimeAfterReset)Seconds|gracefulRestartEnabled)/.*",
+        "(bfd|communities|localPreference|(holdTime|keepaliveInterval|connectRetry|idleHoldTimeAfterReset)Seconds|gracefulRestartEnabled)/.*",
         "fields of our own: BFD with routers, and timers of sessions",
     ),
     difference(

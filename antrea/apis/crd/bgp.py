@@ -11,6 +11,8 @@ from antrea.apis.crd.part import Address, Condition, CrdStruct, LabelSelector, M
 from antrea.apis.schema import doc
 
 Asn: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
+COMMUNITY = "^[0-9]{1,5}:[0-9]{1,5}$"
+MAX_COMMUNITIES = 32
 Seconds: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
 Ttl: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=255, default=1)]
 Interval: TypeAlias = Annotated[int, doc(format="int32", minimum=50, maximum=60000, default=300)]
@@ -117,6 +119,22 @@ class BgpPeer(CrdStruct, frozen=True):
         doc("Accepted without effect: a session that was reset is tried again after a second."),
     ] = None
     bfd: BfdSettings | None = None
+    communities: Annotated[
+        tuple[Annotated[str, doc(pattern=COMMUNITY)], ...],
+        doc(
+            "Communities of the networks that the router is sent, such as 64512:100.",
+            maxItems=MAX_COMMUNITIES,
+        ),
+    ] = ()
+    local_preference: Annotated[
+        int | None,
+        doc(
+            "Local preference of the networks, for a router of the same AS or confederation.",
+            format="int64",
+            minimum=0,
+            maximum=4294967295,
+        ),
+    ] = None
 
 
 class BGPPolicySpec(CrdStruct, frozen=True):

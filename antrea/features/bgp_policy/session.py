@@ -17,7 +17,7 @@ from antrea.features.framework.address import canonical
 from antrea.host.bgp import BfdOnlySession, BfdTimers, BgpNeighbor, BgpSpeaker, Password
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from antrea.apis.crd.bgp import BfdPeer, BfdSettings, BgpPeer
     from antrea.engine import Facts
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ONE_HOP, SEVERAL_HOPS = 3784, 4784
 """UDP ports of BFD (RFC 5881, RFC 5883)."""
+MAX_HALF, MAX_TEXT = 65535, 40
 HOLD, CONNECT_RETRY = 90, 10
 """Seconds, for a peer that does not name them; the first is upstream's."""
 
@@ -89,6 +90,12 @@ def neighbor(facts: Facts, node: ThisNode, peer: BgpPeer) -> BgpNeighbor | Unusa
         return UnusablePeer(
             key, f"its password in Secret antrea-bgp-passwords cannot be used: {secret.why_not}"
         )
+    try:
+        communities = parsed_communities(peer.communities)
+    except ValueError as error:
+        return UnusablePeer(
+            key, f"community {str(error)[:MAX_TEXT]!r} is not two numbers up to {MAX_HALF}, such as 64512:100"
+        )
     hold = peer.hold_time_seconds or HOLD
     watched = peer.bfd is not None and peer.bfd.enabled
     return BgpNeighbor(
@@ -104,7 +111,20 @@ def neighbor(facts: Facts, node: ThisNode, peer: BgpPeer) -> BgpNeighbor | Unusa
         keepalive=min(peer.keepalive_interval_seconds or hold, hold // 3),
         connect_retry=peer.connect_retry_seconds or CONNECT_RETRY,
         bfd=timers(peer.bfd) if watched and peer.bfd else None,
+        communities=communities,
+        local_preference=peer.local_preference,
     )
+
+
+def parsed_communities(texts: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    """Parse communities such as 64512:100, sorted. Raises ValueError for a text that is not two numbers of 16 bits."""
+    communities = set()
+    for text in texts:
+        high, _, low = text.partition(":")
+        if not (high.isdecimal() and low.isdecimal() and max(int(high), int(low)) <= MAX_HALF):
+            raise ValueError(text)
+        communities.add((int(high), int(low)))
+    return tuple(sorted(communities))
 
 
 def timers(settings: BfdSettings | BfdPeer) -> BfdTimers:

@@ -8,6 +8,7 @@ Source: FRR 10.3 bgpd/bgp_vty.c bgp_config_write, bfdd/bfdd_cli.c
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from antrea.facts.family import is_ipv6
@@ -29,12 +30,21 @@ IMPORT, EXPORT = "antrea-import", "antrea-export"
 """Route maps: no route of a router is taken, and all of the networks are sent."""
 FAMILIES: Final = {False: "address-family ipv4 unicast", True: "address-family ipv6 unicast"}
 DEFAULT_PORT, DEFAULT_RESTART_TIME = 179, 120
+WELL_KNOWN: Final = {
+    (65535, 0): "graceful-shutdown",
+    (65535, 666): "blackhole",
+    (65535, 65281): "no-export",
+    (65535, 65282): "no-advertise",
+    (65535, 65283): "local-AS",
+    (65535, 65284): "no-peer",
+}
+"""Communities that FRR prints by name (FRR 10.3 bgpd/bgp_community.c community_gettoken)."""
 DEFAULT_TIMERS: Final = BfdTimers()
 MAX_TTL: Final = 255
 _CLOSING = ("!", "exit", "end", "exit-address-family")
 _OPENING = {0: ("router bgp ", "route-map ", "bfd"), 1: ("address-family ", "profile ", "peer ")}
 """Beginnings of lines that open a place, by its depth."""
-_OURS = ("router bgp ", f"route-map {IMPORT} ", f"route-map {EXPORT} ", "bfd")
+_OURS = ("router bgp ", f"route-map {IMPORT} ", f"route-map {EXPORT}", "bfd")
 
 
 def bgp_tree(
@@ -44,22 +54,26 @@ def bgp_tree(
     if speaker is None:
         return {}
     router: Context = (f"router bgp {speaker.asn}",)
+    known = tuple(neighbors)
     tree: Tree = {
         (f"route-map {IMPORT} deny 10",): [],
-        (f"route-map {EXPORT} permit 10",): [],
+        **{
+            (f"route-map {export_name(neighbor)} permit 10",): [*_export_lines(neighbor)]
+            for neighbor in known
+        },
         router: [*_speaker_lines(speaker)],
         (*router, FAMILIES[False]): [],
         (*router, FAMILIES[True]): [],
     }
     for prefix in prefixes:
         tree[*router, FAMILIES[is_ipv6(prefix.prefix)]].append(f"network {prefix.prefix}")
-    for neighbor in neighbors:
+    for neighbor in known:
         tree[router] += _neighbor_lines(speaker, neighbor)
         name = f"neighbor {neighbor.address}"
         # a neighbor is contacted once it has a family: after all else is there
         tree[*router, FAMILIES[is_ipv6(neighbor.address)]] += [
             f"{name} route-map {IMPORT} in",
-            f"{name} route-map {EXPORT} out",
+            f"{name} route-map {export_name(neighbor)} out",
             f"{name} activate",
         ]
     return {context: lines for context, lines in tree.items() if lines or not _is_family(context)}
@@ -81,6 +95,20 @@ def _speaker_lines(speaker: BgpSpeaker) -> Iterator[str]:
     if speaker.restart_time != DEFAULT_RESTART_TIME:
         yield f"bgp graceful-restart restart-time {speaker.restart_time}"
     yield "bgp graceful-restart preserve-fw-state"
+
+
+def export_name(neighbor: BgpNeighbor) -> str:
+    """Return the name of the route map of what the neighbor is sent: neighbors with the same attributes share one."""
+    lines = "\n".join(_export_lines(neighbor))
+    return f"{EXPORT}-{hashlib.sha256(lines.encode()).hexdigest()[:12]}" if lines else EXPORT
+
+
+def _export_lines(neighbor: BgpNeighbor) -> Iterator[str]:
+    if neighbor.local_preference is not None:
+        yield f"set local-preference {neighbor.local_preference}"
+    if neighbor.communities:
+        names = (WELL_KNOWN.get(pair, f"{pair[0]}:{pair[1]}") for pair in neighbor.communities)
+        yield f"set community {' '.join(names)}"
 
 
 def _neighbor_lines(speaker: BgpSpeaker, neighbor: BgpNeighbor) -> Iterator[str]:

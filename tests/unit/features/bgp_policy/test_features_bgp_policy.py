@@ -16,6 +16,7 @@ from antrea.errors import Invalid
 from antrea.facts.egress import Egress
 from antrea.facts.member import AgentNode, GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.router import RouterSession
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.bgp_policy.agent import EGRESS, FEATURE
 from antrea.features.bgp_policy.password import (
@@ -137,14 +138,22 @@ def test_sessions_have_what_the_policy_says() -> None:
     peers = [
         {**PEER, "port": 1790, "multihopTTL": 2, "gracefulRestartTimeSeconds": 60, "holdTimeSeconds": 30},
         {"address": "2001:db8:0::9", "asn": 65001, "bfd": bfd, "keepaliveIntervalSeconds": 5},
-        {"address": "192.0.2.10", "asn": 65001, "bfd": {"enabled": True}, "gracefulRestartEnabled": True},
+        {
+            "address": "192.0.2.10",
+            "asn": 65001,
+            "bfd": {"enabled": True},
+            "gracefulRestartEnabled": True,
+            "communities": ["64512:2", "64512:1", "64512:2"],
+            "localPreference": 200,
+        },
     ]
     confederation = {"identifier": 65000, "memberASNs": [64514, 64513, 64513]}
     world = World(stored(bgpPeers=peers, confederation=confederation, listenPort=1179))
     assert world.of(BgpSpeaker) == [BgpSpeaker(64512, "192.0.2.1", 1179, 65000, (64513, 64514), 120, 9)]
     assert world.of(BgpNeighbor) == [
         BgpNeighbor(
-            address="192.0.2.10", asn=65001, bfd=BfdTimers(), category=9,
+            address="192.0.2.10", asn=65001, bfd=BfdTimers(), communities=((64512, 1), (64512, 2)),
+            local_preference=200, category=9,
         ),
         BgpNeighbor(address="192.0.2.9", asn=65001, port=1790, ttl=2, hold=30, keepalive=10, category=9),
         BgpNeighbor(
@@ -183,12 +192,34 @@ def test_routers_that_watch_by_bfd_alone_need_no_speaker() -> None:
             "another peer of the policy with BFD",
         ),
         ({"bgpPeers": [{"address": "fe80::1%eth0;x", "asn": 1}]}, "its address is invalid"),
+        (
+            {"bgpPeers": [{**PEER, "communities": ["1:2", "65536:1"]}]},
+            "community '65536:1' is not two numbers",
+        ),
+        ({"bgpPeers": [{**PEER, "communities": ["1:2\nexit"]}]}, "is not two numbers"),
     ],
 )
 def test_a_peer_without_a_session_is_named(spec: dict[str, Any], why: str) -> None:
     world = World(stored(**spec))
     assert why in unusable_peers(world.facts)
     assert len(world.of(BgpNeighbor)) + len(world.of(BfdOnlySession)) == len(next(iter(spec.values()))) - 1
+
+
+def test_sessions_with_routers_are_rows_for_others() -> None:
+    peers = [
+        {**PEER, "port": 1790},
+        {"address": "2001:db8::9", "asn": 1, "multihopTTL": 2, "bfd": {"enabled": True}},
+    ]
+    world = World(
+        stored(
+            bgpPeers=peers, bfdPeers=[{"address": "192.0.2.9"}, {"address": "192.0.2.10"}], listenPort=1179
+        )
+    )
+    assert world.facts.all(RouterSession) == [
+        RouterSession("192.0.2.10", bfd_port=3784),
+        RouterSession("192.0.2.9", 1179, 1790, 3784),
+        RouterSession("2001:db8::9", 1179, 179, 4784),
+    ]
 
 
 def test_a_node_of_one_family_has_no_session_in_the_other() -> None:

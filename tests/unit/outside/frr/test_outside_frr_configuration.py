@@ -159,6 +159,30 @@ def test_another_as_number_is_another_speaker_and_the_one_before_goes_first() ->
     assert [line for _, line in changes(now, wanted)][:2] == ["bgp shutdown", "no router bgp 64512"]
 
 
+def test_neighbors_with_the_same_attributes_share_a_route_map() -> None:
+    plain = BgpNeighbor(address="10.7.0.7", asn=64513)
+    first = BgpNeighbor(address="10.7.0.8", asn=64513, communities=((64512, 100), (65535, 65281)))
+    second = BgpNeighbor(address="10.7.0.9", asn=64513, communities=((64512, 100), (65535, 65281)))
+    preferred = BgpNeighbor(address="10.7.0.10", asn=64512, local_preference=0)
+    tree = bgp_tree(SPEAKER, [plain, first, second, preferred], [])
+    maps = {
+        context[0]: lines
+        for context, lines in tree.items()
+        if context[0].startswith("route-map antrea-export")
+    }
+    assert sorted(maps.values()) == [
+        [],
+        ["set community 64512:100 no-export"],
+        ["set local-preference 0"],
+    ]
+    # all maps exist before a neighbor is contacted
+    places = list(tree)
+    assert max(places.index((name,)) for name in maps) < places.index(ROUTER)
+    assert parse("\n".join(f"{name}\n {lines[0]}\nexit" for name, lines in maps.items() if lines)) == {
+        (name,): lines for name, lines in maps.items() if lines
+    }
+
+
 def test_routers_that_watch_by_bfd_alone() -> None:
     sessions = [
         BfdOnlySession(address="10.7.0.9", timers=FAST, shutdown=True),
