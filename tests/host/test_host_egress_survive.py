@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from egress_node import EGRESS, FAMILIES, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
 from held_connection import CLIENT, SERVER
-from raw_segment import ACK, FIN, PORT, SERVED, SYN, Segment, carried, heard, raw
+from raw_segment import ACK, FIN, PORT, RST, SERVED, SYN, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 from wide_pool import wide_pool
 
@@ -263,9 +263,14 @@ async def test_what_uses_no_port_of_its_block_gets_one_that_is_in_none_and_nothi
                 stack.enter_context(opened)
             stranger.sendto(b"new", (ip, first + 1))
             knock.sendto(segment(OUTSIDE[version], ip, (SERVED, first + 1), 1, 0, SYN), (ip, 0))
-            # the last one may come
             knock.sendto(segment(OUTSIDE[version], ip, (SERVED, first + 2), 2, 9, ACK), (ip, 0))
-            assert (await asyncio.to_thread(heard, web, version)).sequence == 2
+            # the end of a connection of the Pod, which the host outside does not know, is the first to come
+            web.sendto(
+                segment(PODS[version], OUTSIDE[version], (first + 3, SERVED), 10, 20, ACK),
+                (OUTSIDE[version], 0),
+            )
+            answer = await asyncio.to_thread(heard, web, version)
+            assert answer == Segment(OUTSIDE[version], (SERVED, first + 3), 20, RST)
             served.setblocking(False)
             with pytest.raises(BlockingIOError):
                 served.recv(99)

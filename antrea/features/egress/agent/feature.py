@@ -72,6 +72,7 @@ from antrea.features.egress.agent.port_block import (
     port_block_elements,
     port_block_rows,
     port_block_rules,
+    unknown_answer_flows,
 )
 from antrea.features.egress.agent.reply_relay import (
     accepted_answers,
@@ -195,6 +196,7 @@ FEATURE = AgentFeature(
         Unit(EgressPortBlock, answer_elements),
         Unit(EgressMark, other_ports),
         Unit(PodInterface, pod_port_range),
+        Unit(PodInterface, unknown_answer_flows),
         Unit(ThisNode, egress_node_flows),
         Unit(PeerNode, egress_peer_flows),
         Unit(Service, unserved_flows),

@@ -2,7 +2,7 @@
 
 A gateway that takes an address over translates connections from the middle. The port of an answer names its Pod, whether the
 answer or the Pod's next packet comes first, and the Pod's own port is kept. TCP segments with SYN from outside are not passed on,
-and no datagrams of UDP: nothing new reaches a Pod. What has no block gets ports that are in none, so that no answer to it can
+and no datagrams of UDP, and the switch of the Pod drops segments of connections that it does not track: nothing new reaches a Pod. What has no block gets ports that are in none, so that no answer to it can
 reach another Pod.
 """
 
@@ -16,9 +16,16 @@ from antrea.facts.family import is_ipv6
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.snat_mark import BEFORE_FORWARD, BEFORE_MASQUERADE, MAPS, MARK, POOL
 from antrea.features.egress.agent.unknown_segment import may_hold
-from antrea.features.egress.port_block import OTHER_PORTS, blocks_of
+from antrea.features.egress.port_block import OTHER_PORTS, SIZE, blocks_of
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.pod_sysctl import PodSysctl
+from antrea.openflow.action import DROP
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import FROM_GATEWAY_REG_MARK, FROM_TUNNEL_REG_MARK
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import PROTOCOLS, ct_state, dst, tcp_flags, tp_dst
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import CONNTRACK_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode
     from antrea.facts.ovs import PodInterface
 
+flow = flows_of(Category.EGRESS)
 OUT: Final = {False: "egress-block", True: "egress-block6"}
 """Maps: an Egress IP's mark, a Pod's address and a port of its block lead to the chain of the block."""
 BACK: Final = {False: "egress-block-pod", True: "egress-block-pod6"}
@@ -162,15 +170,42 @@ def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
         yield NftElement(set=OTHERS, value=f"{facts.id(POOL, mark.ip):#010x}")
 
 
+def unknown_answer_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """Yield flows that drop TCP segments to a port of its block whose connection the switch of the Pod does not track.
+
+    The gateway cannot tell an answer from what a stranger sends. Let in, the Pod's packets would be replies, which no policy sees.
+    """
+    block = _block_of(facts, pod)
+    if block is None:
+        return
+    for ip in pod.ips:
+        for source in (FROM_TUNNEL_REG_MARK, FROM_GATEWAY_REG_MARK):
+            yield flow(
+                CONNTRACK_STATE,
+                Priority.NORMAL,
+                PROTOCOLS["TCP"][is_ipv6(ip)],
+                tcp_flags("-syn"),
+                ct_state("+new+trk"),
+                source.match,
+                dst(ip),
+                tp_dst(block.first, 0x10000 - SIZE),
+                then=DROP,
+            )
+
+
 def pod_port_range(facts: Facts, pod: PodInterface) -> Iterator[PodSysctl]:
     """Yield the settings of a Pod with a block, before or after it has started."""
-    rows = (row for row in facts.by(EgressPortBlock, "pod", pod.pod) if _survives(facts, row.egress))
-    block = min(rows, key=lambda row: row.egress, default=None)
+    block = _block_of(facts, pod)
     if block is None or not pod.netns:
         return
     ports = f"{block.first}\t{block.last}"
     yield PodSysctl(netns=pod.netns, path=PORT_RANGE, value=ports, default="32768\t60999")
     yield PodSysctl(netns=pod.netns, path=REUSE, value="1", default="2")
+
+
+def _block_of(facts: Facts, pod: PodInterface) -> EgressPortBlock | None:
+    rows = (row for row in facts.by(EgressPortBlock, "pod", pod.pod) if _survives(facts, row.egress))
+    return min(rows, key=lambda row: row.egress, default=None)
 
 
 def _survives(facts: Facts, egress: str) -> bool:

@@ -19,6 +19,7 @@ from antrea.features.egress.agent.feature import FEATURE, egress_row
 from antrea.features.egress.agent.port_block import port_block_rows
 from antrea.host.nft import NftElement
 from antrea.host.pod_sysctl import PodSysctl
+from antrea.openflow.flow import Flow
 
 IP, POD = "203.0.113.1", ("10.10.0.7", "fd00:10::7")
 NODE = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
@@ -84,6 +85,18 @@ def test_a_pod_has_the_port_range_of_its_block() -> None:
     assert Agent(ROW, BLOCK, pod).settings() == {ports, ("/ns", "net/ipv4/tcp_tw_reuse", "1")}
     assert Agent(msgspec.structs.replace(ROW, survives=False), BLOCK, pod).settings() == set()
     assert Agent(ROW, BLOCK, msgspec.structs.replace(pod, netns="")).settings() == set()
+
+
+def test_the_switch_of_a_pod_drops_segments_to_its_block_of_connections_that_it_does_not_track() -> None:
+    pod = PodInterface("web-1", "c", "shop", "web", "02:00:00:00:00:07", POD, 7, "uuid")
+    agent = Agent(ROW, BLOCK, pod)
+    flows = [entry for entry in agent.engine.standing().values() if isinstance(entry, Flow)]
+    drops = [flow for flow in flows if "tcp_flags=-syn" in flow.match]
+    assert {(flow.table, flow.actions) for flow in drops} == {("ConntrackState", ())}
+    for target in (f"nw_dst={POD[0]}", f"ipv6_dst={POD[1]}"):
+        matches = [flow.match for flow in drops if target in flow.match]
+        assert len(matches) == 2
+        assert all({"ct_state=+new+trk", "tp_dst=0x600/0xfe00"} <= {*match} for match in matches)
 
 
 def test_agents_read_blocks_of_pods_that_run() -> None:
