@@ -173,7 +173,8 @@ def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
 def unknown_answer_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """Yield flows that drop TCP segments to a port of its block whose connection the switch of the Pod does not track.
 
-    The gateway cannot tell an answer from what a stranger sends. Let in, the Pod's packets would be replies, which no policy sees.
+    At the gateway an answer does not differ from a segment of any host outside. If it were let in, packets of the Pod would be
+    replies, which pass policies.
     """
     block = _block_of(facts, pod)
     if block is None:

@@ -204,8 +204,7 @@ def test_the_host_translates_by_mark_before_it_falls_back_to_the_nodes_address()
     assert rules[RULE] < NftRule(chain="postrouting", name="", text="").order
     drop = 'iifname "antrea-gw0" oifname != "antrea-gw0" meta mark & 0x000000ff != 0x00000000 drop'
     assert rules[RULE] < rules[drop] < NftRule(chain="postrouting", name="", text="").order
-    # and four that end answers that no Node tracks, two that keep the host from resetting connections of another gateway, ten for blocks of ports, and one that drops what belongs
-    # to no connection
+    # and those of answers that no Node tracks, and of connections of another gateway
     assert len(rules) == 21
     chains = {chain.name for chain in agent.wanted(NftChain) if isinstance(chain, NftChain)}
     assert chains == {"egress-input", "egress-prerouting", "egress-ends"}
