@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from feature_home import HOMES, PRODUCT, dependents, required
+from feature_home import HOMES, PRODUCT, dependents, edges, features_in, required
 
 from antrea.features import FEATURES
 
@@ -71,6 +71,24 @@ def test_programs_load_without_a_feature_and_those_that_build_on_it(name: str, t
     place, *left = done.stdout.split()
     assert place == f"{tmp_path}/antrea"
     assert left == [one for one in FEATURES if one not in removed]
+
+
+def needed(name: str) -> set[str]:
+    """A feature with all whose modules it imports, or modules of these, and those that no program can do without."""
+    found = {name} | required()
+    while more := {other for one, other in edges() if one in found} - found:
+        found |= more
+    return found
+
+
+def test_unit_tests_of_a_feature_import_none_that_it_does_without() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {', '.join(sorted(other))}"
+        for name in FEATURES
+        for path in (ROOT / "tests/unit/features" / name).rglob("*.py")
+        if (other := features_in(path) - needed(name))
+    }
+    assert found == set(), "move these to the folder of the feature that needs the other"
 
 
 @pytest.mark.wide

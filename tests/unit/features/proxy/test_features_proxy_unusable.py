@@ -7,12 +7,9 @@ import pytest
 from test_features_proxy_all import ALL, N1, WEB, elements, routes, said, standing, world
 
 from antrea.apis import core
-from antrea.apis.crd import egress as crd
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.service import ServicePort
-from antrea.features.egress.agent.allocated import judge
-from antrea.features.egress.agent.feature import egress_rows
 from antrea.features.framework.ip_range import unusable, unusable_network
 from antrea.features.proxy.host import refused_node_port_addresses
 from antrea.features.proxy.service import service_row
@@ -107,16 +104,6 @@ def test_without_proxy_all_pods_are_not_sent_to_such_an_address_either() -> None
     _, engine = world(row, proxy=AntreaProxy())
     assert len(said(engine)) == 1
     assert not [one for one in standing(engine) if "127.0.0.1" in str(one)]
-
-
-@pytest.mark.parametrize(("ip", "kind"), ODD)
-def test_an_egress_that_was_stored_with_such_an_address_has_none(ip: str, kind: str) -> None:
-    found = msgspec.convert(
-        {"metadata": {"name": "e"}, "spec": {"egressIP": ip, "appliedTo": {}}}, crd.Egress
-    )
-    (row,) = egress_rows(found)
-    assert (row.ip, row.invalid) == ("", ip)
-    assert judge(row, None, ()) == f"{ip} is one of {kind}, with which no Node can send"
 
 
 def test_addresses_that_hosts_have_are_taken() -> None:
