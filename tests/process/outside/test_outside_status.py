@@ -211,6 +211,19 @@ async def test_items_of_a_list_stand_beside_those_of_other_managers_in_its_order
     assert body["status"] == {"addresses": at(("10.0.0.1", "n4"), ("::1", "n2"))}
 
 
+async def test_an_item_with_a_list_is_written_once() -> None:
+    item = (("pod", "shop/web"), ("firstPort", 1024), ("podIPs", ("10.10.0.7", "fd00:10::7")))
+    items = Items("portBlocks", "pod", (item,), ("shop/web",))
+    entry = Status(path=f"{EGRESSES}/web", kind="Egress", manager="antrea-controller-ports", items=items)
+    async with served() as (sink, server):
+        server.has("web")
+        await sink.apply([entry], [])
+        await sink.apply([entry], [])
+    ((_, _, body),) = server.patches
+    block = {"pod": "shop/web", "firstPort": 1024, "podIPs": ["10.10.0.7", "fd00:10::7"]}
+    assert body["status"] == {"portBlocks": [block]}
+
+
 KNOWN = ("10.0.0.1", "10.0.0.2", "::1")
 
 
