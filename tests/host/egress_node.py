@@ -208,7 +208,7 @@ class Node(SwitchNode):
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, own_ports())
         sinks[NodeAnnotation] = self.annotations
-        sinks[PodSysctl] = pod_sysctls = PodSysctlSink()
+        sinks[PodSysctl] = pod_sysctls = PodSysctlSink(Path(self.switch.directory, "pod-settings"))
         sinks[NeighbourResponse] = responder = NeighbourResponder()
         announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
         probing = DuplicateProber(NODE.name)

@@ -26,11 +26,14 @@ from antrea.features.egress.port_block import OTHER_PORTS
 from antrea.features.external_ip_pool.agent_part.idle_detector import IdleFeed
 from antrea.host.carrier import ip_mac
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.host.pod_sysctl import PodSysctl
 from antrea.outside.netlink.netns import NetnsWorker
+from antrea.outside.netlink.pod_sysctl_sink import PodSysctlSink
 from antrea.outside.nftables import text as nft_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from conftest import Namespaces
 
@@ -295,3 +298,40 @@ async def test_a_pod_has_the_kernels_port_range_again_when_its_egress_gives_it_n
         node.facts.drop(Egress, "e")
         await node.engine.quiet()
         assert port_range() == ["2000", "3000"]
+
+
+async def test_a_later_start_restores_the_range_of_a_pod_whose_egress_is_gone(
+    node: Node, tmp_path: Path
+) -> None:
+    range_of = {}
+    for pod, (first, last) in BLOCKS.items():
+        range_of[pod] = PodSysctl(
+            netns=node.netns.path(node.pods[pod]),
+            path="net/ipv4/ip_local_port_range",
+            value=f"{first}\t{last}",
+            default="32768\t60999",
+            category=4,
+        )
+
+    def ranges() -> list[list[str]]:
+        file = "/proc/sys/net/ipv4/ip_local_port_range"
+        return [node.netns.sh(f"cat {file}", node.pods[pod]).split() for pod in BLOCKS]
+
+    before = PodSysctlSink(tmp_path / "pod-settings")
+    await before.resync([*range_of.values()])
+    before.close()
+    both = [[str(port) for port in block] for block in BLOCKS.values()]
+    assert ranges() == both
+    later = PodSysctlSink(tmp_path / "pod-settings")
+    await later.resync([range_of["web"]])
+    assert ranges() == both
+    await later.sweep(4)
+    assert ranges() == [both[0], ["32768", "60999"]]
+    later.close()
+    # what is left of a file that was damaged is nothing
+    (tmp_path / "pod-settings").write_bytes(b"x")
+    third = PodSysctlSink(tmp_path / "pod-settings")
+    await third.resync([])
+    await third.sweep(4)
+    assert ranges()[0] == both[0]
+    third.close()

@@ -46,6 +46,8 @@ GRACE_SECONDS: Final = 2.0
 """Seconds that the controller may take to allocate an address, and a user to move one."""
 SLOW_SECONDS: Final = 10.0
 """Seconds that the last holder may take to appear in gossip (docs/membership.md)."""
+POD_SETTINGS: Final = "pod-settings"
+"""File of what is set in the network namespaces of Pods."""
 LOOK_SECONDS: Final = 30.0
 """Seconds between checks whether a row may be removed."""
 
@@ -81,7 +83,7 @@ class EgressPart(Part):
         self._handover = GracefulHandover(agent.facts, agent.kube, agent.config, agent.node)
         self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
-        self._pod_sysctls = PodSysctlSink()
+        self._pod_sysctls = PodSysctlSink(agent.run_dir / POD_SETTINGS)
         self._owners: dict[str, str] = {}
         """Node by the key of EgressOwner."""
         self._reported: dict[str, set[tuple[str, str]]] = {}
