@@ -36,6 +36,7 @@ from antrea.features.bgp_policy.policy import BgpPolicyRow
 from antrea.features.bgp_policy.report import bgp_peers_down, unusable_peers
 from antrea.features.bgp_policy.state import ESTABLISHED, BgpPeerState, FrrState
 from antrea.features.bgp_policy.view import shown_peers, shown_policy, shown_routes
+from antrea.host.bgp import BgpPrefix
 from antrea.outside.frr.vty import VtySocket
 
 if TYPE_CHECKING:
@@ -301,7 +302,12 @@ async def test_a_port_of_another_program_is_named_and_bfd_goes_on(frr_root: Path
         node.put(bgp_policy(bfd=BFD))
         async with node.running():
             await until(lambda: "listens at TCP port 179" in why_not(node), "the finding")
-            await until(lambda: engine.process("bfdd"), "bfdd")
+            await until((engine.folder / "bfdd.vty").exists, "bfdd")
+            await asyncio.sleep(1)  # the agent is connected to it
+            # what is withdrawn meanwhile does not wait for bgpd: its flows go without delay
+            began = time.monotonic()
+            await node.control.apply([], [BgpPrefix("203.0.113.9/32")])
+            assert time.monotonic() - began < 2
             node.put(bgp_policy(port=1790, bfd=BFD))
             await until(lambda: why_not(node) == "", "the other port", 60)
 

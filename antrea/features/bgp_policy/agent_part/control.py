@@ -62,6 +62,8 @@ class FrrControl:
         self._wanted: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._is_known = False
         """Whether all that is wanted is known, so that the rest may go."""
+        self._is_available = False
+        """Whether all daemons that are needed took their configuration the last time."""
         self._version = 0
         self._aligned = -1
         """The version of what is wanted that FRR has."""
@@ -137,7 +139,7 @@ class FrrControl:
         """Wait until FRR has this version; not where it does not run."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONFIRMATION):
-                while self._aligned < version and (self._bgpd.is_connected() or self._bfdd.is_connected()):
+                while self._aligned < version and self._is_available:
                     self._progress.clear()
                     await self._progress.wait()
 
@@ -153,7 +155,8 @@ class FrrControl:
             reasons.append(await self._follow(self._bgpd, tree, needed=self.speaker is not None))
             reasons.append(await self._follow(self._bfdd, sessions, needed=self.is_needed()))
             self._write_file(more=False)
-            if not any(reasons):
+            self._is_available = not any(reasons)
+            if self._is_available:
                 self._aligned = version
         except OSError as error:
             reasons.append(f"the files of FRR: {error.strerror or error}")
