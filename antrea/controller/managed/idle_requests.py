@@ -23,6 +23,7 @@ from antrea.features.framework.idle_request import DOMAIN, ProgramGates, annotat
 from antrea.features.registry.annotations import BY_NAME, WRITTEN
 from antrea.features.registry.crds import CRDS
 from antrea.outside.kube.answer import Put, Some
+from antrea.outside.kube.client import event_name
 from antrea.outside.kube.clock import stamp
 from antrea.outside.kube.config_map import contents
 from antrea.outside.log import klog
@@ -248,7 +249,9 @@ def event(about: ObjectReference, reason: str, message: str) -> Event:
     """Equal for the same object, reason and message, but for the time."""
     now, mark = stamp(), zlib.crc32(f"{about.uid}\n{reason}\n{message}".encode(errors="replace"))
     return Event(
-        metadata=ObjectMeta(name=f"{about.name}.{mark:08x}", namespace=about.namespace or "default"),
+        metadata=ObjectMeta(
+            name=event_name(about.name, f"{mark:08x}"), namespace=about.namespace or "default"
+        ),
         involved_object=about,
         reason=reason,
         message=message,

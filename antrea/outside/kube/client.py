@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
     from antrea.outside.kube.access import Access
 
+MAX_NAME = 253
+"""Characters of an object's name."""
 T = TypeVar("T")
 log = klog.logger(__name__)
 
@@ -245,7 +247,7 @@ class Kube:
         namespace = about.namespace or "default"
         # the same for the same, so that one that came through without our hearing of it is not there twice
         mark = zlib.crc32(f"{component}\n{host}\n{reason}\n{message}".encode(errors="replace")) & 0xFFFF
-        name = f"{about.name}.{int(at * 1e6):x}{mark:04x}"
+        name = event_name(about.name, f"{int(at * 1e6):x}{mark:04x}")
         event = Event(
             metadata=ObjectMeta(name=name, namespace=namespace),
             involved_object=about,
@@ -442,6 +444,11 @@ class Kube:
                     yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"{self.access.url}: {_describe_failure(error)}") from error
+
+
+def event_name(name: str, mark: str) -> str:
+    """Return a name for an Event on an object of this name, which ends with the mark and is a DNS subdomain as Kubernetes demands."""
+    return f"{name[: MAX_NAME - 1 - len(mark)].rstrip('.-')}.{mark}"
 
 
 def _kept_alive(address: tuple[Any, ...]) -> socket.socket:

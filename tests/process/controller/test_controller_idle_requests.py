@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -175,3 +176,17 @@ async def test_many_objects_of_a_namespace_delay_and_displace_no_event_of_anothe
         names = [name for name, *_ in told(server)]
         assert {"before", "after"} <= {*names[:3]}
         assert len(names) == 50
+
+
+async def test_an_event_on_an_object_with_the_longest_name_has_a_name_that_kubernetes_takes() -> None:
+    longest = "a" * 61 + ("." + "b" * 63) * 3
+    async with api_server({}) as (server, kube), telling(kube) as events:
+        about = core.ObjectReference("Pod", longest, "shop", "u", "v1")
+        events.note(PODS, pod(longest, **{POOL: "p"}))
+        await kube.create_event(about, "Reason", "message")
+        await until(server, 2)
+        names = [one["metadata"]["name"] for path, one in server.objects.items() if "/events/" in path]
+    assert len(longest) == 253
+    assert len({*names}) == 2
+    assert all(len(name) <= 253 and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names)
+    assert not any(".." in name or "-." in name for name in names)
