@@ -7,7 +7,7 @@ module `feature` is loaded then:
 |---|---|---|
 | `x/gate.py` | `GATES`, each a `Gate` | all programs |
 | `x/crd.py` | `CRDS`, each a `Crd` | the controller, and what generates manifests |
-| `x/doctor.py` | `CONDITIONS`, each a `ConditionCheck`, and `GATED_KINDS`, each a `GatedKind` | `antctl doctor` |
+| `x/doctor.py` | `CONDITIONS`, `OBJECT_CHECKS`, `METADATA_CHECKS` and `GATED_KINDS` (`framework/doctor.py`) | `antctl doctor` |
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
 | `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |

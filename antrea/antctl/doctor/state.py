@@ -32,8 +32,6 @@ class FindingText(NamedTuple):
     repair: str
     peer: str = ""
     """The Node that the finding is about, where another one has made it."""
-    waits: bool = False
-    """Nothing acts on the object yet: while its feature gate is off, that is why."""
 
 
 def edit(namespace: str) -> str:

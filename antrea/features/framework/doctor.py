@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from antrea.apis.core import OnlyMetadata
 
 CRD: Final = "/apis/crd.antrea.io"
 EDIT_CONFIGURATION: Final = "kubectl -n {namespace} edit configmap antrea-config"
+SHOW_GATES: Final = "antctl get featuregates"
+"""Repair of an object on which nothing has acted."""
 
 
 class ConditionCheck(NamedTuple):
@@ -52,6 +54,48 @@ class MetadataCheck(NamedTuple):
     plural: str
     judge: Callable[[OnlyMetadata], str]
     """Return the fault of an object; empty if it has none."""
+
+
+class ObjectFinding(NamedTuple):
+    """A fault that the status of an object names."""
+
+    severity: Literal["error", "warning"]
+    finding: str
+    repair: str = ""
+    """Command; empty: kubectl describes the object."""
+    waits: bool = False
+    """Nothing acts on the object yet: while its feature gate is off, that is why."""
+
+
+class ObjectCheck(NamedTuple):
+    """A kind whose objects are judged by their status: an element of `OBJECT_CHECKS`."""
+
+    check: str
+    path: str
+    kind: str
+    plural: str
+    """Name of the resource for kubectl."""
+    judge: Callable[[Mapping[str, Any]], Iterable[ObjectFinding]]
+    query: Mapping[str, str] = {}
+    """Query of the list, such as a field selector."""
+
+
+def conditions_of(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions of an object by their types."""
+    return {
+        condition.get("type", ""): condition for condition in item.get("status", {}).get("conditions", ())
+    }
+
+
+def message_of(condition: Mapping[str, Any]) -> str:
+    """Return the message of a condition, else its reason."""
+    return condition.get("message") or condition.get("reason") or "no reason given"
+
+
+def with_status(conditions: Mapping[str, Mapping[str, Any]], kind: str, status: str) -> Mapping[str, Any]:
+    """Return the condition of type `kind` if it has this status, else an empty mapping."""
+    condition = conditions.get(kind, {})
+    return condition if condition.get("status") == status else {}
 
 
 def repair_engine(container: str) -> Callable[[str], str]:

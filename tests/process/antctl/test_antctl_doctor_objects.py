@@ -9,10 +9,11 @@ import pytest
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.doctor.objects import GATES, KINDS, MAX_FINDINGS, objects
+from antrea.antctl.doctor.objects import KINDS, MAX_FINDINGS, objects
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.request import Server
 from antrea.apis.service_address import ALLOCATED
+from antrea.features.framework.doctor import SHOW_GATES
 from antrea.outside.kube.access import Access
 
 
@@ -131,7 +132,7 @@ async def test_a_status_that_names_a_fault_is_a_finding(
 ) -> None:
     kind = KINDS[check]
     describe = f"kubectl describe {kind.plural} o"
-    wanted = [Finding("", severity, check, f"{kind.name} o: {finding}", describe)] if finding else []
+    wanted = [Finding("", severity, check, f"{kind.kind} o: {finding}", describe)] if finding else []
     assert await found({check: [item]}) == wanted
 
 
@@ -139,8 +140,8 @@ async def test_a_status_that_names_a_fault_is_a_finding(
 async def test_what_nothing_has_read_leads_to_the_feature_gates(check: str) -> None:
     item = {"metadata": {"name": "o", "namespace": "shop"}}
     (row,) = await found({check: [item]})
-    assert row.finding.startswith(f"{KINDS[check].name} shop/o: nothing acts on it: ")
-    assert (row.severity, row.repair) == ("warning", GATES)
+    assert row.finding.startswith(f"{KINDS[check].kind} shop/o: nothing acts on it: ")
+    assert (row.severity, row.repair) == ("warning", SHOW_GATES)
 
 
 async def test_what_waits_for_a_gate_that_is_named_elsewhere_is_not_named_again() -> None:
