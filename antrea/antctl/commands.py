@@ -11,18 +11,12 @@ import json
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from antrea.antctl import shape
-from antrea.antctl.failure import Failure
-from antrea.antctl.output import listed
-from antrea.antctl.request import ErrorResponse, Loopback, ask
 from antrea.features import FEATURES
-from antrea.features.framework.command import Action, DataCommand, Flag, field
+from antrea.features.framework.command import Action, DataCommand, Flag, field, listed
 from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from antrea.antctl.request import Server
+    from collections.abc import Callable, Mapping
 
 
 class NotBuilt(NamedTuple):
@@ -59,44 +53,21 @@ def _node(row: dict[str, Any]) -> str:
     return str(row["nodeRef"].get("name", ""))
 
 
-def _pods(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Option, Namespace and name of both Pods of an evaluation. Raises Failure."""
-    for key in ("source", "destination"):
-        namespace, slash, name = options.get(key, "").rpartition("/")
-        if not name or namespace.count("/"):
-            raise Failure(f"--{key} must be given as <Namespace>/<name>")
-        yield key, namespace if slash else options.get("namespace", "default"), name
+CONTROLLER_INFO = (
+    "version",
+    "podRef",
+    "nodeRef",
+    "serviceRef",
+    "networkPolicyControllerInfo",
+    "connectedAgentNum",
+    "controllerConditions",
+)
+"""Fields that are printed of an AntreaControllerInfo. parity: pkg/antctl/transform/controllerinfo Response"""
 
 
-def _missing_pods(server: Server, answer: Any, options: Mapping[str, str]) -> None:
-    """Raise Failure if no rule was found because a Pod does not exist; without the right to know nothing is raised."""
-    if answer.get("response"):
-        return
-    is_controller = isinstance(server.access, Loopback)
-    for key, namespace, name in _pods(options):
-        query = {"namespace": namespace, "pod": name} if is_controller else {}
-        path = "/endpoint" if is_controller else f"/api/v1/namespaces/{namespace}/pods/{name}"
-        try:
-            ask(server, path, query)
-        except ErrorResponse as error:
-            if error.status == 404:
-                raise Failure(f"--{key}: Pod {namespace}/{name} does not exist") from error
-
-
-def _evaluation(options: Mapping[str, str]) -> dict[str, Any]:
-    """The body of a NetworkPolicyEvaluation. Raises Failure."""
-    request = {}
-    for key, namespace, name in _pods(options):
-        request[key] = {"pod": {"namespace": namespace, "name": name}}
-    return {
-        "apiVersion": "controlplane.antrea.io/v1beta2",
-        "kind": "NetworkPolicyEvaluation",
-        "request": request,
-    }
-
-
-CONTROLPLANE = "controlplane.antrea.io/v1beta2"
-SORT_BY = Flag("sort-by", "", "sort by a field, such as .metadata.name")
+def _controller(answer: Any, _: Mapping[str, str]) -> Any:
+    """Return AntreaControllerInfo without what every object has, and without the port of its API."""
+    return {key: answer[key] for key in CONTROLLER_INFO if key in answer}
 
 
 def _count(key: str) -> Callable[[dict[str, Any]], str]:
@@ -203,98 +174,32 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
             ("APPLIED-TO-GROUPS", _count("appliedToGroupNum")),
             ("CONNECTED-AGENTS", lambda row: str(row.get("connectedAgentNum", 0))),
         ),
-        shape=shape.controller,
+        shape=_controller,
     ),
     DataCommand(
-        "get",
-        "networkpolicy",
-        "CR",
-        "Print control plane NetworkPolicies",
-        f"{CONTROLPLANE}/networkpolicies",
-        ("networkpolicies", "netpol"),
-        "Print the policies that the controller computed for the agents.",
-        "  antctl get networkpolicy\n"
-        "  antctl get networkpolicy 6001549b-ba63-4752-8267-30f52b4332db\n"
-        "  antctl get networkpolicy --sort-by=.metadata.name\n"
-        "  antctl get networkpolicy --sort-by=effectivePriority",
-        "name",
-        (Flag("sort-by", "", "sort by a field, such as .sourceRef.name, or by effectivePriority"),),
-        (
-            ("NAME", lambda row: str(row["metadata"]["name"])),
-            ("APPLIED-TO", lambda row: listed(row.get("appliedToGroups") or [])),
-            ("RULES", lambda row: str(len(row.get("rules") or []))),
-            ("SOURCE", shape.source),
-            ("TIER-PRIORITY", shape.number("tierPriority")),
-            ("PRIORITY", shape.number("priority")),
-        ),
-        ordered=False,
-        shape=shape.policies,
-    ),
-    DataCommand(
-        "get",
-        "appliedtogroup",
-        "CR",
-        "Print groups that policies apply to",
-        f"{CONTROLPLANE}/appliedtogroups",
-        ("appliedtogroups", "atg"),
-        "Print the groups of Pods that policies apply to.",
-        "  antctl get appliedtogroup\n  antctl get appliedtogroup --sort-by=.metadata.name",
-        "name",
-        (SORT_BY,),
-        (("NAME", field("name")), ("PODS", shape.names)),
-        shape=shape.groups(("pods",)),
-    ),
-    DataCommand(
-        "get",
-        "addressgroup",
-        "CR",
-        "Print groups of addresses",
-        f"{CONTROLPLANE}/addressgroups",
-        ("addressgroups", "ag"),
-        "Print the groups of addresses that rules match.",
-        "  antctl get addressgroup\n  antctl get addressgroup --sort-by=.metadata.name",
-        "name",
-        (SORT_BY,),
-        (
-            ("NAME", field("name")),
-            ("POD-IPS", shape.addresses("pods")),
-            ("NODE-IPS", shape.addresses("nodes")),
-        ),
-        shape=shape.groups(("pods", "nodes")),
-    ),
-    DataCommand(
-        "query",
-        "networkpolicyevaluation",
-        "CR",
-        "Find the rule between two Pods",
-        f"{CONTROLPLANE}/networkpolicyevaluation",
-        ("networkpoliciesevaluation", "networkpolicyeval", "networkpolicieseval", "netpoleval"),
-        "Find the rule of a NetworkPolicy that decides on traffic from one Pod to another.",
-        "  antctl query networkpolicyevaluation -S shop/web-1 -D data/db-1",
+        "",
+        "trace-packet",
+        "A",
+        "OVS packet tracing",
+        "/ovstracing",
+        long="Trace the OVS flows that a packet passes, by ofproto/trace of OVS; see ovs-vswitchd(8).",
+        example="  antctl trace-packet -S ns1/pod1 -D ns2/pod2\n"
+        "  antctl trace-packet -S ns1/pod1 -D ns2/svc2 -f tcp,tcp_dst=80\n"
+        "  antctl trace-packet -S ns1/pod1 -D 10.1.2.3 -f udp,udp_dst=1234\n"
+        "  antctl trace-packet -S ns1/pod1 -D antrea-gw0\n"
+        "  antctl trace-packet -p port1 -S 10.1.2.3 -D ns1/pod1\n"
+        "  antctl trace-packet -p ns1/pod1 -f arp",
         flags=(
-            Flag("source", "S", "Pod that sends, as <Namespace>/<name>"),
-            Flag("destination", "D", "Pod that receives, as <Namespace>/<name>"),
-            Flag("namespace", "n", "Namespace of Pods that are named without one [default: default]"),
+            Flag("port", "p", "where the packet enters: a port of the bridge or a local <Namespace>/<Pod>"),
+            Flag("source", "S", "a <Namespace>/<Pod>, an IP address, or a port of the bridge"),
+            Flag(
+                "destination", "D", "a <Namespace>/<Pod or Service>, an IP address, or a port of the bridge"
+            ),
+            Flag("flow", "f", "header of the packet, such as tcp,tcp_dst=80; see ovs-fields(7)"),
+            Flag("addressFamily", "F", "4 or 6; by default that of the flow or of an address, else 4"),
         ),
-        columns=tuple((title, shape.evaluation(title)) for title in shape.EVALUATION),
-        ordered=False,
-        doubt=_missing_pods,
-        body=_evaluation,
-    ),
-    DataCommand(
-        "query",
-        "endpoint",
-        "C",
-        "Find policies of a Pod",
-        "/endpoint",
-        ("endpoints",),
-        "Find the policies that apply to a Pod, and the rules that have it as a peer.",
-        "  antctl query endpoint -p web-1 -n shop",
-        flags=(
-            Flag("namespace", "n", "Namespace of the Pod [default: default]"),
-            Flag("pod", "p", "name of the Pod"),
-        ),
-        text=shape.endpoints,
+        form="yaml",
+        shape=lambda answer, _: str(answer["result"]),
     ),
     DataCommand(
         "",

@@ -13,7 +13,6 @@ import click
 
 from antrea import VERSION
 from antrea.antctl import completion
-from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.flow_commands import FLOW_COMMANDS
@@ -21,14 +20,17 @@ from antrea.antctl.gates import blocks
 from antrea.antctl.group import HELP, Group, Later
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
-from antrea.antctl.request import Server, ask, ask_warned, loopback
+from antrea.antctl.request import ErrorResponse, Loopback, Server, ask, ask_warned, loopback
+from antrea.errors import Invalid
 from antrea.outside.kube.override import Override
 
 if TYPE_CHECKING:
-    from antrea.features.framework.command import DataCommand
+    from collections.abc import Iterable
+
+    from antrea.features.framework.command import DataCommand, PodOption
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
-COMMANDS = (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS)
+COMMANDS = (*DATA_COMMANDS, *FLOW_COMMANDS)
 CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
 
 
@@ -222,17 +224,33 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
 
 def _answer(row: DataCommand, options: dict[str, str]) -> Any:
     """The server's answer to this command, in the shape that is printed."""
-    body, server = row.body(options) if row.body else None, _server()
-    if body is not None:
-        answer = ask(server, f"/apis/{row.path}", {}, body)
-    elif row.is_resource:
-        name = options.get("name", "")
-        answer = ask(server, f"/apis/{row.path}" + (f"/{name}" if name else ""), {})
-    else:
-        answer = ask(server, row.path, options)
-    if row.doubt:
-        row.doubt(server, answer, options)
-    return row.shape(answer, options) if row.shape else answer
+    try:
+        body, server = row.body(options) if row.body else None, _server()
+        if body is not None:
+            answer = ask(server, f"/apis/{row.path}", {}, body)
+        elif row.is_resource:
+            name = options.get("name", "")
+            answer = ask(server, f"/apis/{row.path}" + (f"/{name}" if name else ""), {})
+        else:
+            answer = ask(server, row.path, options)
+        if row.pods and not answer.get("response"):
+            _require_pods(server, row.pods(options))
+        return row.shape(answer, options) if row.shape else answer
+    except Invalid as error:
+        raise Failure(str(error)) from error
+
+
+def _require_pods(server: Server, pods: Iterable[PodOption]) -> None:
+    """Raise Failure if one of the Pods does not exist; without the right to know nothing is raised."""
+    is_controller = isinstance(server.access, Loopback)
+    for pod in pods:
+        query = {"namespace": pod.namespace, "pod": pod.name} if is_controller else {}
+        path = "/endpoint" if is_controller else f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            ask(server, path, query)
+        except ErrorResponse as error:
+            if error.status == 404:
+                raise Failure(f"--{pod.option}: Pod {pod.namespace}/{pod.name} does not exist") from error
 
 
 def _not_built(row: NotBuilt) -> click.Command:

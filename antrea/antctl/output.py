@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
-from antrea.apis.shown import one_line, shown_lines
+from antrea.apis.shown import shown_lines
+from antrea.features.framework.command import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from antrea.features.framework.command import Column
 
 FORMATS = "json|table|yaml|raw"
-MAX_LENGTH = 50
-"""Characters of a list in a cell."""
 
 
 def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) -> str:
@@ -34,28 +33,6 @@ def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) 
     return table(answer if isinstance(answer, list) else [answer], columns, ordered=ordered)
 
 
-def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered: bool) -> str:
-    """Columns as wide as their widest cell; a single column is not padded; no rows give one empty line."""
-    if not rows:
-        return "\n"
-    cells = [[_shown(cell(row)) for _, cell in columns] for row in rows]
-    if ordered:
-        cells.sort()
-    lines = [[name for name, _ in columns], *cells]
-    if len(columns) == 1:
-        return "".join(f"{line[0]}\n" for line in lines)
-    lines[1:] = [[cell or "<NONE>" for cell in line] for line in cells]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
-    return "".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + "\n" for line in lines
-    )
-
-
-def _shown(cell: str) -> str:
-    """The text of a cell on one line; other people may have written it."""
-    return cell if cell.isprintable() else one_line(cell)
-
-
 def _escaped(text: str) -> str:
     """JSON whose characters that would move a terminal, such as C1 control characters, are escapes of JSON."""
     if text.replace("\n", "").isprintable():
@@ -64,20 +41,6 @@ def _escaped(text: str) -> str:
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
         for character in text
     )
-
-
-def listed(values: Sequence[str]) -> str:
-    """Sorted and comma-joined; what is longer than MAX_LENGTH characters is cut to `a,b + 3 more...`, one value at least.
-
-    Upstream (pkg/util/printers) counts too few where it cuts twice; we count what is hidden.
-    """
-    ordered = sorted(values)
-    text = ",".join(ordered)
-    shown = len(ordered)
-    while len(text) > MAX_LENGTH and shown > 1:
-        shown -= 1
-        text = f"{','.join(ordered[:shown])} + {len(ordered) - shown} more..."
-    return text
 
 
 def yaml_of(answer: Any) -> str:

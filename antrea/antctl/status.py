@@ -19,10 +19,11 @@ from antrea.antctl.doctor.control_plane.report import MAX_AGE, age_of
 from antrea.antctl.doctor.control_plane.rollout import node_of
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
-from antrea.antctl.output import render, table
+from antrea.antctl.output import render
 from antrea.config.shape import seconds
 from antrea.decoding import guarded
 from antrea.errors import Invalid
+from antrea.features.framework.command import table
 from antrea.features.framework.gate import GATES
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from antrea.antctl.cleanup.node_pods import NodePods, Removed, Settings
 from antrea.antctl.cleanup.uninstalled import require_uninstalled, wait_uninstalled
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
-from antrea.antctl.output import render, table
+from antrea.antctl.output import render
 from antrea.antctl.request import ask
 from antrea.config.shape import seconds
+from antrea.features.framework.command import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.antctl.output import table
 from antrea.apis.shown import one_line
 from antrea.explain.service import Endpoint
+from antrea.features.framework.command import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, Group
 from antrea.antctl.kube_proxy import node
 from antrea.antctl.mode import REMOTE
-from antrea.antctl.output import table
+from antrea.features.framework.command import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

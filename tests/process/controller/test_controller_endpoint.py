@@ -13,12 +13,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from certificate_world import ApiServer, api_server
 from controller_program import controller_program
 
-from antrea.antctl import shape
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.controller.apiserver.endpoint_query import Endpoint, Rule, endpoint, endpoint_of
 from antrea.controller.apiserver.metrics import joined
 from antrea.errors import Unavailable
+from antrea.features.network_policy.antctl import endpoints
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.outside.apiserver.store import Store
 
@@ -201,7 +201,7 @@ async def test_a_controller_shows_what_judges_connections_to_a_pod_by_its_servic
             async with session.get(f"{url}/endpoint", params=query, ssl=False) as answer:
                 if answer.status != 200:
                     return await answer.text()
-                lines = shape.endpoints(await answer.json()).splitlines()
+                lines = endpoints(await answer.json()).splitlines()
                 return "".join(f"{line.rstrip()}\n" for line in lines)
 
         deadline = time.monotonic() + 30

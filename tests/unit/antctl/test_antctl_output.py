@@ -10,8 +10,9 @@ import pytest
 from antrea.antctl.commands import DATA_COMMANDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
-from antrea.antctl.output import listed, render, table, yaml_of
+from antrea.antctl.output import render, yaml_of
 from antrea.antctl.yaml_text import text_of
+from antrea.features.framework.command import listed, table
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "antctl"
 COLUMNS = {row.name: row.columns for row in DATA_COMMANDS}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.antctl.commands import DATA_COMMANDS
-from antrea.antctl.failure import Failure
 from antrea.antctl.output import render
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from antrea.features.framework.command import DataCommand
@@ -61,7 +61,7 @@ def test_antctl_sorts_by_any_field_and_names_one_that_is_not_there() -> None:
         (".metadata.uid", "couldn't find any field with path '.metadata.uid'"),
         (".metadata", "neither text nor a number"),
     ):
-        with pytest.raises(Failure, match=re.escape(says)):
+        with pytest.raises(Invalid, match=re.escape(says)):
             printed("networkpolicy", {"items": rows}, sort_by=field)
 
 
@@ -147,7 +147,7 @@ def test_antctl_an_evaluation_needs_two_pods() -> None:
         "destination": {"pod": {"namespace": "default", "name": "db-1"}},
     }
     for options in ({"source": "a/b"}, {"source": "a/b/c", "destination": "d"}):
-        with pytest.raises(Failure, match="must be given as <Namespace>/<name>"):
+        with pytest.raises(Invalid, match="must be given as <Namespace>/<name>"):
             body(options)
 
 
