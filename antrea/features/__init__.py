@@ -10,6 +10,7 @@ module `feature` is loaded then:
 | `x/doctor.py` | `CONDITIONS`, `OBJECT_CHECKS`, `METADATA_CHECKS` and `GATED_KINDS` (`framework/doctor.py`) | `antctl doctor` |
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
+| `x/api_resource.py` | `RESOURCES`, each a `Resource` of the aggregated API | the controller, where it serves |
 | `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |
 | `x/enforcement.py` | `ENFORCEMENTS`, each an `Enforcement` of policies | the agent |
 | `x/annotation.py` | `ANNOTATIONS`, each an `AnnotationRule` | the controller |
