@@ -25,7 +25,7 @@ from antrea.config.document import meanings  # noqa: E402
 from antrea.config.load import section_of  # noqa: E402
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES  # noqa: E402
 from antrea.features.framework.rbac import template_rules  # noqa: E402
-from antrea.features.registry.rbac import AGENT_RULES, CONTROLLER_RULES  # noqa: E402
+from antrea.features.registry.rbac import AGENT_RULES, ANTCTL_RULES, CONTROLLER_RULES  # noqa: E402
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from chart_refusal import template  # noqa: E402
@@ -160,14 +160,14 @@ def webhooks() -> Iterator[str]:
         yield f"{{{{- if {value} }}}}\n---\n{text}\n{{{{- end }}}}" if value else f"---\n{text}"
 
 
-def cluster_role(program: str, rules: Sequence[Rule]) -> str:
-    """The template of a program's ClusterRole."""
+def cluster_role(name: str, rules: Sequence[Rule]) -> str:
+    """The template of a ClusterRole."""
     head = (
         f"{{{{- /* {GENERATED} */}}}}",
         "apiVersion: rbac.authorization.k8s.io/v1",
         "kind: ClusterRole",
         "metadata:",
-        f"  name: antrea-{program}",
+        f"  name: {name}",
         "  labels:",
         "    app: antrea",
         COMMON_LABELS,
@@ -211,8 +211,9 @@ def generated() -> dict[Path, str]:
         CHART / "conf/antrea-controller.conf": configuration(ControllerConfig, "controller", CONTROLLER),
         CHART / "values.schema.json": schema(),
         CHART / "templates/_refusals.tpl": refusals(),
-        CHART / "templates/agent/clusterrole.yaml": cluster_role("agent", AGENT_RULES),
-        CHART / "templates/controller/clusterrole.yaml": cluster_role("controller", CONTROLLER_RULES),
+        CHART / "templates/agent/clusterrole.yaml": cluster_role("antrea-agent", AGENT_RULES),
+        CHART / "templates/controller/clusterrole.yaml": cluster_role("antrea-controller", CONTROLLER_RULES),
+        CHART / "templates/antctl/clusterrole.yaml": cluster_role("antctl", ANTCTL_RULES),
         WEBHOOKS_TEMPLATE: "\n".join(webhooks()) + "\n",
     }
 

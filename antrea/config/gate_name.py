@@ -1,49 +1,11 @@
-"""Names of feature gates, to recognize one that is set at another level than `featureGates`.
-
-The features declare the gates (`antrea/features/framework/gate.py`); a test compares the names.
-"""
+"""Recognition of a feature gate that is set at another level than `featureGates`."""
 
 from __future__ import annotations
 
 import difflib
 
-GATE_NAMES: tuple[str, ...] = (
-    "AdminNetworkPolicy",
-    "AntreaIPAM",
-    "AntreaNodeConfig",
-    "AntreaPolicy",
-    "AntreaProxy",
-    "BGPPolicy",
-    "CleanupStaleUDPSvcConntrack",
-    "ClusterNetworkPolicy",
-    "Egress",
-    "EgressSeparateSubnet",
-    "EgressTrafficShaping",
-    "EndpointSlice",
-    "ExternalNode",
-    "FlowExporter",
-    "IPsecCertAuth",
-    "L7FlowExporter",
-    "L7NetworkPolicy",
-    "LoadBalancerModeDSR",
-    "Multicast",
-    "Multicluster",
-    "NFTablesHostNetworkMode",
-    "NetworkPolicyStats",
-    "NodeIPAM",
-    "NodeLatencyMonitor",
-    "NodeNetworkPolicy",
-    "NodePortLocal",
-    "PacketCapture",
-    "PreferSameTrafficDistribution",
-    "SecondaryNetwork",
-    "ServiceExternalIP",
-    "ServiceTrafficDistribution",
-    "SupportBundleCollection",
-    "TopologyAwareHints",
-    "Traceflow",
-    "TrafficControl",
-)
+from antrea.config.gates import GATE_NAMES
+
 SECTION = "featureGates"
 _BY_LOWER = {name.lower(): name for name in GATE_NAMES}
 

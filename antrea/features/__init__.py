@@ -11,7 +11,7 @@ module `feature` is loaded then:
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
 | `x/api_resource.py` | `RESOURCES`, each a `Resource` of the aggregated API | the controller, where it serves |
-| `x/rbac.py` | `AGENT_RULES` and `CONTROLLER_RULES`, each a `Rule` | what generates manifests |
+| `x/rbac.py` | `AGENT_RULES`, `CONTROLLER_RULES` and `ANTCTL_RULES`, each a `Rule` | what generates manifests |
 | `x/enforcement.py` | `ENFORCEMENTS`, each an `Enforcement` of policies | the agent |
 | `x/annotation.py` | `ANNOTATIONS`, each an `AnnotationRule` | the controller |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |

@@ -18,3 +18,4 @@ CONTROLLER_RULES = (
     Rule("addresses of pools for Egresses", CRD, ("egresses",), ("get", "list", "watch", "patch")),
     Rule("", CRD, ("egresses/status",), ("patch",)),
 )
+ANTCTL_RULES = (Rule("traffic by Egress, for kubectl", "stats.antrea.io", ("egressstats",), ("get", "list")),)

@@ -1,4 +1,5 @@
-"""Declaration of a feature's rights at kube-apiserver, in module `rbac` of its folder: `AGENT_RULES` and `CONTROLLER_RULES`.
+"""Declaration of a feature's rights at kube-apiserver, in module `rbac` of its folder: `AGENT_RULES`, `CONTROLLER_RULES`,
+and `ANTCTL_RULES` of users of antctl, which hold what no command of the feature reads by itself.
 
 The ClusterRoles of the chart are made of these rows by `make manifests`.
 """
@@ -16,7 +17,7 @@ READ: Final = ("get", "list", "watch")
 
 
 class Rule(NamedTuple):
-    """Verbs on resources of one API group."""
+    """Verbs on resources of one API group, or on paths of the programs' own APIs."""
 
     purpose: str
     """Comment above the rule; empty for one that belongs to the rule before it."""
@@ -27,6 +28,8 @@ class Rule(NamedTuple):
     """Names of objects that the rule is restricted to; empty for all. An element may be text of a template."""
     gate: str = ""
     """Gate without which the chart leaves out the rule, and those of the same gate that follow; empty: always there."""
+    urls: tuple[str, ...] = ()
+    """Paths instead of resources, as nonResourceURLs."""
 
 
 def template_rules(rules: Iterable[Rule]) -> Iterator[str]:
@@ -40,10 +43,18 @@ def template_rules(rules: Iterable[Rule]) -> Iterator[str]:
                 yield f'{{{{- if dig "{gate}" (dig "AllAlpha" false .Values.featureGates) .Values.featureGates }}}}'
         if rule.purpose:
             yield f"  # {rule.purpose}"
-        yield f"  - apiGroups: [{rule.group or chr(34) * 2}]"
-        yield f"    resources: [{', '.join(rule.resources)}]"
-        if rule.names:
-            yield f"    resourceNames: [{', '.join(rule.names)}]"
-        yield f"    verbs: [{', '.join(rule.verbs)}]"
+        yield from _lines(rule)
     if gate:
         yield "{{- end }}"
+
+
+def _lines(rule: Rule) -> Iterator[str]:
+    if rule.urls:
+        yield "  - nonResourceURLs:"
+        yield from (f"      - {url}" for url in rule.urls)
+    else:
+        yield f"  - apiGroups: [{rule.group or chr(34) * 2}]"
+        yield f"    resources: [{', '.join(rule.resources)}]"
+    if rule.names:
+        yield f"    resourceNames: [{', '.join(rule.names)}]"
+    yield f"    verbs: [{', '.join(rule.verbs)}]"

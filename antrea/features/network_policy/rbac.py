@@ -39,3 +39,11 @@ CONTROLLER_RULES = (
         names=("emergency", "securityops", "networkops", "platform", "application", "baseline"),
     ),
 )
+ANTCTL_RULES = (
+    Rule(
+        "traffic by policy, for kubectl",
+        "stats.antrea.io",
+        ("networkpolicystats", "antreaclusternetworkpolicystats", "antreanetworkpolicystats"),
+        ("get", "list"),
+    ),
+)

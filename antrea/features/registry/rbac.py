@@ -1,13 +1,18 @@
-"""Rights of the programs at kube-apiserver: those that they need whatever features there are, and those of features."""
+"""Rights of the programs and of users of antctl: those that they need whatever features there are, and those of features."""
 
 from __future__ import annotations
 
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from antrea.features import FEATURES
+from antrea.features.framework.command import DataCommand
 from antrea.features.framework.plug import declared
 from antrea.features.framework.rbac import CRD, FOLLOW, READ, Rule
 from antrea.features.registry.crds import CRDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 REVIEWS = (
     Rule(
@@ -81,3 +86,53 @@ CONTROLLER_RULES: tuple[Rule, ...] = (
     Rule("", CRD, ("antreaagentinfos",), ("list", "create", "delete")),
     *chain.from_iterable(declared(FEATURES, "rbac", Rule, "CONTROLLER_RULES").values()),
 )
+
+
+PROGRAM_URLS = (
+    "/agentinfo",
+    "/config",
+    "/featuregates",
+    "/loglevel",
+    "/metrics",
+    "/ovsflows",
+    "/ovstracing",
+    "/podinterfaces",
+)
+"""Paths of agents' APIs that no feature has."""
+
+
+def antctl_rules(commands: Iterable[DataCommand]) -> Iterator[Rule]:
+    """Yield what commands read of agents, and of the aggregated API from a workstation."""
+    rows = [row for row in commands if not row.is_resource or "R" in row.modes]
+    resources: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for row in rows:
+        if row.is_resource:
+            group, _, resource = row.path.split("/")
+            resources.setdefault((group, ("create",) if row.body else ("get", "list")), []).append(resource)
+    for number, ((group, verbs), names) in enumerate(resources.items()):
+        yield Rule("" if number else "what commands of antctl read", group, tuple(names), verbs)
+    urls = {row.path for row in rows if not row.is_resource and "A" in row.modes}
+    yield Rule("", "", (), ("get",), urls=tuple(sorted({*PROGRAM_URLS, *urls})))
+
+
+ANTCTL_RULES: tuple[Rule, ...] = (
+    *antctl_rules(chain.from_iterable(declared(FEATURES, "antctl", DataCommand, "COMMANDS").values())),
+    *chain.from_iterable(declared(FEATURES, "rbac", Rule, "ANTCTL_RULES").values()),
+    Rule("the version and the state of the controller", "system.antrea.io", ("controllerinfos",), ("get",)),
+    Rule(
+        "where controller and agents are, and their CAs",
+        CRD,
+        ("antreaagentinfos", "antreacontrollerinfos"),
+        ("get", "list"),
+    ),
+    Rule(
+        "the cluster in a support bundle, and the logs of programs that do not answer",
+        "",
+        ("nodes",),
+        ("get", "list"),
+    ),
+    Rule("", "", ("pods",), ("list",)),
+    Rule("", "apps", ("daemonsets", "deployments", "replicasets"), ("list",)),
+    Rule("", "", ("configmaps",), ("get",), ("antrea-ca", "antrea-cluster-identity", "antrea-config")),
+)
+"""Rights of the ServiceAccount antctl, for users that are not administrators."""

@@ -21,6 +21,10 @@ def test_generated_feature_gates_page_is_current() -> None:
     )
 
 
+def test_generated_names_of_gates_are_current() -> None:
+    assert feature_gates.NAMES.read_text() == feature_gates.gate_names(), "run `make docs`"
+
+
 @pytest.mark.parametrize("kind", [AgentConfig, ControllerConfig])
 def test_generated_configuration_page_has_a_row_for_every_key(kind: type[msgspec.Struct]) -> None:
     page = configuration.document().split("## " + kind.__dict__["file"])[1].split("## ")[0]

@@ -7,7 +7,6 @@ import pytest
 
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
-from antrea.config.gate_name import GATE_NAMES
 from antrea.config.load import known_paths, parse
 from antrea.errors import Invalid
 from antrea.features.framework.config_validation import accept_agent, accept_controller
@@ -282,10 +281,6 @@ def test_gate_in_the_spelling_of_a_key_is_said_to_be_a_gate(name: str) -> None:
     else:
         (key,) = parse(AgentConfig, f"{lower}: true").unknown
         assert key.nearest == f"featureGates.{name}"
-
-
-def test_every_gate_is_recognized_beside_its_section() -> None:
-    assert {gate.name for gate in GATES} <= {*GATE_NAMES}
 
 
 def test_gate_names_do_not_hide_keys_of_sections() -> None:

@@ -23,7 +23,7 @@ NAMES = {
     "ip_pool": "(?<!external_)(?<!external)ip_?pool",
 }
 """Patterns of features whose names differ from their folders', or are part of another feature's name."""
-SHARED = ("apis", "openflow", "explain", "config/gate_name.py")
+SHARED = ("apis", "openflow", "explain", "config/gates.py")
 """Files that name features because the wire, the switch and the evaluator share what they define."""
 FOREIGN_FILES = {
     "admin_policy": 20,

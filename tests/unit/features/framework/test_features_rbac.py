@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from antrea.antctl.commands import DATA_COMMANDS
 from antrea.features import FEATURES
 from antrea.features.framework.plug import declared
 from antrea.features.framework.rbac import CRD, FOLLOW, Rule, template_rules
-from antrea.features.registry.rbac import AGENT_RULES, CONTROLLER_RULES
+from antrea.features.registry.rbac import AGENT_RULES, ANTCTL_RULES, CONTROLLER_RULES
 
 PODS = Rule("Pods of the Node", "", ("pods",), FOLLOW)
 JOBS = Rule("Jobs", "batch", ("jobs", "cronjobs"), ("get",), gate="L7FlowExporter")
@@ -47,3 +48,19 @@ def test_a_program_has_the_rights_of_all_features_and_none_on_everything(
     assert of_features
     assert list(rules[-len(of_features) :]) == of_features
     assert not [rule for rule in rules if "*" in (rule.group, *rule.resources, *rule.verbs)]
+
+
+def test_users_of_antctl_may_read_what_its_commands_read() -> None:
+    urls = {url for rule in ANTCTL_RULES for url in rule.urls}
+    granted = {
+        (rule.group, resource, verb)
+        for rule in ANTCTL_RULES
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    for row in DATA_COMMANDS:
+        if not row.is_resource and "A" in row.modes:
+            assert row.path in urls
+        if row.is_resource and "R" in row.modes:
+            group, _, resource = row.path.split("/")[:3]
+            assert (group, resource, "create" if row.body else "get") in granted
