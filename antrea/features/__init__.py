@@ -16,6 +16,7 @@ module `feature` is loaded then:
 | `x/annotation.py` | `ANNOTATIONS`, each an `AnnotationRule` | the controller |
 | `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
 | `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
+| `x/metrics.py` | `METRICS`, each a `ControllerMetric` | the controller, where it computes |
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |
 | `x/admission.py` | `WEBHOOKS`, each a `Webhook`, and `WATCHED`, the collections that they read | the controller, where it serves |
 | `x/conversion.py` | `CONVERSIONS`, each a `Conversion` | the controller, where it serves |

@@ -10,20 +10,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.agent.api import metrics
-from antrea.controller.compute import metrics as policy_metrics
+from antrea.controller.compute.metrics import METRICS, controller_metrics
 from antrea.features.network_policy.agent_part import metrics as agent_policy_metrics
 from antrea.outside.log.metrics import Metric
 from antrea.outside.vswitch import operation_metrics
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Sequence
+
+    from antrea.features.framework.controller_metric import ControllerMetric
 
 GOLDEN = Path(os.environ.get("ANTREA_GOLDEN", "/nowhere"))
 SOURCE = os.environ.get("ANTREA_SRC", "")
 pytestmark = pytest.mark.skipif(not SOURCE, reason="ANTREA_SRC names no checkout of upstream")
 NEVER_REGISTERED = ("eg_status_updates", "eip_status_updates")
 """Upstream's controller declares and counts these, and forgets to serve them."""
-AGENT, CONTROLLER = (metrics, agent_policy_metrics, operation_metrics), (policy_metrics,)
+AGENT: Sequence[Metric] = [
+    row
+    for module in (metrics, agent_policy_metrics, operation_metrics)
+    for row in vars(module).values()
+    if type(row) is Metric
+]
+CONTROLLER: Sequence[ControllerMetric] = list(METRICS.values())
 DECLARED = re.compile(
     r"metrics\.New(?P<kind>Gauge|Counter|Histogram)(?:Vec)?\((?:(?!metrics\.New).)*?Subsystem:\s+metricSubsystem(?:Agent|Controller),"
     r'\s+Name:\s+"(?P<name>\w+)",\s+Help:\s+(?P<help>"[^"]*"(?:\s*\+\s*"[^"]*")*),\s+StabilityLevel:\s+metrics\.(?P<stability>\w+)',
@@ -45,11 +53,10 @@ ADDED_WORDS = {", pod_limit and": " and"}
 """What our help texts say more, and upstream's words: names are limited for a Pod, too."""
 
 
-@pytest.mark.parametrize(
-    ("program", "modules", "count"), [("agent", AGENT, 14), ("controller", CONTROLLER, 13)]
-)
-def test_metrics_are_declared_as_upstreams(program: str, modules: tuple[ModuleType, ...], count: int) -> None:
-    rows = [row for module in modules for row in vars(module).values() if type(row) is Metric]
+@pytest.mark.parametrize(("program", "rows", "count"), [("agent", AGENT, 14), ("controller", CONTROLLER, 13)])
+def test_metrics_are_declared_as_upstreams(
+    program: str, rows: Sequence[Metric | ControllerMetric], count: int
+) -> None:
     ours = [row for row in rows if row.name not in OURS_ALONE]
     text = (Path(SOURCE) / f"pkg/{program}/metrics/prometheus.go").read_text(encoding="utf-8")
     theirs = {
@@ -82,7 +89,7 @@ def test_the_controllers_metrics_have_the_headers_that_were_recorded() -> None:
     recorded = list(dict.fromkeys(line for text in texts for line in text.splitlines()))
     ours = [
         line
-        for line in policy_metrics.policy_metrics({}, {}).splitlines()
+        for line in controller_metrics({}, {}).splitlines()
         if not any(name in line for name in NEVER_REGISTERED)
     ]
     assert [line for line in ours if line.startswith("#")] == [

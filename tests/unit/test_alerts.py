@@ -17,7 +17,7 @@ OTHERS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 """Series of Prometheus itself, and of every program with its client library."""
 PART_FAILURES = {f"antrea_{program}_part_failure_count" for program in ("agent", "controller")}
 """Names that antrea/outside/isolation.py makes of the program's."""
-DECLARED = re.compile(r'Metric\(\s*"(antrea_\w+)",\s*"(gauge|counter|histogram)"')
+DECLARED = re.compile(r'Metric\(\s*"(antrea_\w+)",\s*(?:"[^"]*",\s*)?"(gauge|counter|histogram)"')
 SEVERITIES = {"Critical": "critical", "Warning": "warning", "Info": "info"}
 
 

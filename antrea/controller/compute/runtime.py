@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from antrea.apis import system
 from antrea.apis.core import ObjectReference
 from antrea.apis.status import Status
-from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.metrics import controller_metrics
 from antrea.controller.compute.pod_progress import PodProgressPublisher
 from antrea.controller.compute.publish_sink import PublishSink
 from antrea.controller.compute.watch_barrier import WatchBarrier
@@ -200,7 +200,7 @@ class Computation:
         parts_metrics = "".join(part.metrics() for part in self._parts)
         counted = self._sink.processed + self._statuses.written
         parts_metrics += self.isolation.text(FAILURES)
-        return policy_metrics(counted, self._engine.workloads()) + odd_object_metrics() + parts_metrics
+        return controller_metrics(counted, self._engine.workloads()) + odd_object_metrics() + parts_metrics
 
     def _left(self, policy: str, nodes: Iterable[str]) -> None:
         for part in self._parts:

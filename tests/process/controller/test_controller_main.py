@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from antrea.config.controller import ControllerConfig
 from antrea.controller.apiserver.process import ApiServerProcess
-from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.metrics import controller_metrics
 from antrea.controller.main import Places, main, run, start_frame
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
@@ -139,7 +139,7 @@ async def test_controller_metrics_show_what_the_computing_process_counts(tmp_pat
     file.write_text(f"apiPort: {port}\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     front = ApiServerProcess(Facts())
-    front.metrics = lambda: policy_metrics({"networkpolicies": 7}, {})
+    front.metrics = lambda: controller_metrics({"networkpolicies": 7}, {})
     await front.start(start_frame(*configuration.now.same_for_the_program, places(tmp_path)))
     hearing = asyncio.create_task(front.run())
     try:

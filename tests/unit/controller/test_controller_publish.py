@@ -15,7 +15,7 @@ from antrea.apis.controlplane import (
     PodReference,
 )
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.metrics import controller_metrics
 from antrea.controller.compute.publish_sink import PublishSink
 from antrea.features.grouping.publication import (
     PUBLISHED,
@@ -283,7 +283,7 @@ def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> Non
     asyncio.run(work())
     assert sink.processed == {"networkpolicies": 3, "addressgroups": 3, "appliedtogroups": 1}
     counted = {**sink.processed, "Egress": 2}
-    lines = policy_metrics(counted, {}).splitlines()
+    lines = controller_metrics(counted, {}).splitlines()
     assert [line for line in lines if line.partition(" ")[0].endswith(("_processed", "_updates"))] == [
         "antrea_controller_acnp_status_updates 0",
         "antrea_controller_address_group_processed 3",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from antrea.apis import core
 from antrea.apis.crd.part import Metadata
 from antrea.apis.networking import NetworkPolicy
-from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.metrics import controller_metrics
 from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.features.grouping.row import namespace_row, pod_row
@@ -40,7 +40,7 @@ def put(facts: Facts, name: str, pods: int, policies: int) -> None:
 
 
 def shown(workloads: Mapping[str, Workload], name: str) -> dict[str, float]:
-    lines = [line.split() for line in policy_metrics({}, workloads).splitlines()]
+    lines = [line.split() for line in controller_metrics({}, workloads).splitlines()]
     return {line[0]: float(line[1]) for line in lines if line[0].startswith(f"antrea_controller_{name}")}
 
 
@@ -63,7 +63,7 @@ def test_what_was_worked_out_is_in_the_durations_and_nothing_waits() -> None:
 
 
 def test_metrics_are_complete_and_in_order_before_anything_was_worked_out() -> None:
-    text = policy_metrics({}, {})
+    text = controller_metrics({}, {})
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert names == sorted(names)
     wanted = {f"antrea_controller_length_{kind}_queue" for kind in KINDS}
