@@ -12,6 +12,7 @@ from antrea.apis.crd.part import LabelSelector
 from antrea.apis.meta import ObjectMetadata, as_number
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.apis.network_policy_api.part import GROUP, AdminPolicySpec, EgressPeer, Subject
+from antrea.apis.network_policy_api.place import PLACES
 from antrea.engine import Unit
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.fact import Fact
@@ -30,7 +31,6 @@ from antrea.features.network_policy.audit_mode import (
     enforcement_doubt,
     unknown_text,
 )
-from antrea.features.network_policy.controller.admin_status import PLACES
 from antrea.features.network_policy.controller.antrea_internal_policy import InternalPolicy, audited_sentence
 from antrea.features.network_policy.controller.antrea_peer import by_selector
 from antrea.features.network_policy.controller.group import GroupUse

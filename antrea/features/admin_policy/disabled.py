@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from antrea.apis.network_policy_api.place import PLACES
 from antrea.engine import Unit
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.disabled import DisabledObject, switched_off, watched
-from antrea.features.network_policy.controller.admin_status import PLACES, REALIZED, admin_status
+from antrea.features.network_policy.controller.admin_status import REALIZED, admin_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

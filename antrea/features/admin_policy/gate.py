@@ -13,6 +13,7 @@ GATES = (
         "alpha v1.13, deprecated v2.7",
         "Serve the v1alpha1 AdminNetworkPolicy and BaselineAdminNetworkPolicy; ClusterNetworkPolicy follows it.",
         built=True,
+        requires="AntreaPolicy",
     ),
     Gate(
         "ClusterNetworkPolicy",
@@ -22,5 +23,6 @@ GATES = (
         "alpha v2.7",
         "Serve the v1alpha2 ClusterNetworkPolicy of the network-policy-api project.",
         built=True,
+        requires="AntreaPolicy",
     ),
 )

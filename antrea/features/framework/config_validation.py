@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from antrea.config.agent import AgentConfig
     from antrea.config.controller import ControllerConfig
+    from antrea.features.framework.gate_row import Gate
 
 
 MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats", "SupportBundleCollection"})
@@ -294,13 +295,13 @@ AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
 )
 
 
-def _needs_antrea_policy(gate: str) -> ConfigRule:
-    """Make the rule for a gate of policies that agents enforce as Antrea's own."""
+def _needs_gate(gate: Gate) -> ConfigRule:
+    """Make the rule for a gate that is refused without another one."""
     return ConfigRule(
-        f"featureGates.{gate}",
-        "requires the feature gate AntreaPolicy",
-        when={f"featureGates.{gate}": (True,)},
-        gate="AntreaPolicy",
+        f"featureGates.{gate.name}",
+        f"requires the feature gate {gate.requires}",
+        when={f"featureGates.{gate.name}": (True,)},
+        gate=gate.requires,
     )
 
 
@@ -310,8 +311,7 @@ CONTROLLER_RULES: tuple[ConfigRule, ...] = (
         "must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true",
         check=lambda c: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
     ),
-    _needs_antrea_policy("ClusterNetworkPolicy"),
-    _needs_antrea_policy("AdminNetworkPolicy"),
+    *(_needs_gate(gate) for gate in GATES if gate.requires and "controller" in gate.components),
 )
 
 CONTROLLER_NOT_BUILT: tuple[UnbuiltKey, ...] = (

@@ -32,3 +32,5 @@ class Gate(msgspec.Struct, frozen=True):
     """Why the feature is on whatever is set; empty: the gate decides."""
     needs: str = ""
     """The gate without which this one has no effect."""
+    requires: str = ""
+    """The gate without which a configuration that sets this one is refused."""

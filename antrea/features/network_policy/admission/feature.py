@@ -28,7 +28,7 @@ MAX_TIERS = 20
 RESERVED = (251, 252, 254, 255)
 """Reserved priorities; 250 and 253 are the default and the baseline tier's."""
 UPSTREAM_ADMIN = 220
-"""Priority of the admin tier of policy.networking.k8s.io."""
+"""Priority of the admin tier of the network-policy-api project."""
 UPSTREAM_GATE = "ClusterNetworkPolicy"
 
 
@@ -82,23 +82,6 @@ def _check_unused(facts: Facts, name: str) -> None:
             raise Invalid(path, f"tier {name} is referenced by {len(uses)} {noun}")
 
 
-def validate_upstream_policy(facts: Facts, review: Review[object]) -> Steps:
-    """Validate a ClusterNetworkPolicy of policy.networking.k8s.io. Raises Invalid."""
-    if UPSTREAM_GATE not in (facts.get(Installation) or Installation()).gates:
-        raise Invalid(
-            "kind",
-            "ClusterNetworkPolicy is not supported: the ClusterNetworkPolicy feature gate is not enabled",
-        )
-    if review.operation == "CREATE" and facts.by(TierRow, "priority", UPSTREAM_ADMIN):
-        raise Invalid(
-            "kind",
-            f"ClusterNetworkPolicy creation is blocked: a user-created Tier at priority {UPSTREAM_ADMIN}"
-            " (cnpAdminTierPriority) already exists; the Tier and its associated policies must be"
-            " deleted/migrated first before a ClusterNetworkPolicy can be created",
-        )
-    yield from ()
-
-
 GROUP, VERSIONS, GATES = "crd.antrea.io", ("v1beta1",), ("AntreaPolicy",)
 _POLICY_RULES = (
     "the tier exists and allows the actions; names of rules are unique; appliedTo, peers, ports and protocols can be combined."
@@ -131,12 +114,6 @@ WEBHOOKS = (
     Webhook(
         "annpvalidator.antrea.io", "/validate/annp", ("CREATE", "UPDATE"), GROUP, VERSIONS, "networkpolicies",
         "Namespaced", NetworkPolicy, _POLICY_RULES, validate=validate_policy, gates=GATES,
-    ),
-    Webhook(
-        "cnpvalidator.antrea.io", "/validate/cnp", ("CREATE",), "policy.networking.k8s.io", ("v1alpha2",),
-        "clusternetworkpolicies", "Cluster", dict[str, Any],
-        "fails while a Tier of the user has priority 220", validate=validate_upstream_policy, gates=(UPSTREAM_GATE,),
-        reads=(TierRow,),
     ),
     Webhook(
         "clustergroupvalidator.antrea.io", "/validate/clustergroup", ("CREATE", "UPDATE"), GROUP, VERSIONS,

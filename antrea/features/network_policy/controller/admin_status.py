@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from antrea.apis.network_policy_api.part import GROUP, PolicyCondition
+from antrea.apis.network_policy_api.part import PolicyCondition
 from antrea.apis.status import Status
 
 if TYPE_CHECKING:
@@ -14,28 +14,6 @@ if TYPE_CHECKING:
 
 MANAGER = "antrea-controller"
 REALIZED = "Realized"
-
-
-class Place(NamedTuple):
-    """Location of policies of a kind in the API."""
-
-    version: str
-    plural: str
-    kind: str
-
-    @property
-    def collection(self) -> str:
-        return f"/apis/{GROUP}/{self.version}/{self.plural}"
-
-
-PLACES = {
-    "AdminNetworkPolicy": Place("v1alpha1", "adminnetworkpolicies", "AdminNetworkPolicy"),
-    "BaselineAdminNetworkPolicy": Place(
-        "v1alpha1", "baselineadminnetworkpolicies", "BaselineAdminNetworkPolicy"
-    ),
-    "K8sClusterNetworkPolicy": Place("v1alpha2", "clusternetworkpolicies", "ClusterNetworkPolicy"),
-}
-"""Locations by the type of their references."""
 
 
 def realized(current: int, desired: int) -> PolicyCondition:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.network_policy_api.part import GROUP
+from antrea.apis.network_policy_api.place import PLACES
 from antrea.apis.shown import one_line
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.group import GroupPorts, GroupSelector, PublishedGroup
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.member import PORTS
-from antrea.features.network_policy.controller.admin_status import PLACES
 from antrea.features.network_policy.controller.group import GroupUse
 
 if TYPE_CHECKING:

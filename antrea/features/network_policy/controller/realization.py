@@ -13,11 +13,12 @@ import msgspec
 from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.apis.crd.part import Condition
+from antrea.apis.network_policy_api.place import PLACES
 from antrea.apis.policy_report import AT_SERVICES, ON_NODE
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
-from antrea.features.network_policy.controller.admin_status import PLACES, admin_status, realized
+from antrea.features.network_policy.controller.admin_status import admin_status, realized
 from antrea.features.network_policy.controller.group import WholeGroup
 from antrea.features.network_policy.controller.named_port import (
     REASON,

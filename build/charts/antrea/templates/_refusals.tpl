@@ -75,11 +75,11 @@
 {{- if and (has (toString .Values.enableBridgingMode) (list "true")) (not (and (has (toString .Values.trafficEncapMode) (list "noEncap")) (has (toString .Values.noSNAT) (list "true")) (eq (toString (dig "AntreaIPAM" false .Values.featureGates)) "true"))) }}
 - {{ "enableBridgingMode: needs the feature AntreaIPAM, which is not built yet" | quote }}
 {{- end }}
-{{- if and (eq (toString (dig "ClusterNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
-- {{ "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}
-{{- end }}
 {{- if and (eq (toString (dig "AdminNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
 - {{ "featureGates.AdminNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}
+{{- end }}
+{{- if and (eq (toString (dig "ClusterNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
+- {{ "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}
 {{- end }}
 {{- if not (has (toString .Values.trafficEncapMode) (list "encap" "noEncap")) }}
 - {{ "trafficEncapMode: any mode but encap and noEncap is not built yet, so it cannot be enabled" | quote }}
