@@ -264,6 +264,8 @@ ACTIONS: tuple[Action, ...] = (
         "antrea.antctl.kube_proxy.command",
     ),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy.command"),
+    Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle.command"),
+    Action("", "supportbundle", "R", "Generate support bundle", "antrea.antctl.supportbundle.remote"),
     Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
     *chain.from_iterable(declared(FEATURES, "antctl", Action, "ACTIONS").values()),
 )

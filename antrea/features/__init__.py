@@ -50,7 +50,7 @@ FEATURES: tuple[str, ...] = (
     "bgp_policy",
     "ip_pool",
     "flow_export",
-    "support_bundle",
+    "support_bundle_collection",
     "traffic_control",
     "l7_flow_export",
     "packet_capture",

@@ -18,14 +18,14 @@ from antrea.apis.status import Status
 from antrea.engine import Facts
 from antrea.features.framework.query import Query
 from antrea.features.grouping.publication import PublishedObject
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection.collection import (
     CollectedMachine,
     CollectedNode,
     CollectionTerms,
     OpenCollection,
     open_collection,
 )
-from antrea.features.support_bundle.controller import collection, record_report
+from antrea.features.support_bundle_collection.controller import collection, record_report
 
 RAW = GOLDEN / "raw"
 NAME = "sb-nodes"

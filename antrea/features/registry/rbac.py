@@ -118,6 +118,8 @@ def antctl_rules(commands: Iterable[DataCommand]) -> Iterator[Rule]:
 ANTCTL_RULES: tuple[Rule, ...] = (
     *antctl_rules(chain.from_iterable(declared(FEATURES, "antctl", DataCommand, "COMMANDS").values())),
     *chain.from_iterable(declared(FEATURES, "rbac", Rule, "ANTCTL_RULES").values()),
+    Rule("antctl supportbundle", "system.antrea.io", ("supportbundles",), ("get", "create")),
+    Rule("", "system.antrea.io", ("supportbundles/download",), ("get",)),
     Rule("the version and the state of the controller", "system.antrea.io", ("controllerinfos",), ("get",)),
     Rule(
         "where controller and agents are, and their CAs",

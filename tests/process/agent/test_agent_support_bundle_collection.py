@@ -15,8 +15,13 @@ from sftp_server import PASSWORD, USER, sftp_server
 from antrea.apis import controlplane as cp
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.features.support_bundle.agent_part import CollectionPart
-from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleTask, BundleUpload
+from antrea.features.support_bundle_collection.agent_part import CollectionPart
+from antrea.features.support_bundle_collection.task import (
+    BundleReport,
+    BundleResult,
+    BundleTask,
+    BundleUpload,
+)
 from antrea.outside.controlplane.bundle_report_sink import BundleReportSink
 from antrea.outside.support_bundle.plan import Limits, Order
 

@@ -18,14 +18,14 @@ from antrea.config.controller import ControllerConfig
 from antrea.engine import Facts
 from antrea.engine.core.time_slice import SLICE
 from antrea.features.framework.controller_part import ControllerContext
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection.collection import (
     GATE,
     CollectedMachine,
     CollectedNode,
     CollectionTerms,
     OpenCollection,
 )
-from antrea.features.support_bundle.controller_part import BundlePart
+from antrea.features.support_bundle_collection.controller_part import BundlePart
 from antrea.outside.kube.leadership import Leadership
 
 if TYPE_CHECKING:

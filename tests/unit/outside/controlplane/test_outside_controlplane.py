@@ -15,7 +15,7 @@ from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent.feature import FEATURE
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
-from antrea.features.support_bundle.agent import FEATURES as BUNDLE_FEATURES
+from antrea.features.support_bundle_collection.agent import FEATURES as BUNDLE_FEATURES
 from antrea.outside.controlplane.client import ALL, NOTHING, Controlplane, WatchFeed
 from antrea.outside.kube.backoff import Backoff
 

@@ -13,12 +13,12 @@ import msgspec
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
-from antrea.features.support_bundle.collection import COLLECTED, COMPLETED, FAILURE, PATH, STARTED
+from antrea.features.support_bundle_collection.collection import COLLECTED, COMPLETED, FAILURE, PATH, STARTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from antrea.features.support_bundle.collection import NodeBundle, OpenCollection
+    from antrea.features.support_bundle_collection.collection import NodeBundle, OpenCollection
 
 MANAGER = "antrea-controller"
 MAX_ERROR, MAX_ERRORS, MAX_NODES = 256, 8, 64

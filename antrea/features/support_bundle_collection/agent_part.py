@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.apis.core import ObjectReference
 from antrea.errors import Invalid
 from antrea.features.framework.agent_part import Part
-from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleUpload
+from antrea.features.support_bundle_collection.task import BundleReport, BundleResult, BundleUpload
 from antrea.outside.controlplane.bundle_report_sink import BundleReportSink
 from antrea.outside.http.loopback_token import TOKEN_FILE
 from antrea.outside.log import klog
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Sink
     from antrea.features.framework.agent_part import AgentContext
-    from antrea.features.support_bundle.task import BundleTask
+    from antrea.features.support_bundle_collection.task import BundleTask
 
 log = klog.logger(__name__)
 FOLDER = Path("antrea/supportbundle")

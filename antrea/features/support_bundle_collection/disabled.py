@@ -10,7 +10,13 @@ from antrea.engine import Unit
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.disabled import MANAGER, DisabledObject, switched_off
-from antrea.features.support_bundle.collection import COMPLETED, GATE, PATH, STARTED, open_collection
+from antrea.features.support_bundle_collection.collection import (
+    COMPLETED,
+    GATE,
+    PATH,
+    STARTED,
+    open_collection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

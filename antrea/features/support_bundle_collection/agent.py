@@ -12,8 +12,8 @@ from antrea.engine import Unit
 from antrea.facts.node import ThisNode
 from antrea.features.framework.agent_feature import EVERYWHERE, AgentFeature
 from antrea.features.framework.controlplane_watch import ObjectKind
-from antrea.features.support_bundle.collection import GATE, PLURAL
-from antrea.features.support_bundle.task import (
+from antrea.features.support_bundle_collection.collection import GATE, PLURAL
+from antrea.features.support_bundle_collection.task import (
     BundleReport,
     BundleResult,
     BundleTask,

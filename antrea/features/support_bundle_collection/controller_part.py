@@ -14,7 +14,7 @@ from antrea.apis import controlplane as cp
 from antrea.errors import AntreaError, Invalid
 from antrea.features.framework.controller_part import ControllerPart
 from antrea.features.framework.label import is_object_name
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection.collection import (
     CollectedMachine,
     CollectedNode,
     CollectionTerms,

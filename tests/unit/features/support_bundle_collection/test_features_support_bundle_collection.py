@@ -21,8 +21,8 @@ from antrea.facts.node import ThisNode
 from antrea.features.framework.event import RecordEvent
 from antrea.features.framework.query import Query
 from antrea.features.grouping.publication import PublishedObject
-from antrea.features.support_bundle import agent, controller
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection import agent, controller
+from antrea.features.support_bundle_collection.collection import (
     CollectedMachine,
     CollectedNode,
     CollectionTerms,
@@ -30,9 +30,14 @@ from antrea.features.support_bundle.collection import (
     OpenCollection,
     open_collection,
 )
-from antrea.features.support_bundle.disabled import disabled_collection, stopped_collection
-from antrea.features.support_bundle.status import NO_NODE
-from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleUpload, bundle_task
+from antrea.features.support_bundle_collection.disabled import disabled_collection, stopped_collection
+from antrea.features.support_bundle_collection.status import NO_NODE
+from antrea.features.support_bundle_collection.task import (
+    BundleReport,
+    BundleResult,
+    BundleUpload,
+    bundle_task,
+)
 
 PASSWORD = "correct-horse-battery"
 CREDENTIALS = cp.BundleServerAuthConfiguration(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from antrea.features.grouping.selector import meets, requirements
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection.collection import (
     CollectedMachine,
     CollectedNode,
     CollectionTerms,

@@ -15,7 +15,7 @@ from antrea.errors import Unavailable
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.publication import PublishedObject
-from antrea.features.support_bundle.collection import (
+from antrea.features.support_bundle_collection.collection import (
     COLLECTIONS,
     GATE,
     MACHINES,
@@ -25,8 +25,14 @@ from antrea.features.support_bundle.collection import (
     OpenCollection,
     is_listed,
 )
-from antrea.features.support_bundle.span import chosen_nodes, first, terms_of, unknown_machines, unknown_nodes
-from antrea.features.support_bundle.status import (
+from antrea.features.support_bundle_collection.span import (
+    chosen_nodes,
+    first,
+    terms_of,
+    unknown_machines,
+    unknown_nodes,
+)
+from antrea.features.support_bundle_collection.status import (
     MAX_ERROR,
     NO_NODE,
     Outcome,
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
     from antrea.apis.status import Status
     from antrea.engine import Facts
     from antrea.features.framework.query import Query
-    from antrea.features.support_bundle.collection import CollectionTerms
+    from antrea.features.support_bundle_collection.collection import CollectionTerms
 
 
 def collection(facts: Facts, row: OpenCollection) -> Iterator[PublishedObject | Status | RecordEvent]:

@@ -22,7 +22,3 @@ CONTROLLER_RULES = (
     ),
     Rule("", CRD, ("supportbundlecollections/status",), ("patch",)),
 )
-ANTCTL_RULES = (
-    Rule("antctl supportbundle", "system.antrea.io", ("supportbundles",), ("get", "create")),
-    Rule("", "system.antrea.io", ("supportbundles/download",), ("get",)),
-)
