@@ -71,7 +71,7 @@ async def work(port: int, key: bytes, here: list[str], loss: float, addresses: d
         tell(
             cpu=time.process_time(),
             packets=sum(one.sent for one in ours),
-            octets=sum(one.octets for one in ours),
+            octets=sum(one.byte_count for one in ours),
             living=min(one.machine.swim.census[1] for one in ours),
             dropped=dict(ours[0].machine.channels.dropped),
         )

@@ -35,7 +35,7 @@ FUNCTIONS = frozenset(
 )  # fmt: skip
 """Names of functions that are neither a verb with its object nor a noun of the field; a leading underscore does not count."""
 PHRASES = {
-    "octet": re.compile(r"\boctets?\b", re.IGNORECASE),
+    "octet": re.compile(r"\boctets?\b(?!-stream)", re.IGNORECASE),
     "is no": re.compile(r"(?<!there )\b(is|are) no (?!longer\b|more\b)", re.IGNORECASE),
     "goes on": re.compile(r"\b(goes|go|went|going) on\b"),
     "realis-": re.compile(r"\b(un)?realis", re.IGNORECASE),

@@ -79,7 +79,7 @@ COLUMNS: tuple[Column, ...] = (
     _end("target"),
     ("PORT", lambda row: str(row["port"])),
     ("PROTO", lambda row: flows.PROTOCOLS.get(row["protocol"], str(row["protocol"]))),
-    ("BYTES", lambda row: str(row["octets"])),
+    ("BYTES", lambda row: str(row["bytes"])),
     ("CONNECTIONS", lambda row: str(row["connections"])),
     ("DENIED", lambda row: str(row["denied"])),
     ("DIRECTION-UNKNOWN", lambda row: str(row.get("unknown", 0))),

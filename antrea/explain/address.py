@@ -40,9 +40,9 @@ def ip(text: str) -> str:
 def stored_ip(text: str) -> str:
     """Parse an address of the API as `ip` does: numbers of IPv4 that begin with 0 are decimal. Raises ValueError."""
     head, colon, last = text.rpartition(":")
-    octets = last.split(".")
-    if len(octets) == 4 and all(octet.isascii() and octet.isdecimal() for octet in octets):
-        return ip(head + colon + ".".join(str(int(octet[-9:])) for octet in octets))
+    numbers = last.split(".")
+    if len(numbers) == 4 and all(number.isascii() and number.isdecimal() for number in numbers):
+        return ip(head + colon + ".".join(str(int(number[-9:])) for number in numbers))
     return ip(text)
 
 

@@ -273,8 +273,8 @@ def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> 
         into.flow_end_reason = record.flow_end_reason
     seconds = end - before if before else age(record)
     for side in sides:
-        octets, back, deltas = ADD_SIDE[side](into, record)
-    rates_since_export = rates(octets, back, seconds)
+        byte_count, back, deltas = ADD_SIDE[side](into, record)
+    rates_since_export = rates(byte_count, back, seconds)
     if newest:
         into.tcp_state = record.tcp_state
     # a Node may count nothing of it: one that was asked for another's Pod, on a datapath that counts at Pods alone

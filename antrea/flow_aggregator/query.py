@@ -72,7 +72,7 @@ def flow_map(parameters: Mapping[str, str], namespaces: Sequence[str] | None) ->
         )
     )
     columns, by_ends = columns_of({**ends, **sums(), **unknown_sums()}), ", ".join(names)
-    sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY octets DESC, {by_ends} LIMIT {MAX_LINKS + 1}")
+    sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY bytes DESC, {by_ends} LIMIT {MAX_LINKS + 1}")
     return Query(sql, scope.values, partial(_graph, by))
 
 

@@ -39,7 +39,7 @@ def connections_if(condition: str) -> str:
 def sums(denied: str = _DENIED) -> dict[str, str]:
     """Bytes of both directions, connections, and those that were denied: columns by names."""
     return {
-        "octets": "sum(octetDeltaCount + reverseOctetDeltaCount)",
+        "bytes": "sum(octetDeltaCount + reverseOctetDeltaCount)",
         "connections": f"{_UNIQ.format('')}({_CONNECTION})",
         "denied": connections_if(denied),
     }

@@ -89,14 +89,14 @@ def top(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
     places = ", ".join(str(number + 1) for number in range(len(names)))
     if condition != "1":
         scope.add(condition)
-    order = f"ORDER BY octets DESC, {places} LIMIT {{limit:UInt32}}"
+    order = f"ORDER BY bytes DESC, {places} LIMIT {{limit:UInt32}}"
     if names == _POLICY:
         sql = _of_policies(scope, {}, lambda way: sums(_denied(way)), order)
     else:
         sql = select(f"{keys}, {columns_of(sums())}", scope, f"GROUP BY {places} {order}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
-        every = (*names, "octets", "connections", "denied")
+        every = (*names, "bytes", "connections", "denied")
         totals = [dict(zip(every, row, strict=True)) for row in rows[:limit]]
         return {"rows": totals, "truncated": len(rows) > limit}
 

@@ -106,8 +106,8 @@ class S3Output:
                 raise Unavailable(error.why) from error
 
     def _save(self, file: Path, records: Sequence[FlowRecord]) -> None:
-        octets = csv_text(records, int(time.time()), self._columns).encode(errors="replace")
-        file.write_bytes(gzip.compress(octets) if self._config.compress else octets)
+        data = csv_text(records, int(time.time()), self._columns).encode(errors="replace")
+        file.write_bytes(gzip.compress(data) if self._config.compress else data)
 
     def _credentials(self) -> Credentials:
         key, secret = (

@@ -14,7 +14,7 @@ Deltas = tuple[int, int, int, int]
 
 
 def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]:
-    octets = record.octet_total_count - into.octet_total_count_from_source_node
+    byte_count = record.octet_total_count - into.octet_total_count_from_source_node
     back = record.reverse_octet_total_count - into.reverse_octet_total_count_from_source_node
     into.flow_end_seconds_from_source_node = record.flow_end_seconds
     into.flow_end_nanos_from_source_node = record.flow_end_nanos
@@ -27,7 +27,7 @@ def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]
     into.reverse_packet_delta_count_from_source_node += record.reverse_packet_delta_count
     into.reverse_octet_delta_count_from_source_node += record.reverse_octet_delta_count
     return (
-        octets,
+        byte_count,
         back,
         (
             into.packet_delta_count_from_source_node,
@@ -39,7 +39,7 @@ def _add_source(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]
 
 
 def _add_destination(into: FlowRecord, record: FlowRecord) -> tuple[int, int, Deltas]:
-    octets = record.octet_total_count - into.octet_total_count_from_destination_node
+    byte_count = record.octet_total_count - into.octet_total_count_from_destination_node
     back = record.reverse_octet_total_count - into.reverse_octet_total_count_from_destination_node
     into.flow_end_seconds_from_destination_node = record.flow_end_seconds
     into.flow_end_nanos_from_destination_node = record.flow_end_nanos
@@ -52,7 +52,7 @@ def _add_destination(into: FlowRecord, record: FlowRecord) -> tuple[int, int, De
     into.reverse_packet_delta_count_from_destination_node += record.reverse_packet_delta_count
     into.reverse_octet_delta_count_from_destination_node += record.reverse_octet_delta_count
     return (
-        octets,
+        byte_count,
         back,
         (
             into.packet_delta_count_from_destination_node,

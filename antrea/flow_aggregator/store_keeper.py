@@ -49,7 +49,7 @@ class Partition(NamedTuple):
 
     identity: str
     rows: int
-    octets: int
+    byte_count: int
 
 
 def surplus(partitions: Sequence[Partition], most: int, free: int, reserve: int) -> list[Partition]:
@@ -57,14 +57,14 @@ def surplus(partitions: Sequence[Partition], most: int, free: int, reserve: int)
 
     A store of less than `reserve` is left alone when the disk is full: the bytes are of others.
     """
-    left = sum(partition.octets for partition in partitions)
+    left = sum(partition.byte_count for partition in partitions)
     dropped = []
     for partition in partitions:
         if left <= most and (free >= reserve or left < reserve):
             break
         dropped.append(partition)
-        left -= partition.octets
-        free += partition.octets
+        left -= partition.byte_count
+        free += partition.byte_count
     return dropped
 
 
@@ -74,7 +74,7 @@ class StoreKeeper:
     def __init__(self, store: Store, config: FlowStore, reserve: int = RESERVE) -> None:
         self._store, self._config, self._reserve = store, config, reserve
         self._is_ready = False
-        self.removed = self.rows = self.octets = 0
+        self.removed = self.rows = self.byte_count = 0
         """Records that had to make room; those that are there, and the bytes that they take."""
         self.trouble = ""
         """Why the store could not be looked at; empty: it could."""
@@ -106,7 +106,7 @@ class StoreKeeper:
         partitions = [Partition(*row) for row in rows]
         [[free]] = rows_of(await self._store.run(_FREE))
         self.rows = sum(partition.rows for partition in partitions)
-        self.octets = sum(partition.octets for partition in partitions)
+        self.byte_count = sum(partition.byte_count for partition in partitions)
         for partition in surplus(partitions, self._config.max_size * _MEGABYTE, free, self._reserve):
             await self._drop(partition, "maxSize" if free >= self._reserve else "the disk is full")
 
@@ -114,9 +114,9 @@ class StoreKeeper:
         await self._store.run(_DROP, parameters={"partition": partition.identity})
         self.removed += partition.rows
         self.rows -= partition.rows
-        self.octets -= partition.octets
+        self.byte_count -= partition.byte_count
         log.warning(
-            "Removed the oldest flow records", reason=why, records=partition.rows, bytes=partition.octets
+            "Removed the oldest flow records", reason=why, records=partition.rows, bytes=partition.byte_count
         )
 
 
@@ -136,5 +136,5 @@ REMOVED = Metric(
 
 def keeper_metrics(keeper: StoreKeeper) -> str:
     """In Prometheus' format."""
-    rows = ((SIZE, keeper.octets), (COUNT, keeper.rows), (REMOVED, keeper.removed))
+    rows = ((SIZE, keeper.byte_count), (COUNT, keeper.rows), (REMOVED, keeper.removed))
     return "".join(metric.text([Sample(value)]) for metric, value in rows)

@@ -36,11 +36,11 @@ def age(record: FlowRecord) -> float:
     return record.end - record.start
 
 
-def rates(octets: int, back: int, seconds: float) -> tuple[int, int]:
+def rates(byte_count: int, back: int, seconds: float) -> tuple[int, int]:
     """Bits a second, of both directions; 0 where the time is not known."""
     if seconds <= 0:
         return 0, 0
-    return int(max(octets, 0) * 8 / seconds), int(max(back, 0) * 8 / seconds)
+    return int(max(byte_count, 0) * 8 / seconds), int(max(back, 0) * 8 / seconds)
 
 
 def set_rates(into: FlowRecord, sides: tuple[str, ...], rates: tuple[int, int], *, newest: bool) -> None:

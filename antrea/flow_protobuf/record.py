@@ -183,14 +183,14 @@ def _shared(value: str) -> str:
     return value
 
 
-def _address(octets: bytes) -> str:
+def _address(data: bytes) -> str:
     """Return an address as text, empty for bytes that are not an address."""
-    return _shared_address(octets) if len(octets) in (4, 16) else ""
+    return _shared_address(data) if len(data) in (4, 16) else ""
 
 
 @lru_cache(SHARED)
-def _shared_address(octets: bytes) -> str:
+def _shared_address(data: bytes) -> str:
     """Empty for one of zeros."""
-    if not any(octets):
+    if not any(data):
         return ""
-    return socket.inet_ntop(socket.AF_INET if len(octets) == 4 else socket.AF_INET6, octets)
+    return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data)

@@ -39,8 +39,8 @@ _OVERHEAD: Final = HEADER.size + SET.size
 def domain_of(name: str) -> int:
     """The observation domain of a Node: FNV-1 of its name, in 32 bits."""
     value = 0x811C9DC5
-    for octet in name.encode():
-        value = value * 0x01000193 & 0xFFFFFFFF ^ octet
+    for byte in name.encode():
+        value = value * 0x01000193 & 0xFFFFFFFF ^ byte
     return value
 
 

@@ -113,28 +113,28 @@ class Part:
         at += self._rest
         if at > len(body):
             raise Invalid("IPFIX record", f"a part of {at - begin} bytes does not fit")
-        octets = body[begin:at]
-        cached = _PARTS.get((self, octets))
+        data = body[begin:at]
+        cached = _PARTS.get((self, data))
         if cached is None:
-            cached = tuple(self._values(octets))
+            cached = tuple(self._values(data))
             if at - begin <= MAX_PART and not any(cached[place] for place in self._requests):
-                _PARTS.keep((self, octets), cached)
+                _PARTS.keep((self, data), cached)
         values += cached
         return at
 
-    def _values(self, octets: bytes) -> Iterator[Any]:
+    def _values(self, data: bytes) -> Iterator[Any]:
         """Yield the values of bytes whose sizes are known to fit."""
         at = 0
         for name, stated, read in self._fields:
             size = stated
             if size == VARIABLE:
-                size = octets[at]
+                size = data[at]
                 at += 1
                 if size == 255:
-                    size = _number(octets[at : at + 2])
+                    size = _number(data[at : at + 2])
                     at += 2
             if name:
-                yield read(octets[at : at + size]) if size else ""
+                yield read(data[at : at + size]) if size else ""
             at += size
 
 
@@ -208,37 +208,37 @@ def _nothing(_: bytes) -> None:
     return None
 
 
-def _text(octets: bytes) -> str:
-    return _shared(octets) if len(octets) <= MAX_SHARED else _decoded(octets)
+def _text(data: bytes) -> str:
+    return _shared(data) if len(data) <= MAX_SHARED else _decoded(data)
 
 
-def _decoded(octets: bytes) -> str:
-    return octets[:MAX_TEXT].decode(errors="replace").rstrip("\0")
+def _decoded(data: bytes) -> str:
+    return data[:MAX_TEXT].decode(errors="replace").rstrip("\0")
 
 
 _shared: Final = lru_cache(SHARED)(_decoded)
 
 
-def _requests(octets: bytes) -> str:
+def _requests(data: bytes) -> str:
     """Longer ones are left out: a part of them is not JSON."""
-    return octets.decode(errors="replace") if len(octets) <= MAX_REQUEST_BYTES else ""
+    return data.decode(errors="replace") if len(data) <= MAX_REQUEST_BYTES else ""
 
 
 @lru_cache(SHARED)
-def _ipv4(octets: bytes) -> str:
-    return socket.inet_ntop(socket.AF_INET, octets) if any(octets) else ""
+def _ipv4(data: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET, data) if any(data) else ""
 
 
 @lru_cache(SHARED)
-def _ipv6(octets: bytes) -> str:
-    return socket.inet_ntop(socket.AF_INET6, octets) if any(octets) else ""
+def _ipv6(data: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET6, data) if any(data) else ""
 
 
 @lru_cache(SHARED)
-def _uuid(octets: bytes) -> str:
-    text = octets.hex()
+def _uuid(data: bytes) -> str:
+    text = data.hex()
     parts = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
-    return "-".join(parts) if any(octets) else ""
+    return "-".join(parts) if any(data) else ""
 
 
 _READERS: Final[Mapping[str, Callable[[bytes], str]]] = {

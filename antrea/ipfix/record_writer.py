@@ -77,12 +77,12 @@ def _part(run: Sequence[Element]) -> Write:
 
     def write(record: FlowRecord) -> bytes:
         values = values_of(record)
-        octets = kept.get(values)
-        if octets is None:
-            octets = b"".join([put(value) for put, value in zip(writers, values, strict=True)])
-            if len(octets) <= MAX_PART and not any(values[place] for place in requests):
-                kept.keep(values, octets)
-        return octets
+        data = kept.get(values)
+        if data is None:
+            data = b"".join([put(value) for put, value in zip(writers, values, strict=True)])
+            if len(data) <= MAX_PART and not any(values[place] for place in requests):
+                kept.keep(values, data)
+        return data
 
     return write
 
@@ -105,8 +105,8 @@ def _counters(run: Sequence[Element]) -> Write:
 
     def write(record: FlowRecord) -> bytes:
         values = [*values_of(record)]
-        for at, octets in addresses:
-            values[at] = octets(values[at])
+        for at, data in addresses:
+            values[at] = data(values[at])
         try:
             return form(*values)
         except struct_error:
@@ -123,9 +123,9 @@ def _text(value: str) -> bytes:
 
 def _sized(value: str) -> bytes:
     """The text with its size before it."""
-    octets = value.encode(errors="replace")[:MAX_BYTES]
-    size = len(octets)
-    return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + octets
+    data = value.encode(errors="replace")[:MAX_BYTES]
+    size = len(data)
+    return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + data
 
 
 _shared: Final = lru_cache(SHARED)(_sized)
@@ -147,10 +147,10 @@ def _ipv6(text: str) -> bytes:
 def _uuid(text: str) -> bytes:
     """Return the bytes of a UID; none of a text that is not a UID, such as a static Pod's."""
     try:
-        octets = bytes.fromhex(text.replace("-", ""))
+        data = bytes.fromhex(text.replace("-", ""))
     except ValueError:
         return bytes(16)
-    return octets if len(octets) == 16 else bytes(16)
+    return data if len(data) == 16 else bytes(16)
 
 
 _TEXTS: Final[Mapping[str, Callable[[str], bytes]]] = {

@@ -62,9 +62,9 @@ class TrackedConnection(NamedTuple):
     """Address that the other end sees as the source."""
     source_port_seen: int
     packets: int
-    octets: int
+    byte_count: int
     reply_packets: int
-    reply_octets: int
+    reply_byte_count: int
     start: str
     """Time of the start as printed; empty: not known."""
     mark: int
@@ -99,8 +99,8 @@ class TrackedConnection(NamedTuple):
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:
     """Yield the connections of a dump, without lines that cannot be parsed and protocols that have no records."""
     for match in _LINE.finditer(text):
-        (name, source, destination, sport, dport, echo, packets, octets, server, seen, server_port, seen_port, _,
-         reply_packets, reply_octets, start, mark, label, state) = match.groups()  # fmt: skip
+        (name, source, destination, sport, dport, echo, packets, byte_count, server, seen, server_port, seen_port, _,
+         reply_packets, reply_byte_count, start, mark, label, state) = match.groups()  # fmt: skip
         if name not in PROTOCOLS:
             continue
         # addresses are those of few Pods, and each is held once
@@ -113,8 +113,8 @@ def tracked_connections(text: str) -> Iterator[TrackedConnection]:
             int(echo or 0),
         )
         yield TrackedConnection(
-            key, intern(destination), int(dport or 0), intern(seen), int(seen_port or 0), int(packets or 0), int(octets or 0),
-            int(reply_packets or 0), int(reply_octets or 0), start or "", int(mark or 0), int(label or "0", 16),
+            key, intern(destination), int(dport or 0), intern(seen), int(seen_port or 0), int(packets or 0), int(byte_count or 0),
+            int(reply_packets or 0), int(reply_byte_count or 0), start or "", int(mark or 0), int(label or "0", 16),
             _STATES.get(state or "", "") if name == "tcp" else "",
         )  # fmt: skip
 

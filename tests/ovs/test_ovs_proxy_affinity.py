@@ -18,7 +18,7 @@ from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.proxy.agent_part.kept_affinity import KIND, Kept, KeptAffinity, KeptChoice, choice_of
 from antrea.features.proxy.agent_part.long_affinity import LongAffinity, renewed
-from antrea.outside.disk.state_file import read_octets, unsealed
+from antrea.outside.disk.state_file import read_bytes, unsealed
 from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def test_what_clients_have_learned_outlives_the_switch(
 
 def kept_until(file: Path) -> float:
     """Of the only choice in it."""
-    (choice,) = msgspec.json.decode(unsealed(KIND, read_octets(file)), type=Kept).choices
+    (choice,) = msgspec.json.decode(unsealed(KIND, read_bytes(file)), type=Kept).choices
     return choice.until
 
 

@@ -237,7 +237,7 @@ async def test_the_oldest_hours_make_room_and_are_counted(
     with caplog.at_level("WARNING"):
         await keeper.keep()
     assert "Removed the oldest flow records" in caplog.text
-    assert keeper.octets <= 1_000_000
+    assert keeper.byte_count <= 1_000_000
     assert keeper.removed + keeper.rows == 60_000
     assert 0 < keeper.rows == await count(store)
     assert await count(store, "timeInserted >= now() - 1800") == 10_000

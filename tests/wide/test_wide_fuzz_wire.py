@@ -75,7 +75,7 @@ def test_wide_fuzz_wire_openflow(fuzz: Fuzz) -> None:
 
 def test_wide_fuzz_wire_netlink(fuzz: Fuzz) -> None:
     body = rtnl_message.link_head() + rtnl_message.string(3, "eth0") + rtnl_message.number(4, 1500)
-    whole = rtnl_message.Request(16, 5, body).octets(7) * 3
+    whole = rtnl_message.Request(16, 5, body).encode(7) * 3
     for rnd in fuzz:
         data = spoilt(rnd, whole)
         for reply in rtnl_message.replies(data):

@@ -22,7 +22,7 @@ from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.features.framework.traffic import SeenCounters, summary
 from antrea.openflow.flow_count import flow_count
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class TrafficStatistics:
     def read(self) -> None:
         """Continue where the last agent stopped; a file that cannot be read counts as none."""
         try:
-            kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
+            kept = decode_msgpack(unsealed(FORMAT, read_bytes(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
         except OSError as error:

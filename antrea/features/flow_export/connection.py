@@ -78,7 +78,7 @@ class Connection(msgspec.Struct, gc=False, eq=False):
 
     def written(self) -> FlowRecord:
         """Return the due record; later counts belong to the next one."""
-        packets, octets, back, back_octets = self.counts
+        packets, byte_count, back, back_byte_count = self.counts
         deltas = [max(now - before, 0) for now, before in zip(self.counts, self.exported_counts, strict=True)]
         reason = FlowEndReason.ACTIVE_TIMEOUT if self.changed else FlowEndReason.IDLE_TIMEOUT
         self.protocol = self.requests.protocol or self.protocol
@@ -92,11 +92,11 @@ class Connection(msgspec.Struct, gc=False, eq=False):
             source_transport_port=self.port,
             proxy_snat_port=self.snat_port,
             packet_total_count=packets,
-            octet_total_count=octets,
+            octet_total_count=byte_count,
             packet_delta_count=deltas[0],
             octet_delta_count=deltas[1],
             reverse_packet_total_count=back,
-            reverse_octet_total_count=back_octets,
+            reverse_octet_total_count=back_byte_count,
             reverse_packet_delta_count=deltas[2],
             reverse_octet_delta_count=deltas[3],
             tcp_state=self.state,
@@ -266,7 +266,7 @@ class ConnectionStore:
                 self._join(connection, ends, waiting, now)
 
     def _update(self, connection: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
-        counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
+        counts = (entry.packets, entry.byte_count, entry.reply_packets, entry.reply_byte_count)
         connection.see(now, wall)
         if counts == connection.counts and entry.state == connection.state and not connection.is_new:
             return
@@ -339,7 +339,7 @@ class DeniedStore:
         return len(self._found)
 
     def add(
-        self, key: Hashable, octets: int, now: float, wall: float, record: Callable[[], FlowRecord | None]
+        self, key: Hashable, byte_count: int, now: float, wall: float, record: Callable[[], FlowRecord | None]
     ) -> None:
         """Count a packet of a connection, whose record is made if it is a new one."""
         connection = self._found.get(key)
@@ -354,7 +354,7 @@ class DeniedStore:
             connection = self._found[key] = Connection(made, now, wall, now, port, snat_port, start=wall)
         packets, before, *_ = connection.counts
         connection.see(now, wall)
-        connection.counts, connection.changed = (packets + 1, before + octets, 0, 0), True
+        connection.counts, connection.changed = (packets + 1, before + byte_count, 0, 0), True
         self._queue.put(connection, now, at_once=connection.is_new and not connection.queued)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:

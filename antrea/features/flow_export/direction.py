@@ -56,9 +56,9 @@ def turned(connection: TrackedConnection) -> TrackedConnection:
         source_seen=server,
         source_port_seen=port,
         packets=connection.reply_packets,
-        octets=connection.reply_octets,
+        byte_count=connection.reply_byte_count,
         reply_packets=connection.packets,
-        reply_octets=connection.octets,
+        reply_byte_count=connection.byte_count,
         label=0,
     )
 

@@ -75,7 +75,7 @@ class RequestStore:
 
     def __init__(self) -> None:
         self._waiting: dict[Ends, _Waiting] = {}
-        self._octets = 0
+        self._memory = 0
         self._given: dict[Ends, list[tuple[str, int]]] = {}
         self.received = self.lost = 0
         """Number of requests; `lost`: there was no room, or no connection of theirs was found."""
@@ -93,13 +93,13 @@ class RequestStore:
             if waiting is None
             else len(waiting.requests) >= MAX_REQUESTS
         )
-        if (full and not known) or self._octets + _memory_of(seen.text) > MAX_BYTES:
+        if (full and not known) or self._memory + _memory_of(seen.text) > MAX_BYTES:
             self.lost += not known
             return
         waiting = waiting or self._waiting.setdefault(seen.ends, _Waiting(now, {}))
         self._forget(waiting, key)
         waiting.requests[key] = seen.text
-        self._octets += _memory_of(seen.text)
+        self._memory += _memory_of(seen.text)
 
     def texts(self) -> dict[Ends, Requests]:
         """Return JSON of the waiting requests, by connection: of the protocol that came first, as much as fits into a record."""
@@ -129,7 +129,7 @@ class RequestStore:
 
     def _forget(self, waiting: _Waiting, key: tuple[str, int]) -> None:
         if before := waiting.requests.pop(key, None):
-            self._octets -= _memory_of(before)
+            self._memory -= _memory_of(before)
 
 
 def _memory_of(text: str) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from antrea.facts.cluster import ClusterNode, Entity, Pod
 
-OCTETS = {str(number): bytes((number,)) for number in range(256)}
+BYTES = {str(number): bytes((number,)) for number in range(256)}
 MAPPED = bytes(10) + b"\xff\xff"
 """Prefix of IPv4 addresses in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
@@ -108,7 +108,7 @@ def packed(text: str) -> bytes:
     """Pack an address into 16 bytes, also one of IPv4. Raises ValueError."""
     try:
         a, b, c, d = text.split(".")
-        return b"".join((MAPPED, OCTETS[a], OCTETS[b], OCTETS[c], OCTETS[d]))
+        return b"".join((MAPPED, BYTES[a], BYTES[b], BYTES[c], BYTES[d]))
     except (ValueError, KeyError):
         address = ipaddress.ip_address(text)
     return address.packed if address.version == 6 else MAPPED + address.packed

@@ -79,6 +79,6 @@ def _erspan(tunnel: ErspanTunnel) -> Port:
 def _name(kind: str, remote: str, *numbers: int) -> str:
     """Name a port as upstream does, so that an upgrade keeps it: a digest of the address, as 16 bytes, and the numbers."""
     ip = ipaddress.ip_address(remote)
-    octets = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
-    content = octets + b"".join(struct.pack(">I", number & 0xFFFFFFFF) for number in numbers)
+    data = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
+    content = data + b"".join(struct.pack(">I", number & 0xFFFFFFFF) for number in numbers)
     return f"{kind}-{hashlib.sha1(content, usedforsecurity=False).hexdigest()[:6]}"

@@ -24,7 +24,7 @@ export function Egress({ parameters }) {
     { title: "Egress IP", cell: row => shown(row.ip) },
     { title: "Node", cell: row => shown(row.node) },
     { title: "Who left by it", cell: row => who(row, given) },
-    { title: "Bytes", number: true, cell: row => bytes(row.octets) },
+    { title: "Bytes", number: true, cell: row => bytes(row.bytes) },
     { title: "Connections", number: true, cell: row => row.connections },
     { title: "Denied", number: true, cell: row => html`<span class=${row.denied ? "denied-text" : ""}>${row.denied}</span>` },
   ];

@@ -26,8 +26,8 @@ function layout(answer, places) {
   for (const one of answer.links) {
     if (one.source === one.target) continue;
     const key = JSON.stringify([one.source, one.target]);
-    const pair = pairs.get(key) ?? { source: one.source, target: one.target, octets: 0, denied: 0 };
-    pair.octets += one.octets;
+    const pair = pairs.get(key) ?? { source: one.source, target: one.target, bytes: 0, denied: 0 };
+    pair.bytes += one.bytes;
     pair.denied += one.denied;
     pairs.set(key, pair);
   }
@@ -79,7 +79,7 @@ function Drawing({ answer, parameters }) {
   const { nodes, links } = useMemo(() => layout(answer, places.current), [answer]);
   if (!nodes.length) return undefined;
   const lines = links.map(one => html`<path class=${`link ${one.denied ? "denied" : ""}`} d=${line(one)}
-    marker-mid=${`url(#arrow${one.denied ? "-denied" : ""})`} stroke-width=${1 + Math.min(6, Math.log10(1 + one.octets) / 2)} />`);
+    marker-mid=${`url(#arrow${one.denied ? "-denied" : ""})`} stroke-width=${1 + Math.min(6, Math.log10(1 + one.bytes) / 2)} />`);
   const circles = nodes.map(one => html`<${Circle} key=${one.id} node=${one} parameters=${parameters} />`);
   return html`<div class="scroll"><svg class="map" viewBox=${box(nodes)} role="group" aria-label="Map of connections; the table below has the same">
     <defs><${Arrow} name="arrow" /><${Arrow} name="arrow-denied" kind="denied" /></defs>${lines}${circles}</svg></div>`;
@@ -95,7 +95,7 @@ export function ServiceMap({ parameters }) {
     { title: "Target", cell: link => names.get(link.target) },
     { title: "Port", number: true, cell: link => link.port || "" },
     { title: "Protocol", cell: link => protocol(link.protocol) },
-    { title: "Bytes", number: true, cell: link => bytes(link.octets) },
+    { title: "Bytes", number: true, cell: link => bytes(link.bytes) },
     { title: "Connections", number: true, cell: link => link.connections },
     { title: "Denied", number: true, cell: link => html`<span class=${link.denied ? "denied-text" : ""}>${link.denied}</span>` },
     { title: "Direction unknown", number: true, optional: true, cell: link => link.unknown || "" },

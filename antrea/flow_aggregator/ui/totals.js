@@ -36,11 +36,11 @@ export function Top({ parameters }) {
   const given = only(parameters, [...FILTERS, "limit"]);
   const state = useAnswer("flows/top", { ...given, by }, parameters.live ? LIVE : 0);
   const rows = state.answer?.rows ?? [];
-  const most = Math.max(1, ...rows.map(row => row.octets));
+  const most = Math.max(1, ...rows.map(row => row.bytes));
   const columns = [
     { title: CHOICES[by], cell: row => link(by, row, only(given, FILTERS)) },
-    { title: "Bytes", number: true, cell: row => bytes(row.octets) },
-    { title: "Share of the most", cell: row => html`<meter min="0" max=${most} value=${row.octets} aria-label=${bytes(row.octets)} />` },
+    { title: "Bytes", number: true, cell: row => bytes(row.bytes) },
+    { title: "Share of the most", cell: row => html`<meter min="0" max=${most} value=${row.bytes} aria-label=${bytes(row.bytes)} />` },
     { title: "Connections", number: true, cell: row => row.connections },
     { title: "Denied", number: true, cell: row => html`<span class=${row.denied ? "denied-text" : ""}>${row.denied}</span>` },
   ];

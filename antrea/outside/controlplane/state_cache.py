@@ -16,7 +16,7 @@ import msgspec
 from antrea.decoding import decode_msgpack
 from antrea.errors import Invalid
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import DIGEST, Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import DIGEST, Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class StateCacheFile:
     def read(self) -> CachedState:
         """Nothing, if there is no file or it is not what was written; that is logged."""
         try:
-            return self._decoded(read_octets(self._path, MAX_BYTES))
+            return self._decoded(read_bytes(self._path, MAX_BYTES))
         except FileNotFoundError:
             return CachedState([], ())
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from antrea.engine import Record
 from antrea.errors import Unavailable
-from antrea.outside.disk.state_file import Damaged, Lines, line_of, lines_in, read_octets, set_aside
+from antrea.outside.disk.state_file import Damaged, Lines, line_of, lines_in, read_bytes, set_aside
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class FileJournal:
 
     def _lines(self) -> tuple[bytes, Lines]:
         try:
-            text = read_octets(self._path)
+            text = read_bytes(self._path)
         except Damaged:
             return b"", Lines([], (1,))
         return text, lines_in(text, Record)

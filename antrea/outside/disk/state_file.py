@@ -43,7 +43,7 @@ class Lines(NamedTuple):
     """Numbers of the lines that are left out, from 1."""
 
 
-def read_octets(path: Path, most: int = MAX_BYTES) -> bytes:
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """All of a file. Raises OSError, and Damaged for one of more than `most` bytes."""
     with path.open("rb") as file:
         data = file.read(most + 1)

@@ -51,7 +51,7 @@ class Gossip:
         """`changed` is called after every tick, with what changed since the last."""
         self.machine = Machine(me, random=SystemRandom(), token=secrets.token_bytes, now=now(), timing=timing)
         self.address, self.port = address, port
-        self.sent = self.received = self.octets = 0
+        self.sent = self.received = self.byte_count = 0
         """Packets, and bytes of those sent."""
         self._changed = changed
         self._addresses: dict[str, str] = {}
@@ -130,7 +130,7 @@ class Gossip:
         packets, changes = self.machine.pop_output()
         for packet in packets:
             self.sent += 1
-            self.octets += len(packet.data)
+            self.byte_count += len(packet.data)
             if packet.origin is not None:
                 packet.origin.send(packet.data)
             elif packet.stream:

@@ -116,8 +116,8 @@ class ClientStream:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         why = "it ended the connection"
         try:
-            while octets := await reader.read(CHUNK):
-                for event in self._http.receive(octets):
+            while data := await reader.read(CHUNK):
+                for event in self._http.receive(data):
                     self._handle_event(event)
                 self._news.set()
                 await self._flush()

@@ -33,9 +33,9 @@ class MessageSplitter:
         self._most = most
         self._waiting = bytearray()
 
-    def feed(self, octets: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[bytes]:
         """Messages that are complete now. Raises Invalid: one is compressed, or too long."""
-        self._waiting += octets
+        self._waiting += data
         messages, at = [], 0
         while len(self._waiting) - at >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(self._waiting, at)

@@ -42,9 +42,9 @@ class Http2:
         if window:
             self._h2.increment_flow_control_window(window)
 
-    def receive(self, octets: bytes) -> list[Event]:
+    def receive(self, data: bytes) -> list[Event]:
         """Return the events of these bytes of the peer. Raises Invalid: the connection is to end."""
-        return guarded("HTTP/2", self._h2.receive_data, octets)
+        return guarded("HTTP/2", self._h2.receive_data, data)
 
     def output(self) -> bytes:
         """The bytes that are to be written now."""
@@ -62,9 +62,9 @@ class Http2:
         """Raises StreamGone."""
         _sent(lambda: self._h2.send_headers(stream, list(headers), end_stream=end_stream))
 
-    def send_data(self, stream: int, octets: bytes) -> None:
+    def send_data(self, stream: int, data: bytes) -> None:
         """Raises StreamGone."""
-        _sent(lambda: self._h2.send_data(stream, octets))
+        _sent(lambda: self._h2.send_data(stream, data))
 
     def end_stream(self, stream: int) -> None:
         """Raises StreamGone."""
@@ -76,10 +76,10 @@ class Http2:
             lambda: min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size)
         )
 
-    def acknowledge(self, octets: int, stream: int) -> None:
+    def acknowledge(self, byte_count: int, stream: int) -> None:
         """Give the peer room for as much again. Raises StreamGone."""
-        if octets:
-            _sent(lambda: self._h2.acknowledge_received_data(octets, stream))
+        if byte_count:
+            _sent(lambda: self._h2.acknowledge_received_data(byte_count, stream))
 
 
 def _sent(call: Callable[[], T]) -> T:

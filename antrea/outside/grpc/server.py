@@ -63,9 +63,9 @@ class Call:
         self.is_complete = False
         """Whether the client has sent all that it has to send."""
 
-    def feed(self, octets: bytes, counted: int) -> None:
+    def feed(self, data: bytes, counted: int) -> None:
         """Receive data, which took so much of the window. Raises Invalid."""
-        messages = self._splitter.feed(octets)
+        messages = self._splitter.feed(data)
         # the sender goes on once messages are taken; of a part of one, at once
         self._messages += [(message, counted if at == 0 else 0) for at, message in enumerate(messages)]
         if not messages:
@@ -124,8 +124,8 @@ class ServerConnection:
         """Run until the connection ends. Raises Invalid if the peer violates HTTP/2 or gRPC; OSError."""
         try:
             await self._begin_session()
-            while octets := await self._read():
-                for event in self._http.receive(octets):
+            while data := await self._read():
+                for event in self._http.receive(data):
                     # a peer may end a stream in the same bytes that begin it
                     with contextlib.suppress(StreamGone):
                         self._handle_event(event)
@@ -162,13 +162,13 @@ class ServerConnection:
         async with asyncio.timeout(WRITE_SECONDS):
             await self._writer.drain()
 
-    def acknowledge(self, octets: int, stream: int) -> None:
+    def acknowledge(self, byte_count: int, stream: int) -> None:
         """Give the peer room for as much again. Raises OSError."""
-        self._http.acknowledge(octets, stream)
+        self._http.acknowledge(byte_count, stream)
 
-    async def send(self, stream: int, octets: bytes) -> None:
+    async def send(self, stream: int, data: bytes) -> None:
         """Raises OSError."""
-        rest = memoryview(octets)
+        rest = memoryview(data)
         while rest:
             size = min(self._http.room(stream), len(rest))
             if size <= 0:

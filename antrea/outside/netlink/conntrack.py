@@ -86,8 +86,8 @@ def destination(
         return None
     end = fields.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
     ips = attributes(attributes(end).get(_TUPLE_IP, b""))
-    octets = ips.get(_IP_DESTINATION[version])
-    return ip_address(octets) if octets else None
+    address = ips.get(_IP_DESTINATION[version])
+    return ip_address(address) if address else None
 
 
 def is_open(fields: Mapping[int, bytes]) -> bool:
@@ -115,7 +115,7 @@ def opened() -> Iterator[socket.socket]:
 def answers(kernel: socket.socket, request: Request) -> Iterator[bytes]:
     """Yield bodies as `bodies` does. It has to be read to its end before the next request."""
     try:
-        kernel.send(request.octets(1))
+        kernel.send(request.encode(1))
         while True:
             for reply in replies(kernel.recv(_BUFFER)):
                 if reply.errno not in (0, errno.ENOENT):

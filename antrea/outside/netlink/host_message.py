@@ -331,5 +331,5 @@ def _packed(ip: str) -> bytes:
     return ipaddress.ip_address(ip).packed
 
 
-def _ip(octets: bytes) -> str:
-    return str(ipaddress.ip_address(octets))
+def _ip(data: bytes) -> str:
+    return str(ipaddress.ip_address(data))

@@ -68,8 +68,8 @@ def set_elements(name: str) -> set[Element]:
     """Return the elements with a port. Raises OSError: ENOENT if there is no set of that name."""
     elements = set()
     for body in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
-        for kind, octets in attribute_rows(body.get(_ELEMENTS, b"")):
-            parts = attributes(octets) if kind == _DATA else {}
+        for kind, data in attribute_rows(body.get(_ELEMENTS, b"")):
+            parts = attributes(data) if kind == _DATA else {}
             if port := parts.get(_PORT):
                 protocol = int.from_bytes(parts.get(_TRANSPORT, b""), "big")
                 elements.add(Element(protocol, _address(parts), int.from_bytes(port, "big")))
@@ -78,7 +78,7 @@ def set_elements(name: str) -> set[Element]:
 
 def _address(parts: Mapping[int, bytes]) -> str:
     nested = attributes(parts.get(_IP, b""))
-    return next((str(ip_address(octets)) for octets in nested.values()), "")
+    return next((str(ip_address(data)) for data in nested.values()), "")
 
 
 def destroy_sets(names: Iterable[str]) -> None:

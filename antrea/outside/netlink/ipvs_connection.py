@@ -164,13 +164,13 @@ def creation(connection: IpvsConnection) -> Request:
 
 def _state(fields: Mapping[int, bytes]) -> bytes:
     """Return the state of a protocol, which is nested in it."""
-    return b"".join(attribute(_NESTED | kind, _fields(kind, octets)) for kind, octets in fields.items())
+    return b"".join(attribute(_NESTED | kind, _fields(kind, data)) for kind, data in fields.items())
 
 
-def _fields(kind: int, octets: bytes) -> bytes:
+def _fields(kind: int, data: bytes) -> bytes:
     if kind != _TCP:
-        return octets
-    fields = attributes(octets) | dict.fromkeys(_FLAGS, _LIBERAL)
+        return data
+    fields = attributes(data) | dict.fromkeys(_FLAGS, _LIBERAL)
     return b"".join(attribute(*row) for row in fields.items())
 
 
@@ -178,9 +178,9 @@ def _head(connection: IpvsConnection) -> bytes:
     return struct.pack("=BBH", FAMILY[connection.service[0].version], 0, 0)
 
 
-def _ends(octets: bytes, version: int) -> tuple[int, End, End]:
+def _ends(data: bytes, version: int) -> tuple[int, End, End]:
     """Protocol, source and destination of a tuple. Raises KeyError."""
-    both = attributes(octets)
+    both = attributes(data)
     ips, protocol = attributes(both[_IP]), attributes(both[_PROTOCOL])
     source, destination = (ip_address(ips[kind[version]]) for kind in (_SOURCE, _DESTINATION))
     source_port, port = (int.from_bytes(protocol[kind], "big") for kind in (_SOURCE_PORT, _PORT))

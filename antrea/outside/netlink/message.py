@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
     flags: int
     body: bytes
 
-    def octets(self, number: int) -> bytes:
+    def encode(self, number: int) -> bytes:
         return _padded(
             _HEADER.pack(_HEADER.size + len(self.body), self.kind, self.flags, number, 0) + self.body
         )
@@ -74,12 +74,12 @@ class Reply(msgspec.Struct, frozen=True):
         return -int.from_bytes(self.body[:4], sys.byteorder, signed=True) if self.ends else 0
 
 
-def replies(octets: bytes) -> Iterator[Reply]:
+def replies(data: bytes) -> Iterator[Reply]:
     """The messages of one datagram."""
     at = 0
-    while at + _HEADER.size <= len(octets):
-        length, kind, _flags, number, _port = _HEADER.unpack_from(octets, at)
-        yield Reply(kind, number, octets[at + _HEADER.size : at + length])
+    while at + _HEADER.size <= len(data):
+        length, kind, _flags, number, _port = _HEADER.unpack_from(data, at)
+        yield Reply(kind, number, data[at + _HEADER.size : at + length])
         at += max(_aligned(length), _HEADER.size)
 
 
@@ -103,17 +103,17 @@ def attribute(number: int, value: bytes) -> bytes:
     return _padded(_ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), number) + value)
 
 
-def attributes(octets: bytes) -> dict[int, bytes]:
+def attributes(data: bytes) -> dict[int, bytes]:
     """number -> value; of a number that comes twice, the last."""
-    return dict(attribute_rows(octets))
+    return dict(attribute_rows(data))
 
 
-def attribute_rows(octets: bytes) -> Iterator[tuple[int, bytes]]:
+def attribute_rows(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Number and value of each, in order."""
     at = 0
-    while at + _ATTRIBUTE.size <= len(octets):
-        length, number = _ATTRIBUTE.unpack_from(octets, at)
-        yield number & _NUMBER_BITS, octets[at + _ATTRIBUTE.size : at + length]
+    while at + _ATTRIBUTE.size <= len(data):
+        length, number = _ATTRIBUTE.unpack_from(data, at)
+        yield number & _NUMBER_BITS, data[at + _ATTRIBUTE.size : at + length]
         at += max(_aligned(length), _ATTRIBUTE.size)
 
 
@@ -154,5 +154,5 @@ def _aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def _padded(octets: bytes) -> bytes:
-    return octets + bytes(-len(octets) % 4)
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)

@@ -15,7 +15,7 @@ from antrea.decoding import decode_json
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.host.pod_sysctl import PodSysctl
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 from antrea.outside.netlink.netns import NetnsWorker
 
@@ -94,7 +94,7 @@ class PodSysctlSink:
 
     def _read(self) -> list[PodSysctl]:
         try:
-            return decode_json(unsealed(KIND, read_octets(self._path)), list[PodSysctl], str(self._path))
+            return decode_json(unsealed(KIND, read_bytes(self._path)), list[PodSysctl], str(self._path))
         except FileNotFoundError:
             return []
         except (OSError, Damaged, Invalid) as error:

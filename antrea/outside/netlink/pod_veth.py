@@ -70,9 +70,9 @@ def host_interface_name(pod_name: str, container_id: str, if_name: str = "eth0")
 
 def random_mac() -> str:
     """A locally administered unicast address."""
-    octets = bytearray(os.urandom(6))
-    octets[0] = octets[0] & 0xFE | 0x02
-    return octets.hex(":")
+    data = bytearray(os.urandom(6))
+    data[0] = data[0] & 0xFE | 0x02
+    return data.hex(":")
 
 
 def make(veth: PodVeth, mac: str, netns: int) -> int:

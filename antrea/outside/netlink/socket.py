@@ -40,7 +40,7 @@ class Rtnl:
         """
         first = self._number + 1
         self._number += len(requests)
-        self._socket.send(b"".join(request.octets(first + n) for n, request in enumerate(requests)))
+        self._socket.send(b"".join(request.encode(first + n) for n, request in enumerate(requests)))
         answers: list[Reply] = []
         pending, refused = len(requests), 0
         while pending:

@@ -45,8 +45,8 @@ def dump(
     """
     for _ in range(TRIES):
         collected, is_whole = new(), True
-        for octets, unchanged in _answers(request, what):
-            add(collected, octets)
+        for data, unchanged in _answers(request, what):
+            add(collected, data)
             is_whole = is_whole and unchanged
         if is_whole:
             break
@@ -70,9 +70,9 @@ def _answers(request: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
             kernel.settimeout(TIMEOUT)
             kernel.send(request)
             while not ended:
-                octets = kernel.recv(_ROOM)
-                is_whole, ended = dumped(octets, what)
-                yield octets, is_whole
+                data = kernel.recv(_ROOM)
+                is_whole, ended = dumped(data, what)
+                yield data, is_whole
     except OSError as error:
         raise Unavailable(f"{what}: {error}") from error
 
@@ -80,10 +80,8 @@ def _answers(request: bytes, what: str) -> Iterator[tuple[bytes, bool]]:
 def tables(family: str) -> set[str]:
     """Names of the tables of a family, such as `inet`, without what is in them. Raises Unavailable."""
 
-    def add(names: set[str], octets: bytes) -> None:
-        names.update(
-            row[_NAME].rstrip(b"\0").decode(errors="replace") for row in messages(octets, _NEW_TABLE)
-        )
+    def add(names: set[str], data: bytes) -> None:
+        names.update(row[_NAME].rstrip(b"\0").decode(errors="replace") for row in messages(data, _NEW_TABLE))
 
     return _whole(_GET_TABLE, family, "tables", set[str], add)
 
@@ -102,8 +100,8 @@ class ChainHead(NamedTuple):
 def chain_heads(family: str, wanted: Callable[[ChainHead], bool]) -> list[ChainHead]:
     """Return the `wanted` chains of family `ip`, `ip6` or `inet`. Raises Unavailable."""
 
-    def add(chains: list[ChainHead], octets: bytes) -> None:
-        chains += filter(wanted, (_chain_head(family, row) for row in messages(octets, _NEW_CHAIN)))
+    def add(chains: list[ChainHead], data: bytes) -> None:
+        chains += filter(wanted, (_chain_head(family, row) for row in messages(data, _NEW_CHAIN)))
 
     return _whole(_GET_CHAIN, family, "chains", list[ChainHead], add)
 

@@ -35,16 +35,16 @@ def dump_request(kind: int, family: int, attributes: bytes) -> bytes:
     return _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | _DUMP, 1, 0) + body
 
 
-def dumped(octets: bytes, what: str) -> tuple[bool, bool]:
+def dumped(data: bytes, what: str) -> tuple[bool, bool]:
     """Check a part of the answer: whether nothing has changed since its first one, and whether it is the last one.
 
     Raises Unavailable with `what` and the kernel's error.
     """
     at, complete, ended = 0, True, False
-    while at + _BODY <= len(octets):
-        length, kind, flags, *_ = _HEADER.unpack_from(octets, at)
+    while at + _BODY <= len(data):
+        length, kind, flags, *_ = _HEADER.unpack_from(data, at)
         complete, ended = complete and not flags & _INTERRUPTED, ended or kind == _DONE
-        failed = struct.unpack_from("=i", octets, at + _HEADER.size)[0] if kind in (_ERROR, _DONE) else 0
+        failed = struct.unpack_from("=i", data, at + _HEADER.size)[0] if kind in (_ERROR, _DONE) else 0
         if failed:
             raise Unavailable(f"{what}: {errno.errorcode.get(-failed, failed)}")
         at += max(_HEADER.size, (length + 3) & ~3)
@@ -56,26 +56,26 @@ def attribute(kind: int, value: bytes) -> bytes:
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def acknowledge(octets: bytes, what: str) -> None:
+def acknowledge(data: bytes, what: str) -> None:
     """Read the answer to a request. Raises Refused with `what` and the kernel's error."""
-    number = struct.unpack_from("=i", octets, _HEADER.size)[0] if len(octets) >= _BODY else -errno.EPROTO
+    number = struct.unpack_from("=i", data, _HEADER.size)[0] if len(data) >= _BODY else -errno.EPROTO
     if number:
         raise Refused([], f"{what}: {errno.errorcode.get(-number, number)}")
 
 
-def messages(octets: bytes, kind: int) -> Iterator[dict[int, bytes]]:
+def messages(data: bytes, kind: int) -> Iterator[dict[int, bytes]]:
     """Attributes of each message of that kind."""
     at = 0
-    while at + _BODY <= len(octets):
-        length, message_type, *_ = _HEADER.unpack_from(octets, at)
+    while at + _BODY <= len(data):
+        length, message_type, *_ = _HEADER.unpack_from(data, at)
         if message_type == kind:
-            yield dict(_attributes(octets[at + _BODY : at + length]))
+            yield dict(_attributes(data[at + _BODY : at + length]))
         at += max(_HEADER.size, (length + 3) & ~3)
 
 
-def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
-    while at + _ATTRIBUTE.size <= len(octets):
-        length, kind = _ATTRIBUTE.unpack_from(octets, at)
-        yield kind, octets[at + _ATTRIBUTE.size : at + length]
+    while at + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        yield kind, data[at + _ATTRIBUTE.size : at + length]
         at += max(_ATTRIBUTE.size, (length + 3) & ~3)

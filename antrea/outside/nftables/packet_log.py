@@ -33,9 +33,9 @@ SLICE: Final = 50
 class PacketLog:
     """Log of one group, in the network namespace of the thread that runs it. `handle` gets the rule's prefix and the packet from its IP header on."""
 
-    def __init__(self, group: int, octets: int, handle: Callable[[str, bytes], None]) -> None:
+    def __init__(self, group: int, size: int, handle: Callable[[str, bytes], None]) -> None:
         self._group = group
-        self._octets = octets
+        self._size = size
         self._handle = handle
         self.listening = asyncio.Event()
 
@@ -50,12 +50,12 @@ class PacketLog:
             self.listening.set()
             while True:
                 try:
-                    octets = await loop.sock_recv(news, _ROOM)
+                    data = await loop.sock_recv(news, _ROOM)
                 except OSError as error:
                     if error.errno != errno.ENOBUFS:
                         raise
                     continue  # the kernel had no room left for some
-                for number, (prefix, packet) in enumerate(_packets(octets), 1):
+                for number, (prefix, packet) in enumerate(_packets(data), 1):
                     self._handle(prefix, packet)
                     if number % SLICE == 0:
                         await asyncio.sleep(0)
@@ -64,14 +64,14 @@ class PacketLog:
         """Bind the group; each packet at once, its first bytes alone."""
         wanted = (
             attribute(_CMD, struct.pack("=B", _BIND)),
-            attribute(_MODE, struct.pack(">IBB", self._octets, _COPY_PACKET, 0)),
+            attribute(_MODE, struct.pack(">IBB", self._size, _COPY_PACKET, 0)),
             attribute(_TIMEOUT, struct.pack(">I", 1)),
             attribute(_THRESHOLD, struct.pack(">I", 1)),
         )
         return request(_CONFIG, self._group, *wanted, acknowledged=True)
 
 
-def _packets(octets: bytes) -> Iterator[tuple[str, bytes]]:
-    for message in messages(octets, _PACKET):
+def _packets(data: bytes) -> Iterator[tuple[str, bytes]]:
+    for message in messages(data, _PACKET):
         prefix = message.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace")
         yield prefix, message.get(_PAYLOAD, b"")

@@ -64,12 +64,12 @@ class PacketQueue:
 
     async def _receive(self, held: socket.socket) -> None:
         try:
-            octets = await asyncio.get_running_loop().sock_recv(held, _ROOM)
+            data = await asyncio.get_running_loop().sock_recv(held, _ROOM)
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise
             return  # the kernel had no room left for some, and dropped them
-        for number, packet in enumerate(messages(octets, _PACKET), 1):
+        for number, packet in enumerate(messages(data, _PACKET), 1):
             if len(header := packet.get(_PACKET_HEADER, b"")) >= struct.calcsize("=I"):
                 self._handle(packet.get(_PAYLOAD, b""), partial(self._decide, held, header[:4]))
             if number % SLICE == 0:

@@ -55,11 +55,11 @@ class Counters(Protocol):
 class _Total:
     """Counts of the packets of one direction of a connection."""
 
-    __slots__ = ("octets", "owner", "packets")
+    __slots__ = ("byte_count", "owner", "packets")
 
     def __init__(self, owner: TrackedConnection, count: tuple[int, int]) -> None:
         self.owner = owner
-        self.packets, self.octets = count
+        self.packets, self.byte_count = count
 
 
 class PodCounters:
@@ -101,19 +101,19 @@ class PodCounters:
             before, self._elements[way] = self._elements[way], elements
             self._new[way] = {}
             for key in [key for key, counter in elements.items() if before.get(key) != counter]:
-                packets, octets = _counted(way, elements[key])
+                packets, byte_count = _counted(way, elements[key])
                 old = _counted(way, before[key]) if key in before else _NOTHING
                 if packets >= old[0]:
-                    packets, octets = packets - old[0], octets - old[1]
-                self._add(way, key, packets, octets)
+                    packets, byte_count = packets - old[0], byte_count - old[1]
+                self._add(way, key, packets, byte_count)
 
-    def _add(self, way: str, key: bytes, packets: int, octets: int) -> None:
+    def _add(self, way: str, key: bytes, packets: int, byte_count: int) -> None:
         total = self._totals[way].get(key)
         if total is None:
-            self._new[way][key] = (packets, octets)
+            self._new[way][key] = (packets, byte_count)
         else:
             total.packets += packets
-            total.octets += octets
+            total.byte_count += byte_count
             self._changed[total.owner.identity] = total.owner
 
     def apply(
@@ -144,12 +144,12 @@ class PodCounters:
 
     def counted(self, connection: TrackedConnection) -> TrackedConnection:
         """The connection with its counts."""
-        (packets, octets), (reply, reply_octets) = (
-            (total.packets, total.octets) if (total := self._totals[way].get(key)) else _NOTHING
+        (packets, byte_count), (reply, reply_byte_count) = (
+            (total.packets, total.byte_count) if (total := self._totals[way].get(key)) else _NOTHING
             for way, key in self._ways(connection)
         )
         return connection._replace(
-            packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets
+            packets=packets, byte_count=byte_count, reply_packets=reply, reply_byte_count=reply_byte_count
         )
 
     def _move(self) -> None:
@@ -225,8 +225,8 @@ _NOTHING: Final = (0, 0)
 
 def _counted(way: str, counter: bytes) -> tuple[int, int]:
     """Packets, and bytes of IP."""
-    packets, octets = counts_of(counter)
-    return packets, octets - packets * (ETHERNET if way == "down" else 0)
+    packets, byte_count = counts_of(counter)
+    return packets, byte_count - packets * (ETHERNET if way == "down" else 0)
 
 
 def _key(protocol: int, source: str, sport: int, destination: str, port: int) -> bytes:

@@ -39,8 +39,8 @@ _ELEMENTS: Final = {size: _pattern(size) for size in (20, 44)}
 
 def counts_of(counter: bytes) -> tuple[int, int]:
     """Packets and bytes of a counter as it was read."""
-    octets, packets = _COUNTER.unpack(counter)
-    return packets, octets
+    byte_count, packets = _COUNTER.unpack(counter)
+    return packets, byte_count
 
 
 class SetCounters:
@@ -53,7 +53,7 @@ class SetCounters:
         """Counters by keys, which have so many bytes. Raises Unavailable."""
         request = dump_request(_GET, _NETDEV, self._table + attribute(_SET, name.encode() + b"\0"))
 
-        def add(counters: dict[bytes, bytes], octets: bytes) -> None:
-            counters.update(_ELEMENTS[size].findall(octets))
+        def add(counters: dict[bytes, bytes], byte_count: bytes) -> None:
+            counters.update(_ELEMENTS[size].findall(byte_count))
 
         return dump(request, f"counters of set {name}", dict[bytes, bytes], add)[0]

@@ -101,11 +101,11 @@ class NftWatch:
                 raise
 
 
-def _changers(octets: bytes) -> Iterator[int]:
+def _changers(data: bytes) -> Iterator[int]:
     """The numbers of sockets that have changed our tables, or what is in them."""
     at = 0
-    while at + _BODY <= len(octets):
-        length, kind, _, _, port = _HEADER.unpack_from(octets, at)
-        if kind >> 8 == _NFTABLES and octets.startswith(_NAME, at + _BODY):
+    while at + _BODY <= len(data):
+        length, kind, _, _, port = _HEADER.unpack_from(data, at)
+        if kind >> 8 == _NFTABLES and data.startswith(_NAME, at + _BODY):
             yield port
         at += max(_HEADER.size, (length + 3) & ~3)

@@ -17,7 +17,7 @@ from antrea.config.effect import InEffect, begin, offer
 from antrea.config.load import read
 from antrea.decoding import decode_text
 from antrea.errors import Invalid
-from antrea.outside.disk.state_file import read_octets, set_aside
+from antrea.outside.disk.state_file import read_bytes, set_aside
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _kept_text(text: str) -> bytes:
 def _read_kept(path: Path) -> str | None:
     """Parse the result of `_kept_text`; None for anything else, which is logged: half of a text may be a configuration, too."""
     try:
-        text = decode_text(read_octets(path), str(path))
+        text = decode_text(read_bytes(path), str(path))
         head = _HEAD.match(text)
         if head is None or head[1] != _digest(text[head.end() :].encode()):
             raise ValueError("it is not what was written")

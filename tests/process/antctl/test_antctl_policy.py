@@ -134,7 +134,7 @@ async def antctl(folder: Path, seen: Any, *words: str) -> subprocess.CompletedPr
 
 
 def seen_of(*links: Link) -> dict[str, Any]:
-    return {"links": [{**link._asdict(), "octets": 1} for link in links], "truncated": False}
+    return {"links": [{**link._asdict(), "bytes": 1} for link in links], "truncated": False}
 
 
 async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path: Path) -> None:

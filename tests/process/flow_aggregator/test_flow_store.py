@@ -199,7 +199,7 @@ def test_the_map_and_policies_are_summed_by_their_ends(tmp_path: Path) -> None:
     *maps, top, seen = ask(
         tmp_path / "store", *asked, ("top", {"by": "policy"}, None), ("policies", {"step": "1h"}, None)
     )
-    assert [[(one["source"], one["target"], one["octets"]) for one in found["links"]] for found in maps] == [
+    assert [[(one["source"], one["target"], one["bytes"]) for one in found["links"]] for found in maps] == [
         [("namespace/shop", "namespace/data", 200), ("namespace/shop", "external", 10)],
         [("workload/shop/web", "workload/data/db", 200), ("workload/shop/web", "external", 10)],
         [("workload/shop/web", "service/data/data/db:sql", 200), ("workload/shop/web", "external", 10)],

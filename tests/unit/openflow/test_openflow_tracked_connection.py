@@ -27,7 +27,12 @@ def test_tracked_connections_of_both_datapaths_are_read() -> None:
     )
     assert (own.mark, own.label, own.state, own.packets, own.start) == (33, 0x700000005, "FIN_WAIT", 0, "")
     assert kernel.key == (17, "fd00::5", 4000, "fd00::7", 53, 0)
-    assert (kernel.packets, kernel.octets, kernel.reply_packets, kernel.reply_octets) == (3, 210, 2, 180)
+    assert (kernel.packets, kernel.byte_count, kernel.reply_packets, kernel.reply_byte_count) == (
+        3,
+        210,
+        2,
+        180,
+    )
     assert (kernel.start, kernel.mark, kernel.label, kernel.state) == ("2026-11-23T05:07:03.998", 2, 0, "")
     assert echo.key == (1, "10.10.0.5", 0, "10.10.0.6", 0, 7)
 

@@ -21,9 +21,9 @@ ASK, ASK_ALL, NEW, PUT = 0x5, 0x301, 0x605, 0x505
 
 def read(request: Request) -> dict[str, Any]:
     """As pyroute2 reads it: header fields that say something, and attributes by name, nested ones too."""
-    (message,) = MarshalRtnl().parse(request.octets(7))
+    (message,) = MarshalRtnl().parse(request.encode(7))
     header = message["header"]
-    assert (header["length"], header["sequence_number"]) == (len(request.octets(7)), 7)
+    assert (header["length"], header["sequence_number"]) == (len(request.encode(7)), 7)
     return {"event": message["event"], "ask": header["flags"], **plain(message)}
 
 

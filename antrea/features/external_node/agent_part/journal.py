@@ -13,7 +13,7 @@ from antrea.decoding import decode_msgpack
 from antrea.errors import Invalid
 from antrea.host.ovs_port import MachinePort
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 from antrea.outside.netlink.interface_settings import InterfaceSettings
 
@@ -42,7 +42,7 @@ class InterfaceJournal:
         self._path = path
         self._records: dict[str, ConnectedInterface] = {}
         try:
-            text = unsealed(KIND, read_octets(path))
+            text = unsealed(KIND, read_bytes(path))
             records = decode_msgpack(text, tuple[ConnectedInterface, ...], str(path))
             self._records = {record.name: record for record in records}
         except FileNotFoundError:

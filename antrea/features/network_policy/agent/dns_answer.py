@@ -81,10 +81,10 @@ def name_text(name: Name) -> str:
     return ".".join("".join(map(_character, label)) for label in name) or "."
 
 
-def _character(octet: int) -> str:
-    if octet in _PRINTED:
-        return chr(octet)
-    return f"\\{chr(octet)}" if 0x21 <= octet < 0x7F else f"\\{octet:03}"
+def _character(code: int) -> str:
+    if code in _PRINTED:
+        return chr(code)
+    return f"\\{chr(code)}" if 0x21 <= code < 0x7F else f"\\{code:03}"
 
 
 def _records(message: bytes, at: int, count: int, kind: int) -> _Records:

@@ -13,7 +13,7 @@ from antrea.errors import Invalid
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack, deadline_seconds
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets
+from antrea.outside.disk.state_file import Damaged, read_bytes
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Deadlines:
     def read(self) -> None:
         """Read the deadlines, so that what an earlier agent has reverted stays so from the first flow on."""
         try:
-            self._ends = decode_json(read_octets(self._keep), dict[str, float], str(self._keep))
+            self._ends = decode_json(read_bytes(self._keep), dict[str, float], str(self._keep))
         except FileNotFoundError:
             return
         except (OSError, Damaged, Invalid) as error:

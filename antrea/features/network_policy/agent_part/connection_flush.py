@@ -21,7 +21,7 @@ from antrea.features.network_policy.agent.connection_flush import (
 from antrea.openflow.fields import Zone
 from antrea.openflow.flow import Flow
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, Lines, line_of, lines_in, read_octets, set_aside
+from antrea.outside.disk.state_file import Damaged, Lines, line_of, lines_in, read_bytes, set_aside
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class ConnectionFlusher:
 def _read(path: Path) -> list[FlushedConnection]:
     """Read the file, oldest first; unreadable lines are left out, and logged."""
     try:
-        lines = lines_in(read_octets(path), FlushedConnection)
+        lines = lines_in(read_bytes(path), FlushedConnection)
     except FileNotFoundError:
         return []
     except Damaged:

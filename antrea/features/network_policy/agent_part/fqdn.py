@@ -29,7 +29,7 @@ from antrea.features.network_policy.agent_part.name_scope import families
 from antrea.openflow.fields import TARGET_OF_PORT
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.kube.clock import stamp_in
 from antrea.outside.log import klog
 
@@ -373,7 +373,7 @@ class FqdnController:
 
     def _read(self) -> None:
         try:
-            kept = decode_msgpack(unsealed(FORMAT, read_octets(self._keep)), Kept, str(self._keep))
+            kept = decode_msgpack(unsealed(FORMAT, read_bytes(self._keep)), Kept, str(self._keep))
         except FileNotFoundError:
             return
         except OSError as error:

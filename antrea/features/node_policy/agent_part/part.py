@@ -68,10 +68,10 @@ def node_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
     )
 
 
-def as_frame(octets: bytes) -> bytes:
+def as_frame(data: bytes) -> bytes:
     """Return an IP packet as a frame."""
-    kind = IPV6 if octets[:1] and octets[0] >> 4 == 6 else IPV4
-    return NO_ADDRESSES + kind.to_bytes(2) + octets
+    kind = IPV6 if data[:1] and data[0] >> 4 == 6 else IPV4
+    return NO_ADDRESSES + kind.to_bytes(2) + data
 
 
 class NodeAnswers:
@@ -92,12 +92,12 @@ class NodeAnswers:
                 self._facts.put(AnswerQueue(str(error)))
             await asyncio.sleep(self._retry)
 
-    def _handle(self, octets: bytes, verdict: Callable[[bool], None]) -> None:
+    def _handle(self, data: bytes, verdict: Callable[[bool], None]) -> None:
         """Handle one answer; if only audited rules need it, it is not held, so that auditing delays and loses nothing."""
         if any(not rule.audit for rule in self._facts.by(NodeRule, "dns", "dns")):
-            self._names.handle(as_frame(octets), verdict)
+            self._names.handle(as_frame(data), verdict)
         else:
-            self._names.note(as_frame(octets))
+            self._names.note(as_frame(data))
             verdict(True)
 
 
@@ -130,9 +130,9 @@ class NodePolicyPart(Part):
         except (Refused, OSError) as error:
             log.error("What policies on this Node log is not written", err=str(error))
 
-    def _handle(self, prefix: str, octets: bytes) -> None:
+    def _handle(self, prefix: str, data: bytes) -> None:
         try:
-            record = line(self._facts, prefix, packet(as_frame(octets)))
+            record = line(self._facts, prefix, packet(as_frame(data)))
         except Invalid as error:
             log.v(2).info("A packet that a rule on this Node logs cannot be read", err=str(error))
             return

@@ -24,7 +24,7 @@ from antrea.features.proxy.agent_part.long_affinity import (
 )
 from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 from antrea.outside.vswitch.appctl import sockets
 
@@ -150,7 +150,7 @@ class KeptAffinity:
 
     def _read(self) -> Kept:
         try:
-            return decode_json(unsealed(KIND, read_octets(self._file)), Kept, str(self._file))
+            return decode_json(unsealed(KIND, read_bytes(self._file)), Kept, str(self._file))
         except FileNotFoundError:
             return Kept()
         except (OSError, Damaged, Invalid) as error:

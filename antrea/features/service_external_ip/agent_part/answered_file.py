@@ -15,7 +15,7 @@ from antrea.errors import Invalid
 from antrea.facts.external_ip import AnsweredAddress
 from antrea.facts.service import Service
 from antrea.outside.disk.atomic_file import exchange
-from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.disk.state_file import Damaged, read_bytes, sealed, set_aside, unsealed
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class AnsweredFile:
     def read(self) -> list[AnsweredAddress]:
         """Read what an earlier agent wrote; nothing of a damaged file, which is set aside."""
         try:
-            data = unsealed(KIND, read_octets(self._path))
+            data = unsealed(KIND, read_bytes(self._path))
             self._kept = decode_json(data, list[AnsweredAddress], str(self._path))
         except FileNotFoundError:
             pass

@@ -140,7 +140,9 @@ def test_a_decision_stands_while_the_connection_is_tracked() -> None:
 
 def test_a_turned_connection_has_the_counts_of_each_end_and_no_rules() -> None:
     found = turned(answer_first(8080, 45000))
-    assert found == connection(45000, 8080, packets=2, octets=200, reply_packets=3, reply_octets=300, label=0)
+    assert found == connection(
+        45000, 8080, packets=2, byte_count=200, reply_packets=3, reply_byte_count=300, label=0
+    )
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,5 +56,5 @@ def test_all_that_are_answered_for_are_asked_for_and_read_back() -> None:
     assert read(message.get_proxies()) == {"event": "RTM_GETNEIGH", "ask": ASK_ALL, "flags": NTF_PROXY}
     lo = socket.if_nametoindex("lo")
     proxy = ProxyNeighbour(dev="lo", ip="fd00::9", category=4)
-    (reply,) = replies(message.put_proxy(lo, proxy).octets(1))
+    (reply,) = replies(message.put_proxy(lo, proxy).encode(1))
     assert message.proxy_of(reply) == proxy

@@ -41,7 +41,7 @@ def family(version: int) -> int:
 
 def listed(request: Request) -> Reply:
     """What we put, as the kernel lists it: in the same form."""
-    (reply,) = replies(request.octets(1))
+    (reply,) = replies(request.encode(1))
     return reply
 
 

@@ -61,7 +61,7 @@ class World:
 
 
 def numbers(one: TrackedConnection) -> tuple[int, ...]:
-    return (one.packets, one.octets, one.reply_packets, one.reply_octets)
+    return (one.packets, one.byte_count, one.reply_packets, one.reply_byte_count)
 
 
 async def test_each_end_counts_by_the_addresses_that_are_seen_there() -> None:
