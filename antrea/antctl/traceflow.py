@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from antrea.antctl.main import Target
 
 PATH: Final = "/apis/crd.antrea.io/v1beta1/traceflows"
-DEFAULT_SECONDS, MOST_SECONDS, LONGEST_TRACE = 10.0, 12 * 3600.0, 300
+DEFAULT_SECONDS, MAX_SECONDS, MAX_TRACE = 10.0, 12 * 3600.0, 300
 POLL: Final = 1.0
 """Seconds."""
 REQUEST_SECONDS: Final = 5.0
@@ -98,7 +98,7 @@ def _callback(**given: Any) -> None:
 def _refusal(given: dict[str, Any], seconds: float) -> str:
     """Return upstream's error message for invalid options; empty if they are valid."""
     live = given["live_traffic"]
-    if seconds > MOST_SECONDS:
+    if seconds > MAX_SECONDS:
         return "Timeout cannot be longer than 12 hours"
     if not live and not given["source"]:
         return "Please provide source"
@@ -124,7 +124,7 @@ def trace_of(server: Server, given: dict[str, Any], seconds: float) -> dict[str,
         "source": source,
         "destination": destination,
         "packet": packet_of(given["flow"]),
-        "timeout": max(1, min(int(seconds), LONGEST_TRACE)),
+        "timeout": max(1, min(int(seconds), MAX_TRACE)),
     }
     spec |= {"liveTraffic": True} if given["live_traffic"] else {}
     spec |= {"droppedOnly": True} if given["dropped_only"] else {}

@@ -34,7 +34,7 @@ MAX_RECORDS: Final = 1000
 """Records that are written at a time."""
 MAX_OF_INTERVAL: Final = 10_000
 """The same of a destination that takes them at intervals."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+FIRST_PAUSE, MAX_PAUSE = 1.0, 30.0
 """Seconds between tries."""
 TIMEOUT: Final = 10.0
 """Seconds for which others wait for one whose buffer gets full; it is slow if that was in vain."""
@@ -133,7 +133,7 @@ class Destination:
                 pause = FIRST_PAUSE
             else:
                 await _set_within(self._ended, pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE)
 
     async def _write(self) -> bool:
         """Whether nothing is left that could not be written."""

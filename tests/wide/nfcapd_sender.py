@@ -18,7 +18,7 @@ from ipfix_sender import records
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.outside.ipfix.exporter import CollectorSession
 
-PORT, PATIENCE = 4739, 60.0
+PORT, TIMEOUT = 4739, 60.0
 SLICE, PAUSE = 100, 0.05
 """Records that are sent before the collector has its turn: a socket has room for so many."""
 
@@ -46,7 +46,7 @@ def main(root: str, folder: Path, count: int) -> None:
     into.mkdir(parents=True)
     words = ["chroot", root, "nfcapd", "-w", str(folder), "-p", str(PORT), "-b", "127.0.0.1", "-t", "3600"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as collector:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not is_bound():
             assert collector.poll() is None, "nfcapd has ended"
             assert time.monotonic() < deadline
@@ -54,7 +54,7 @@ def main(root: str, folder: Path, count: int) -> None:
         asyncio.run(send(count))
         time.sleep(1)  # what is in its socket is read before the signal
         collector.send_signal(signal.SIGTERM)
-        log, _ = collector.communicate(timeout=PATIENCE)
+        log, _ = collector.communicate(timeout=TIMEOUT)
     read = ["chroot", root, "nfdump", "-R", str(folder), "-o", "json"]
     found = subprocess.run(read, check=True, capture_output=True, text=True)
     print(json.dumps({"log": log, "records": json.loads(found.stdout)}))

@@ -20,7 +20,7 @@ from antrea.config.flow_aggregator import ClickHouse, ClickHouseTls
 from antrea.errors import Unavailable
 from antrea.flow_aggregator import clickhouse_output, destination
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
-from antrea.flow_aggregator.destination import LONGEST_PAUSE, Destination
+from antrea.flow_aggregator.destination import MAX_PAUSE, Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
 from antrea.outside.clickhouse.store import LazyStore
 from antrea.outside.tls.server_context import Certificate, load_pair, server_tls
@@ -247,7 +247,7 @@ async def test_a_ca_of_its_own_is_exchanged_while_records_come(
 ) -> None:
     """First the server's certificate, then, later, the file of the CA, as kubelet brings it; queries go on, too."""
     monkeypatch.setattr(clickhouse_output, "CA_FILE", tmp_path / "ca.crt")
-    for pause in ("FIRST_PAUSE", "LONGEST_PAUSE"):
+    for pause in ("FIRST_PAUSE", "MAX_PAUSE"):
         monkeypatch.setattr(destination, pause, 0.2)
     cas = [made(f"authority-{at}", ca=True) for at in range(2)]
     pairs = [made("localhost", ca, usage=SERVER, names=("localhost",)) for ca in cas]
@@ -304,7 +304,7 @@ async def test_after_ten_minutes_without_a_server_the_newest_records_are_there(
     assert to.trouble
     assert to.dropped == max(offered - 5000, 0) > 0
     async with serving(tmp_path, port_of(config)):
-        async with asyncio.timeout(LONGEST_PAUSE + TIMEOUT):
+        async with asyncio.timeout(MAX_PAUSE + TIMEOUT):
             while to.waiting or to.trouble:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         working.cancel()

@@ -32,8 +32,8 @@ exec python3 -c '
 import socket, sys
 try:
     socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)
-except OSError as why:
-    sys.exit(str(why))
+except OSError as error:
+    sys.exit(str(error))
 ' "$1" "$2"
 """
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLLECTION = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
 GATE = "PacketCapture"
 CONFIG_MAP, AGENT_CONF = "antrea-config", "antrea-agent.conf"
-DEFAULT_SECONDS, LONGEST_SECONDS = 60.0, 300.0
+DEFAULT_SECONDS, MAX_SECONDS = 60.0, 300.0
 EXTRA_SECONDS = 5.0
 """On top of the capture's own time; a wait that ends earlier would lose what was captured."""
 LOOK_SECONDS = 1.0
@@ -75,7 +75,7 @@ def command() -> click.Command:
 def _callback(**given: Any) -> None:
     target: Target = click.get_current_context().obj
     seconds = target.seconds or DEFAULT_SECONDS
-    if seconds > LONGEST_SECONDS:
+    if seconds > MAX_SECONDS:
         raise Failure("timeout cannot be longer than 5m0s")
     body = capture(given, int(seconds))
     server = target.kubernetes(REQUEST_SECONDS)

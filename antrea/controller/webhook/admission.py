@@ -55,7 +55,7 @@ MAX_BODY = 8 << 20
 SECONDS = 4.0
 """For one decision, below the 5 s that the API server waits, so that the user reads why."""
 JSON = "application/json"
-MAX_WARNINGS, MAX_WARNING, MOST_MESSAGE = 20, 500, 4000
+MAX_WARNINGS, MAX_WARNING, MAX_MESSAGE = 20, 500, 4000
 """Maximum number of warnings in an answer, and maximum characters of a warning and of a denial."""
 
 
@@ -183,7 +183,7 @@ async def review(
 
 def denial(message: str, code: int = 0) -> AdmissionResponse:
     """A denial with its reason; `code` 503: the same request may pass later."""
-    return AdmissionResponse(allowed=False, status=AdmissionStatus(message[:MOST_MESSAGE], code=code))
+    return AdmissionResponse(allowed=False, status=AdmissionStatus(message[:MAX_MESSAGE], code=code))
 
 
 async def _decide(

@@ -216,7 +216,7 @@ class Ledger:
             discard_if_empty(cell)
 
     def _resolve_held(self, cell: Cell) -> None:
-        """Let jobs go on whose claim counts, or that have none any more; the others wait until another claim counts."""
+        """Continue jobs whose claim counts, and jobs without a claim; the others wait until another claim counts."""
         shared = cell.shared
         if shared is None:
             return

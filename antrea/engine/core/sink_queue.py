@@ -28,7 +28,7 @@ class Retry:
     def __init__(self, due: float, refused: Any) -> None:
         self.due: float = due
         self.refused: Any = refused
-        """None if the outcome is unknown: others of its pass wait for it then; a refusal lets them go on."""
+        """None if the outcome is unknown: others of its pass wait for it then; a refusal lets them continue."""
         self.changes: dict[Cell, tuple[Slot, Any]] = {}
 
 
@@ -195,7 +195,7 @@ class SinkQueue:
     # answers of the sink
 
     def confirm(self, batch: Batch, ledger: Ledger) -> Iterator[None]:
-        """All of `batch` is applied: jobs that wait for it go on, where no newer change is pending."""
+        """Record that all of `batch` is applied: jobs that wait for it continue, where no newer change is pending."""
         order, refusals = self._order, self.refusals
         for cell, slot, value in zip(batch.cells, batch.slots, batch.values, strict=True):
             cell.flags &= ~IN_FLIGHT

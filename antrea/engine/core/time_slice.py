@@ -20,7 +20,7 @@ class TimeSlice:
         self._unread: int = 0
 
     def begin(self, end: float) -> None:
-        """Let runs go on until `end`, a time of `clock`."""
+        """Let runs continue until `end`, a time of `clock`."""
         self.end = end
         self._unread = 0
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
 
 log = klog.logger(__name__)
-RETRY_SECONDS, LONGEST_PAUSE = 5.0, 300.0
+RETRY_SECONDS, MAX_PAUSE = 5.0, 300.0
 # parity: controller.go minRetryDelay, maxRetryDelay
 LOOK_SECONDS: Final = 60.0
 """Maximum seconds between two checks, in case the clock was set."""
@@ -109,7 +109,7 @@ class BundlePart(ControllerPart):
         try:
             credentials_read = await credentials(self._kube, wanted)
         except AntreaError as error:
-            pause = min(LONGEST_PAUSE, RETRY_SECONDS * (1 << min(last.failed, 6)))
+            pause = min(MAX_PAUSE, RETRY_SECONDS * (1 << min(last.failed, 6)))
             self._reads[row.uid] = _Read(wanted, last.failed + 1, now + pause)
             self._facts.put(CollectionTerms(row.name, row.uid, failure=str(error)))
             log.warning("Failed to read the credentials of a collection", name=row.name, err=str(error))

@@ -42,7 +42,7 @@ ACCEPTED_SECONDS = 3600.0
 """How long a token that was good once is asked about before those that never were."""
 MAX_QUESTIONS = 32
 """About tokens that were never good, to the API server at a time."""
-FRONT_SECONDS, MOST_FRONTS = 3600.0, 64
+FRONT_SECONDS, MAX_FRONTS = 3600.0, 64
 """How long an address counts as kube-apiserver's, which asks for our groups every minute; how many there may be."""
 MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
 
@@ -162,7 +162,7 @@ class Authentication:
         self._tokens: Expiring[User] = Expiring(TTL_SECONDS, MAX_TOKENS)
         self._accepted: Expiring[bool] = Expiring(ACCEPTED_SECONDS, MAX_TOKENS)
         self._failures = FailureLimit()
-        self._fronts: Expiring[bool] = Expiring(FRONT_SECONDS, MOST_FRONTS)
+        self._fronts: Expiring[bool] = Expiring(FRONT_SECONDS, MAX_FRONTS)
         self._questions = asyncio.Semaphore(MAX_QUESTIONS)
         self._proved: weakref.WeakKeyDictionary[asyncio.Transport, str] = weakref.WeakKeyDictionary()
         """Authenticated connections, with the name of their user."""

@@ -22,13 +22,13 @@ PIECE = (16 << 10) - 16
 """Bytes handed to the connection at a time, a TLS record with its chunk's frame; what OpenSSL buffers for a connection stays as large as the largest was."""
 STALLED_SECONDS = 60.0
 """A client that takes no piece for so long is cut off, however little waits for it."""
-SHORTEST_SECONDS, LONGEST_SECONDS = 7200.0, 14400.0
+MIN_SECONDS, MAX_SECONDS = 7200.0, 14400.0
 """Lifetime of a watch without timeoutSeconds: random between these, so that not all reconnect at once."""
 
 
 def lifetime(timeout: int | None) -> float:
     """Seconds."""
-    return float(timeout) if timeout else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)  # noqa: S311
+    return float(timeout) if timeout else random.uniform(MIN_SECONDS, MAX_SECONDS)  # noqa: S311
 
 
 async def send(

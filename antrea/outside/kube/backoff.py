@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
+FIRST_PAUSE, MAX_PAUSE = 0.8, 30.0
 """Seconds between tries, doubled each time and stretched by chance up to twofold: client-go's reflector."""
 STOOD_SECONDS = 1.0
 """A watch that lasted less has failed, as in client-go."""
@@ -33,7 +33,7 @@ class Backoff:
         chance: Callable[[float, float], float],
         now: Callable[[], float] = time.monotonic,
         *,
-        longest: float = LONGEST_PAUSE,
+        longest: float = MAX_PAUSE,
     ) -> None:
         self._sleep = sleep
         self._chance = chance

@@ -51,7 +51,7 @@ async def until(true: Callable[[], object]) -> None:
 async def test_a_collector_that_went_away_is_named_at_once_and_gets_what_came_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
+    for pause in ("TICK", "FIRST_PAUSE", "MAX_PAUSE"):
         monkeypatch.setattr(destination, pause, 0.01)
     got: list[FlowRecord] = []
     waiting: list[FlowRecord] = []
@@ -137,7 +137,7 @@ async def test_an_aggregator_and_its_collector_know_each_other_also_by_certifica
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outputs, "COLLECTOR_FILES", tmp_path / "now")
-    for pause in ("FIRST_PAUSE", "LONGEST_PAUSE"):
+    for pause in ("FIRST_PAUSE", "MAX_PAUSE"):
         monkeypatch.setattr(outputs, pause, 0.05)
     for name in ("now", "next"):
         (tmp_path / name).mkdir()

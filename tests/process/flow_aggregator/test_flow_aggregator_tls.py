@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
     monkeypatch.setattr(certificates, "RETRY_SECONDS", 0.02)
-    for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
+    for pause in ("TICK", "FIRST_PAUSE", "MAX_PAUSE"):
         monkeypatch.setattr(destination, pause, 0.05)
 
 

@@ -82,7 +82,7 @@ def made(found: TrackedConnection) -> FlowRecord:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
-    for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
+    for pause in ("TICK", "FIRST_PAUSE", "MAX_PAUSE"):
         monkeypatch.setattr(destination, pause, 0.05)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from antrea.features.service_external_ip.agent_part.network_feed import (
     HOLD_SECONDS,
-    LONGEST_HOLD_SECONDS,
+    MAX_HOLD_SECONDS,
     MAX_KNOWN,
     NetworkVerdict,
 )
@@ -88,7 +88,7 @@ def test_the_hold_doubles_while_nobody_answers_and_begins_anew_once_somebody_doe
     for _ in range(5):
         miss()
         found.append(hold())
-    assert found == [min(HOLD_SECONDS * 2**number, LONGEST_HOLD_SECONDS) for number in range(5)]
+    assert found == [min(HOLD_SECONDS * 2**number, MAX_HOLD_SECONDS) for number in range(5)]
     verdict.update_as_owner(VIP, ASKED, ASKED, now)
     miss()
     assert hold() == HOLD_SECONDS

@@ -36,7 +36,7 @@ TICK: Final = 0.5
 """Seconds between checks for due records."""
 MAX_RECORDS: Final = 500
 """Maximum number of records that are sent before other tasks may run."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+FIRST_PAUSE, MAX_PAUSE = 1.0, 30.0
 """Seconds between tries to connect."""
 
 
@@ -87,7 +87,7 @@ class Destination:
                     self._failed(str(error))
                     await self._close()
                     wait = FIRST_PAUSE if isinstance(error, _NoService) else pause
-                    pause = min(2 * wait, LONGEST_PAUSE)
+                    pause = min(2 * wait, MAX_PAUSE)
                 await asyncio.sleep(wait)
         finally:
             await self._close()

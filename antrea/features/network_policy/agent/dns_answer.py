@@ -27,7 +27,7 @@ _A, _CNAME, _AAAA, _IN = 1, 5, 28, 1
 _NOERROR, _QUERY = 0, 0
 _HEADER = struct.Struct("!HHHHHH")
 _RECORD = struct.Struct("!HHIH")
-_POINTER, _LONGEST_LABEL = 0xC0, 63
+_POINTER, _MAX_LABEL = 0xC0, 63
 _PRINTED = frozenset(range(0x21, 0x7F)) - frozenset(b'"().;\\@$')
 """Characters of a label that need no escape (RFC 1035 5.1)."""
 
@@ -138,7 +138,7 @@ def _name(message: bytes, at: int, known: dict[int, Name] | None = None) -> tupl
             if known is not None and not labels and to in known:
                 return known[to], end
             start, at = (to, to) if not labels else (start, to)
-        elif length > _LONGEST_LABEL:
+        elif length > _MAX_LABEL:
             raise Invalid("DNS message", f"a label begins with {length:#04x}")
         elif not length:
             name = tuple(labels)

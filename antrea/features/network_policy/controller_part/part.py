@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GATE = "AntreaPolicy"
 log = klog.logger(__name__)
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
+FIRST_PAUSE, MAX_PAUSE = 1.0, 8.0
 """Seconds between tries: the controller's own webhook must answer first."""
 TIMEOUT = 60.0
 """Seconds without a warning: the API server has to learn the webhook's certificate and address."""
@@ -44,7 +44,7 @@ async def create_default_tiers(
                 _log_failure(tier.metadata.name, error, waited)
             await sleep(pause)
             waited += pause
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
 
 def _log_failure(name: str, why: Refused | Unavailable, waited: float) -> None:

@@ -12,8 +12,8 @@ from antrea.engine.core.workload import Workload
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.service import EarlierConnection, Service, ServiceEndpoint, ServicePort
-from antrea.features.proxy.agent_part.earlier_connections import MAX_CONNECTIONS as MOST_EARLIER
-from antrea.features.proxy.agent_part.kept_affinity import MAX_CHOICES as MOST_CLIENTS
+from antrea.features.proxy.agent_part.earlier_connections import MAX_CONNECTIONS as MAX_EARLIER
+from antrea.features.proxy.agent_part.kept_affinity import MAX_CHOICES as MAX_CLIENTS
 from antrea.features.proxy.endpoint import GROUPS
 from antrea.openflow.group_tree import MAX_NUMBER
 from antrea.outside.log.metrics import Metric, Sample
@@ -141,9 +141,9 @@ class ProxyMetrics:
                 GROUP_COUNT.text([Sample(groups)]),
                 GROUP_LIMIT.text([Sample(MAX_NUMBER)]),
                 CLIENT_COUNT.text([Sample(clients)]),
-                CLIENT_LIMIT.text([Sample(MOST_CLIENTS)]),
+                CLIENT_LIMIT.text([Sample(MAX_CLIENTS)]),
                 EARLIER_COUNT.text([Sample(sum(1 for _ in self._facts.all(EarlierConnection)))]),
-                EARLIER_LIMIT.text([Sample(MOST_EARLIER)]),
+                EARLIER_LIMIT.text([Sample(MAX_EARLIER)]),
             )
         )
 

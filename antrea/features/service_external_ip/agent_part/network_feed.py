@@ -41,7 +41,7 @@ UNHEARD: Final = 3
 """Rounds in which no neighbour may answer an external IP that was answered before."""
 MAX_KNOWN: Final = 4096
 """Answers as external IPs that are kept also of addresses that are elsewhere."""
-HOLD_SECONDS, LONGEST_HOLD_SECONDS = 600.0, 3600.0
+HOLD_SECONDS, MAX_HOLD_SECONDS = 600.0, 3600.0
 """Seconds for which a Node leaves the addresses to others: while it has none of them it cannot find out. Twice as long each
 time.
 """
@@ -92,7 +92,7 @@ class NetworkVerdict:
         missed = self._missed_as[ip] = self._missed_as.get(ip, 0) + 1
         if missed >= UNHEARD and not self.unheard:
             self.unheard, self._until = ip, now + self._hold
-            self._hold = min(2 * self._hold, LONGEST_HOLD_SECONDS)
+            self._hold = min(2 * self._hold, MAX_HOLD_SECONDS)
             self._missed_as.clear()
 
     def keep_only(self, ips: tuple[str, ...], now: float) -> None:
