@@ -256,16 +256,16 @@ class Engine:
         """Return everything wanted now, by class and key; where jobs clash, the value that counts."""
         out: dict[Ref, Any] = {}
         for cell in self._cells():
-            if (found := desired(cell)) is not None:
-                out[cell.ref] = found
+            if (value := desired(cell)) is not None:
+                out[cell.ref] = value
         return out
 
     def standing_of(self, kind: type[E], keep: Callable[[Any], bool]) -> Iterator[E]:
         """Yield what is wanted now of one class of entries, by keys that pass `keep`."""
         table = self.facts.tables.get(kind)
         for key, cell in () if table is None else table.rows.items():
-            if keep(key) and isinstance(cell, Cell) and (found := desired(cell)) is not None:
-                yield found
+            if keep(key) and isinstance(cell, Cell) and (value := desired(cell)) is not None:
+                yield value
 
     def applied(self) -> dict[Ref, Any]:
         """Return everything that sinks confirmed, by class and key."""
@@ -296,26 +296,28 @@ class Engine:
         return self.facts.empty and self._ledger.empty and self._evaluator.empty
 
     def _jobs_below(self, kind: type[Fact], key: str) -> list[Job]:
-        found: dict[Job, None] = {}
+        jobs: dict[Job, None] = {}
         todo: list[tuple[type[Fact], Any]] = [(kind, key)]
         while todo:
             over, row = todo.pop()
             for job in self._jobs(over, row):
-                if job not in found:
-                    found[job] = None
+                if job not in jobs:
+                    jobs[job] = None
                     todo += [cell.ref for cell in job.contributed[::2] if cell.table.is_fact]
-        return list(found)
+        return list(jobs)
 
     def _jobs(self, kind: type[Fact], key: Any) -> Iterator[Job]:
         """The jobs over this row, and those over its values in an index."""
         table = self.facts.table(kind)
         row = table.rows.get(key)
-        found: list[Row] = [] if row is None else [row]
+        places: list[Row] = [] if row is None else [row]
         if row is not None and row.value is not None:
             for index in table.indexes:
-                found += [bucket for one in values_of(index, row.value) if (bucket := index.rows.get(one))]
-        for one in found:
-            yield from [job for job in each(one.jobs) if job is not None]
+                places += [
+                    bucket for value in values_of(index, row.value) if (bucket := index.rows.get(value))
+                ]
+        for place in places:
+            yield from [job for job in each(place.jobs) if job is not None]
 
     def _raise_problem(self, job: Job) -> None:
         if job.held is not None:

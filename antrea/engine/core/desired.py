@@ -30,11 +30,11 @@ _bookkeeping: dict[type, tuple[str, ...]] = {}
 
 def bookkeeping_of(kind: type) -> tuple[str, ...]:
     """Return the names of the bookkeeping fields that values of this class have."""
-    found = _bookkeeping.get(kind)
-    if found is None:
+    names = _bookkeeping.get(kind)
+    if names is None:
         fields = getattr(kind, "__struct_fields__", ())
-        found = _bookkeeping[kind] = tuple([name for name in BOOKKEEPING if name in fields])
-    return found
+        names = _bookkeeping[kind] = tuple([name for name in BOOKKEEPING if name in fields])
+    return names
 
 
 class PartCounts:
@@ -110,16 +110,16 @@ class PartCounts:
         """Return the value with all parts: sorted, or, if they cannot be compared, by their representation."""
         if self.order is not None:
             return self.value.with_parts(tuple(self.order))
-        found = list(self.counts)
-        if len(found) > 1:
+        parts = list(self.counts)
+        if len(parts) > 1:
             try:
-                found.sort()
+                parts.sort()
             except TypeError:
-                found.sort(key=repr)
+                parts.sort(key=repr)
             else:
-                if len(found) > FEW:
-                    self.order = found
-        return self.value.with_parts(tuple(found))
+                if len(parts) > FEW:
+                    self.order = parts
+        return self.value.with_parts(tuple(parts))
 
 
 def has_parts(value: Any) -> bool:
@@ -326,8 +326,8 @@ class UnitedParts(SharedValue):
     def _fits(self, value: Any) -> bool:
         standing = self.parts.value
         for name in self.fields:
-            one, other = getattr(value, name), getattr(standing, name)
-            if one is not other and one != other:
+            mine, theirs = getattr(value, name), getattr(standing, name)
+            if mine is not theirs and mine != theirs:
                 return False
         return True
 

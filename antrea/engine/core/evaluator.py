@@ -89,7 +89,7 @@ class Evaluator:
 
     def workloads(self) -> dict[str, Workload]:
         """Return how long jobs took and how many wait, by what their units are measured as; between steps of a pass."""
-        found: dict[str, Workload] = {}
+        workloads: dict[str, Workload] = {}
         left: dict[BoundUnit, int] = {}
         for queue in (self._urgent, self._bulk, self._running):
             for bound, jobs in queue.jobs.items():
@@ -99,11 +99,11 @@ class Evaluator:
             left[bound] = left.get(bound, 0) + count
         for unit, bound in self._bound.items():
             for name in unit.measured_as:
-                total = found.setdefault(name, Workload())
+                total = workloads.setdefault(name, Workload())
                 if bound.workload is not None:
                     total.add(bound.workload)
                 total.waiting += left.get(bound, 0)
-        return found
+        return workloads
 
     def run(self, *, bulk: bool, retry: Iterable[Job] = ()) -> Iterator[None]:
         """Run one pass: over the urgent jobs if there are any and `bulk` is false, else over the others and `retry`.
@@ -254,7 +254,7 @@ class Evaluator:
     def _keep_cells(self) -> None:
         """Put the cells of the running job back that a sink's answer discarded while the event loop ran."""
         made, twice = self._made, self._twice
-        for cell in [one for one in made if one.table.rows.setdefault(one.key, one) is not one]:
+        for cell in [cell for cell in made if cell.table.rows.setdefault(cell.key, cell) is not cell]:
             standing = cell.table.cell(cell.key)
             made[standing] = made.pop(cell)
             if cell in twice:

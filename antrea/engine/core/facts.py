@@ -95,10 +95,10 @@ class Facts:
 
         Raises Absent, for callers that are not units.
         """
-        found = self.get(kind, key)
-        if found is None:
+        row = self.get(kind, key)
+        if row is None:
             raise Absent(kind, key)
-        return found
+        return row
 
     def by(self, kind: type[F], index: str, value: Hashable) -> list[F]:
         """Return the rows that `index` finds under `value`, sorted by key. Raises LookupError for an unknown index."""
@@ -113,8 +113,8 @@ class Facts:
             if bucket is None:
                 bucket = of.rows[value] = Row(of, value)
             self.reader.note(bucket, table)
-            found = bucket.value
-            return [] if found is None else sorted_facts(found)
+            bucket_rows = bucket.value
+            return [] if bucket_rows is None else sorted_facts(bucket_rows)
         self._flush()
         rows = self._overlaid(kind, facts_in(of.rows.get(value)), of, value)
         return [rows[key] for key in sorted(rows)]
@@ -133,8 +133,8 @@ class Facts:
 
     def refusal(self, unit: Unit, key: str) -> str:
         """Return why an entry that `unit` wants for the row `key` was refused; empty if none was."""
-        found = self.get(Unrealized, f"{unit.name} {key}")
-        return found.why if found is not None else ""
+        unrealized = self.get(Unrealized, f"{unit.name} {key}")
+        return unrealized.why if unrealized is not None else ""
 
     def refusals(self, unit: Unit) -> list[Unrealized]:
         """Return all refusals of entries that `unit` wants."""
@@ -207,16 +207,16 @@ class Facts:
 
     def table(self, kind: type) -> Table:
         """Return the table of `kind`, made if need be."""
-        found = self.tables.get(kind)
-        if found is None:
-            found = self.tables[kind] = Table(kind)
-        return found
+        table = self.tables.get(kind)
+        if table is None:
+            table = self.tables[kind] = Table(kind)
+        return table
 
     def jobs(self) -> Iterator[Job]:
         """All jobs."""
-        for table in [one for one in self.tables.values() if one.is_fact]:
-            for one in (table, *table.indexes):
-                for row in [*one.rows.values()]:
+        for table in [table for table in self.tables.values() if table.is_fact]:
+            for part in (table, *table.indexes):
+                for row in [*part.rows.values()]:
                     if isinstance(row.jobs, Job):
                         yield row.jobs
                     elif row.jobs is not None:
@@ -248,7 +248,7 @@ class Facts:
     def empty(self) -> bool:
         """Whether no table holds anything, as after all rows were dropped."""
         return not (
-            any(one.rows for table in self.tables.values() for one in (table, *table.indexes))
+            any(part.rows for table in self.tables.values() for part in (table, *table.indexes))
             or any(table.everyone.readers for table in self.tables.values())
             or self._ranked.rows
             or self._inbox
@@ -294,12 +294,12 @@ class Facts:
             discard_if_empty(place)
             self.rejected.append((table.kind, key, error))
             return
-        for one in changed:
-            if not one.flags & TOUCHED:
-                one.flags |= TOUCHED
-                self.touched.append(one)
+        for changed_row in changed:
+            if not changed_row.flags & TOUCHED:
+                changed_row.flags |= TOUCHED
+                self.touched.append(changed_row)
             if urgent:
-                one.flags |= URGENT
+                changed_row.flags |= URGENT
         changed.clear()
 
     def _flush(self) -> None:

@@ -164,8 +164,8 @@ def add_waiter(cell: Cell, job: Job) -> bool:
     return True
 
 
-def each(found: Any) -> tuple[Job, ...]:
+def each(jobs: Any) -> tuple[Job, ...]:
     """Return all jobs of an attribute that holds None, one job, or a dict or list of jobs."""
-    if found is None:
+    if jobs is None:
         return ()
-    return tuple(found) if type(found) in (dict, list) else (found,)
+    return tuple(jobs) if type(jobs) in (dict, list) else (jobs,)

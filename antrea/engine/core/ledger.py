@@ -63,13 +63,13 @@ class Ledger:
         table: Table = self._facts.table(kind)
         if table.queue is None:
             self._assign(table, SinkQueue(self.order, None))
-        found: SinkQueue = table.queue
-        return found
+        queue: SinkQueue = table.queue
+        return queue
 
     def cell_of(self, entry: Any) -> Cell | None:
         """Return the cell of `entry`, if there is one."""
-        found = self._facts.table(type(entry)).rows.get(entry.key)
-        return found if isinstance(found, Cell) else None
+        cell = self._facts.table(type(entry)).rows.get(entry.key)
+        return cell if isinstance(cell, Cell) else None
 
     # contributions
 
@@ -310,11 +310,11 @@ class Ledger:
 
     def _in_cells(self, entries: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return `entries` in cells that exist: those that held nothing were discarded meanwhile."""
-        found: list[Any] = []
+        contributed: list[Any] = []
         for i in range(0, len(entries), 2):
             cell: Cell = entries[i]
-            found += (cell.table.cell(cell.key), entries[i + 1])
-        return tuple(found)
+            contributed += (cell.table.cell(cell.key), entries[i + 1])
+        return tuple(contributed)
 
     def release(self, job: Job) -> None:
         """Let `job` contribute what it wants, again or for the first time."""
@@ -351,11 +351,11 @@ class Ledger:
         waiters = self.unwritten.get(cell)
         if waiters is None:
             waiters = self.unwritten[cell] = ClashWaiters()
-        asked = dict.fromkeys(changers)
+        candidates = dict.fromkeys(changers)
         if waiters.held is not shared.held:
             waiters.held = shared.held
-            asked = dict.fromkeys((*waiters.jobs, *changers))
-        for job in asked:
+            candidates = dict.fromkeys((*waiters.jobs, *changers))
+        for job in candidates:
             if not shared.counts(_claim(job, cell)):
                 if job not in waiters.jobs:
                     waiters.jobs[job] = None
@@ -377,8 +377,8 @@ class Ledger:
 
     def waited_for(self, kind: type) -> list[Cell]:
         """Return cells of entries of `kind` that are not applied yet and that jobs wait for."""
-        found = dict.fromkeys([*self.touched, *self.clashed, *self.queue(kind).under_way()])
-        return [cell for cell in found if cell.table.kind is kind and self.is_waited_for(cell)]
+        cells = dict.fromkeys([*self.touched, *self.clashed, *self.queue(kind).under_way()])
+        return [cell for cell in cells if cell.table.kind is kind and self.is_waited_for(cell)]
 
     @property
     def empty(self) -> bool:

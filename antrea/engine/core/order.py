@@ -69,10 +69,10 @@ class Order:
 
     def replay(self, rank: int) -> Slot:
         """Return the slot for entries that were applied before any pass."""
-        found = self._replays.get(rank)
-        if found is None:
-            found = self._replays[rank] = Slot(True, 0, False, rank)
-        return found
+        slot = self._replays.get(rank)
+        if slot is None:
+            slot = self._replays[rank] = Slot(True, 0, False, rank)
+        return slot
 
     def add(self, slot: Slot) -> None:
         """One more change of `slot` is pending."""

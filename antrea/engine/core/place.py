@@ -100,7 +100,7 @@ class Table:
         self.same_fields: tuple[str, ...] = ()
         """Fields other than the parts, for a kind whose values of one key differ in their parts alone."""
         if self.parts_only:
-            self.same_fields = tuple([one for one in kind.__struct_fields__ if one != "parts"])  # type: ignore[attr-defined]
+            self.same_fields = tuple([name for name in kind.__struct_fields__ if name != "parts"])  # type: ignore[attr-defined]
         self.observers: list[Callable[[type, Any], None]] = []
         """Called with kind and key after every write of a row by its feed, or by units if they derive it."""
         self.queue: Any = None
@@ -114,18 +114,18 @@ class Table:
 
     def row(self, key: Any) -> Row:
         """Return the row under `key`, made if need be."""
-        found = self.rows.get(key)
-        if found is None:
-            found = self.rows[key] = Cell(self, key) if self.derived or not self.is_fact else Row(self, key)
-        return found
+        row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = Cell(self, key) if self.derived or not self.is_fact else Row(self, key)
+        return row
 
     def cell(self, key: Any) -> Cell:
         """Return the cell under `key`, made if need be: for entries and derived rows."""
-        found = self.rows.get(key)
-        if found is None:
-            found = self.rows[key] = Cell(self, key)
-        assert isinstance(found, Cell)
-        return found
+        cell = self.rows.get(key)
+        if cell is None:
+            cell = self.rows[key] = Cell(self, key)
+        assert isinstance(cell, Cell)
+        return cell
 
 
 def discard_if_empty(row: Row) -> None:

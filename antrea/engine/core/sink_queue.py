@@ -166,9 +166,9 @@ class SinkQueue:
     def _replay_retries(self, batch: Batch, rank: int) -> Iterator[None]:
         for retry in [retry for retry in self.retries if retry.refused is None]:
             for cell in [*retry.changes]:
-                found = retry.changes.get(cell)
-                if found is not None:
-                    slot = found[0]
+                change = retry.changes.get(cell)
+                if change is not None:
+                    slot = change[0]
                     if not slot.drop and slot.rank == rank and self._order.closed(slot):
                         self._lift(batch, cell)
                 if SLICE.over():
@@ -304,10 +304,10 @@ class SinkQueue:
         return value
 
     def _take_retry(self, retry: Retry, cell: Cell) -> tuple[Slot, Any]:
-        found = retry.changes.pop(cell)
+        change = retry.changes.pop(cell)
         if not retry.changes and retry in self.retries:
             self.retries.remove(retry)
-        return found
+        return change
 
     def _superseded(self, cell: Cell) -> bool:
         return cell.pending is not None or bool(cell.flags & TOUCHED) or cell.doubt is None

@@ -25,11 +25,11 @@ def write(row: Row, value: Any, changed: list[Any]) -> bool:
                 moves.append((index, before, after))
         row.value = value
         for index, before, after in moves:
-            for one in before:
-                if one not in after:
-                    _leave(row, index, one, changed)
-            for one in after:
-                _enter(row, index, one, one in before, changed)
+            for key in before:
+                if key not in after:
+                    _leave(row, index, key, changed)
+            for key in after:
+                _enter(row, index, key, key in before, changed)
     else:
         row.value = value
     changed.append(row)
@@ -40,16 +40,16 @@ def write(row: Row, value: Any, changed: list[Any]) -> bool:
 
 def values_of(index: Table, row: Any) -> tuple[Any, ...]:
     """Return the values under which an index finds `row`, each once."""
-    found = tuple(index.values(row))
-    return found if len(found) < 2 else tuple(dict.fromkeys(found))
+    values = tuple(index.values(row))
+    return values if len(values) < 2 else tuple(dict.fromkeys(values))
 
 
 def _leave(row: Row, index: Table, value: Any, changed: list[Any]) -> None:
     bucket = index.rows[value]
-    found = bucket.value
-    if type(found) is dict:
-        del found[row.key]
-        if not found:
+    rows = bucket.value
+    if type(rows) is dict:
+        del rows[row.key]
+        if not rows:
             bucket.value = None
     else:
         bucket.value = None
@@ -67,17 +67,17 @@ def _enter(row: Row, index: Table, value: Any, stays: bool, changed: list[Any]) 
     if bucket is None:
         bucket = index.rows[value] = Row(index, value)
     if not stays:
-        found = bucket.value
-        if found is None:
+        rows = bucket.value
+        if rows is None:
             bucket.value = row
             if index.units:
                 bucket.flags |= APPEARED
                 changed.append(bucket)
                 return
-        elif type(found) is dict:
-            found[row.key] = row
+        elif type(rows) is dict:
+            rows[row.key] = row
         else:
-            bucket.value = {found.key: found, row.key: row}
+            bucket.value = {rows.key: rows, row.key: row}
     if bucket.readers is not None:
         changed.append(bucket)
 
