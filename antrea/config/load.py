@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 import msgspec
 import yaml
 
-from antrea.config.gate_name import SECTION, gate_meant
+from antrea.config.gates import GATE_NAMES
 from antrea.config.yaml_reader import own_document
 from antrea.decoding import decode_tree, guarded
 from antrea.errors import Invalid
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=msgspec.Struct)
 
 _AT = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+SECTION = "featureGates"
+_BY_LOWER = {name.lower(): name for name in GATE_NAMES}
+
+
+def gate_meant(key: str, value: object) -> str:
+    """The path of the gate that a key beside `featureGates` was meant to be; empty if it was none.
+
+    Names of gates are capitalized and have a boolean; keys of the files are not, so that of both the gate is meant.
+    """
+    if not isinstance(value, bool):
+        return ""
+    if (name := _BY_LOWER.get(key.lower())) is None and key[:1].isupper():
+        name = next(iter(difflib.get_close_matches(key, GATE_NAMES, n=1, cutoff=0.75)), None)
+    return f"{SECTION}.{name}" if name else ""
 
 
 class UnknownKey(msgspec.Struct, frozen=True):

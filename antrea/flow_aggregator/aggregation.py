@@ -16,8 +16,16 @@ from antrea.apis.flow import MAX_REQUEST_BYTES, FlowEndReason, FlowRecord, FlowT
 from antrea.decoding import decode_json
 from antrea.errors import Invalid
 from antrea.flow_aggregator.orientation import is_arbitrary, turned, turned_key
-from antrea.flow_aggregator.side_counts import ADD_SIDE, add_newest, reset_deltas
-from antrea.flow_aggregator.throughput import SIDES, age, last_end, rates, set_rates
+from antrea.flow_aggregator.side_counts import (
+    ADD_SIDE,
+    SIDES,
+    add_newest,
+    age,
+    last_end,
+    rates,
+    reset_deltas,
+    set_rates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,8 +30,8 @@ from traced_node import (
 )
 
 from antrea.apis.core import Service
+from antrea.features.traceflow.agent import ABOVE_EGRESS
 from antrea.features.traceflow.agent_part.part import TraceflowPart
-from antrea.features.traceflow.uncounted import ABOVE_EGRESS
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP
