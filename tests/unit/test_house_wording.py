@@ -53,6 +53,7 @@ GONE = (
     "phrase records of connections",
     "phrase that stand",
     "reason",
+    f"sentence of more than {WORDING.MAX_WORDS} words",
     "task name",
 )
 
