@@ -174,7 +174,7 @@ def _delegate(directory: Path) -> None:
 def remove(directory: Path) -> None:
     """Remove a subtree whose processes have ended; the kernel may take a moment to notice that they have."""
 
-    def gone() -> bool:
+    def is_removed() -> bool:
         try:
             for path, _, _ in os.walk(directory, topdown=False):
                 Path(path).rmdir()
@@ -184,7 +184,7 @@ def remove(directory: Path) -> None:
         return not directory.exists()
 
     if directory.exists():
-        wait_for(f"removal of {directory}", gone, seconds=60, step=0.05)
+        wait_for(f"removal of {directory}", is_removed, seconds=60, step=0.05)
 
 
 def mount_lines(hierarchies: list[Hierarchy]) -> list[str]:

@@ -208,7 +208,9 @@ def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
             name = name.removeprefix(LEAF)
             names.add(name)
             if (status := case.get("status", "")) not in NO_RESULT:
-                runs.setdefault(name, []).append(Outcome(status, float(case.get("time", 0)), _why(case)))
+                runs.setdefault(name, []).append(
+                    Outcome(status, float(case.get("time", 0)), _failure_text(case))
+                )
             elif why := _skipped(case):
                 skip_reasons[name] = why
     return [
@@ -227,7 +229,7 @@ def _skipped(case: ElementTree.Element) -> str:
     return "" if element is None else element.get("message", "").partition(OWN_SKIP)[2]
 
 
-def _why(case: ElementTree.Element) -> str:
+def _failure_text(case: ElementTree.Element) -> str:
     for kind in ("failure", "error"):
         if (element := case.find(kind)) is not None:
             lines = ((element.text or "").strip() or element.get("message", "")).splitlines()

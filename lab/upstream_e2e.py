@@ -127,10 +127,10 @@ def read(output: Iterable[str]) -> dict[str, Outcome]:
             said.setdefault(current, []).append(match[1].strip())
         elif line.strip().startswith(ASSERTED) and current:
             said.setdefault(current, []).append(line.strip())
-    return {name: ended.get(name, Outcome(UNFINISHED, 0)) for name in begun if _own(name, begun, ended)}
+    return {name: ended.get(name, Outcome(UNFINISHED, 0)) for name in begun if _has_row(name, begun, ended)}
 
 
-def _own(name: str, begun: Iterable[str], ended: dict[str, Outcome]) -> bool:
+def _has_row(name: str, begun: Iterable[str], ended: dict[str, Outcome]) -> bool:
     """Whether a row of its own is due to it: it has no subtests, or failed though none of them did."""
     below = [other for other in begun if other.startswith(f"{name}/")]
     if not below:

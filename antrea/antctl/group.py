@@ -58,7 +58,7 @@ def _upstreams_exit_code() -> Iterator[None]:
         raise WrongUsage(error.format_message(), error.ctx) from error
 
 
-def _where(modes: str, description: str) -> str:
+def _availability(modes: str, description: str) -> str:
     """A line on where antctl has this command, if it has it anywhere."""
     for mode, component, workload in (("A", "agent", "ds"), ("C", "controller", "deploy")):
         if mode in modes:
@@ -107,7 +107,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             path = ctx.command_path
-            hint = _where(self.elsewhere.get(args[0], ""), f"{path} {args[0]}")
+            hint = _availability(self.elsewhere.get(args[0], ""), f"{path} {args[0]}")
             raise Failure(f'unknown command "{args[0]}" for "{path}"\n{hint}Run \'{path} --help\' for usage.')
         name, command, rest = super().resolve_command(ctx, args)
         return name, _loaded(command) if command else None, rest

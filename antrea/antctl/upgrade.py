@@ -69,11 +69,11 @@ def upgrade(server: Server, names: set[str], *, dry_run: bool) -> None:
     listed = {crd["metadata"]["name"]: crd for crd in ask(server, CRDS, {})["items"]}
     ours = {name for name in listed if name.endswith("crd.antrea.io")}
     for name in sorted(names - ours):
-        _say(f'Skip CRD "{name}" which is not created by Antrea.')
+        _report(f'Skip CRD "{name}" which is not created by Antrea.')
     for name in sorted(ours & names if names else ours):
         crd = listed[name]
         if why := _up_to_date(crd):
-            _say(f'Skip upgrading CRD "{name}" since {why}.')
+            _report(f'Skip upgrading CRD "{name}" since {why}.')
             continue
         query = {"dryRun": "All"} if dry_run else {}
         _upgrade_objects(server, crd, query)
@@ -100,7 +100,7 @@ def _upgrade_objects(server: Server, crd: dict[str, Any], query: dict[str, str])
     items = list(_objects(server, f"{prefix}/{spec['names']['plural']}"))
     if not items:
         return
-    _say(f'Upgrading {len(items)} objects of CRD "{name}".')
+    _report(f'Upgrading {len(items)} objects of CRD "{name}".')
     for item in items:
         namespace, item_name = item["metadata"].get("namespace", ""), item["metadata"]["name"]
         called = f"{namespace}/{item_name}" if namespace else item_name
@@ -113,8 +113,8 @@ def _upgrade_objects(server: Server, crd: dict[str, Any], query: dict[str, str])
                 raise Failure(
                     f'error upgrading object {called} of CRD "{name}": {error.format_message()}'
                 ) from error
-            _say(f'Skip upgrading object {called} of CRD "{name}" which is not found.')
-    _say(f'Successfully upgraded {len(items)} objects of CRD "{name}".')
+            _report(f'Skip upgrading object {called} of CRD "{name}" which is not found.')
+    _report(f'Successfully upgraded {len(items)} objects of CRD "{name}".')
 
 
 def _objects(server: Server, path: str) -> Iterator[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _write(server: Server, path: str, item: dict[str, Any], query: dict[str, str
         except ErrorResponse as error:
             if error.status != 409 or not left:
                 raise
-            _say(f"Got conflict error when upgrading {called}, retry upgrading.")
+            _report(f"Got conflict error when upgrading {called}, retry upgrading.")
             item = ask(server, path, {})
 
 
@@ -154,5 +154,5 @@ def _trim(server: Server, crd: dict[str, Any], query: dict[str, str]) -> None:
         ) from error
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     click.echo(line, err=True)

@@ -97,7 +97,7 @@ class Engine:
         return Plan(
             [value for slot, value in changes if not slot.drop],
             [value for slot, value in changes if slot.drop],
-            self._evaluator.causes.take(),
+            self._evaluator.causes.take_acts(),
         )
 
     def _offer_batch(self, queue: SinkQueue, changes: list[tuple[Slot, Any]]) -> bool:
@@ -137,7 +137,7 @@ class Engine:
             self._failures = 0
         elif not self._failures:
             self._retry_at, self._failures = self._pace.clock() + self._pace.delay(0), 1
-        for act in evaluator.causes.take():
+        for act in evaluator.causes.take_acts():
             self._do(act)
         self._sinks.synced = evaluator.synced
         if not self._sinks.started and not evaluator.woken:

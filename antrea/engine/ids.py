@@ -120,11 +120,11 @@ class Ids:
         """Numbers of `pool` are at most `most` (as many bits as the register has)."""
         self._pool(pool).most = most
 
-    def take(self, ref: IdRef) -> None:
+    def hold(self, ref: IdRef) -> None:
         """One more job uses the number, or waits for entries that carry it to go."""
         self._uses[ref] += 1
 
-    def give_back(self, ref: IdRef) -> None:
+    def release(self, ref: IdRef) -> None:
         """Release the number from a job; the last release frees it."""
         self._uses[ref] -= 1
         if self._uses[ref] == 0:

@@ -19,7 +19,7 @@ from antrea.explain.rule import (
     TIERED,
     RuleRef,
     Traffic,
-    everybody,
+    names_of_any_kind,
     ways,
     weigh,
 )
@@ -105,7 +105,7 @@ def _weighed(world: World, packet: Packet, member: Member, ref: RuleRef, rule: R
     traffic: tuple[Traffic, ...] = () if closes and parts.odd_ports else parts.traffic
     receivers: list[Names] = []
     if closes and parts.odd_peers:
-        receivers = list(everybody(world, other))
+        receivers = list(names_of_any_kind(world, other))
     elif closes or traffic or not rule.traffic:
         receivers = [
             names for peer in parts.known for chosen in _chosen(world, peer) for names in ways(chosen, other)

@@ -136,7 +136,7 @@ def answer(world: World, packet: Packet) -> Answer:
     there = packet.destination
     untrusted_names = dict(packet.own_names).get(there.ip, ())
     asked_packet = AskedPacket(
-        *_end(packet.source), *_end(there), packet.what, there.names, there.names_of, untrusted_names
+        *_end(packet.source), *_end(there), packet.description, there.names, there.names_of, untrusted_names
     )
     if (balance := balanced(world, packet)) is not None:
         return _balanced(world, packet, asked_packet, balance)

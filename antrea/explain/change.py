@@ -148,7 +148,7 @@ def _openings(world: World, packet: Packet, now: Half) -> Iterator[Change]:
     for weighed_rule in weighed:
         if weighed_rule.peer and port is not None:
             yield Change(
-                f"Add port {packet.what} to {weighed_rule.ref.title}.",
+                f"Add port {packet.description} to {weighed_rule.ref.title}.",
                 _edited(world.objects, weighed_rule.ref, _grown(weighed_rule.ref.index, "ports", port)),
             )
     peer, text = _peer(end, other)
@@ -165,7 +165,7 @@ def _openings(world: World, packet: Packet, now: Half) -> Iterator[Change]:
     rule = kind(from_=(peer,), ports=(port,) if port else ())
     if now.direction == EGRESS:
         rule = networking.NetworkPolicyEgressRule(to=(peer,), ports=(port,) if port else ())
-    what = f"port {packet.what}" if port else "no ports"
+    what = f"port {packet.description}" if port else "no ports"
     yield Change(
         f"Add an {now.direction.lower()} rule with {text} in `{side}` and {what} to {ref.owner}.",
         _edited(world.objects, ref, lambda rules: (*rules, rule)),

@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True):
     server_name: str = ""
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """Such as GET http://shop.example/cart."""
         if self.server_name:
             return f"TLS server name {self.server_name}"

@@ -59,7 +59,7 @@ class Packet(msgspec.Struct, frozen=True):
     """Domain names by address that servers gave to the sender which are not trusted: they count for rules that drop or reject."""
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """Such as 80/tcp or icmp type 8."""
         if self.protocol in PORTED:
             has_source_port = self.source_port not in (None, ANY_PORT)

@@ -20,8 +20,8 @@ from antrea.explain.rule import (
     NAMESPACED,
     RuleRef,
     Weighed,
-    everybody,
     kube_traffic,
+    names_of_any_kind,
     native_traffic,
     unbuilt,
     ways,
@@ -116,7 +116,7 @@ def kube_ref(policy: networking.NetworkPolicy, direction: str, number: int) -> R
 def _kube_ways(world: World, home: str, rule: KubeRule, other: End) -> Iterator[Names]:
     peers = rule.to if isinstance(rule, NetworkPolicyEgressRule) else rule.from_
     if not peers:
-        yield from everybody(world, other)
+        yield from names_of_any_kind(world, other)
     for peer in peers:
         if peer.ip_block is not None:
             yield from ways(Chosen(blocks=(peer.ip_block,)), other)
@@ -296,7 +296,7 @@ def _native_ways(
 ) -> Iterator[Names]:
     peers = rule.to if direction == EGRESS else rule.from_
     if not peers:
-        yield from everybody(world, other)
+        yield from names_of_any_kind(world, other)
     for peer in peers:
         yield from ways(world.peers(home, peer, member), other)
 

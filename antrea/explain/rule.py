@@ -178,7 +178,7 @@ def ways(chosen: Chosen, other: End) -> Iterator[Names]:
         yield ()
 
 
-def everybody(world: World, other: End) -> Iterator[Names]:
+def names_of_any_kind(world: World, other: End) -> Iterator[Names]:
     """The other end, of any kind."""
     yield ()
     for member in world.members:
@@ -211,7 +211,7 @@ def unbuilt(
     """Yield the parts of the rule that packets alone do not decide, or that no switch supports yet."""
     if rule.l7_protocols and world.l7_policies and request:
         verb = "allow" if lets_pass(rule.l7_protocols, request) else "do not allow"
-        yield f"l7Protocols {verb} {one_line(request.what)}; while the L7 engine is not running, nothing passes"
+        yield f"l7Protocols {verb} {one_line(request.description)}; while the L7 engine is not running, nothing passes"
     elif rule.l7_protocols and world.l7_policies:
         yield "l7Protocols let single requests pass: the L7 engine resets connections with others, and all while it is not running"
     elif rule.l7_protocols:

@@ -86,8 +86,8 @@ def _at_node(world: World, node: str, pods: list[tuple[str, Pod]]) -> SteeredPac
         if other_claim.control.metadata.name not in names:
             lost.append(f"{other_claim.control.metadata.name}: {STRONGER.format(name)}")
     redirects = spec.action == "Redirect"
-    returned = where(spec.return_port) if redirects and spec.return_port is not None else ""
-    description = (name, spec.action, where(spec.target_port), returned)
+    returned = describe_port(spec.return_port) if redirects and spec.return_port is not None else ""
+    description = (name, spec.action, describe_port(spec.target_port), returned)
     return SteeredPacket(node, first.direction, first.pod, *description, without_effect=tuple(lost))
 
 
@@ -109,7 +109,7 @@ def _selecting(world: World, pod: Pod) -> Iterator[TrafficControl]:
             yield row
 
 
-def where(port: TrafficControlPort) -> str:
+def describe_port(port: TrafficControlPort) -> str:
     """Such as `internal port tap0` or `geneve tunnel to 192.0.2.7`."""
     if port.ovs_internal is not None:
         return f"internal port {port.ovs_internal.name}"

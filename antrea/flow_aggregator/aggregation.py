@@ -150,7 +150,7 @@ class Aggregation:
             if len(self._flows) >= self._most:
                 self.dropped += 1
                 return
-            flow = self._flows[key] = JoinedFlow(key, begun(record))
+            flow = self._flows[key] = JoinedFlow(key, first_record(record))
             flow.is_complete = not needs_both(record)
             flow.active_at = now if flow.is_complete else now + self._active
         else:
@@ -242,7 +242,7 @@ class Aggregation:
         del self._flows[flow.key]
 
 
-def begun(record: FlowRecord) -> FlowRecord:
+def first_record(record: FlowRecord) -> FlowRecord:
     """The first record of a connection, with what is added to it."""
     made = msgspec.structs.replace(record)
     sides: tuple[str, ...] = SIDES

@@ -101,7 +101,7 @@ class FlowStreams(SessionServer):
         number, left, lost, judged = 0, request.max_count, 0, -math.inf
         while True:
             if time.monotonic() - judged >= RIGHTS_SECONDS:
-                seen, judged = await self._seen(call, filters), time.monotonic()
+                seen, judged = await self._visible_namespaces(call, filters), time.monotonic()
             some, gone = self._buffer.after(number, BATCH)
             lost += gone
             number += gone + len(some)
@@ -121,7 +121,7 @@ class FlowStreams(SessionServer):
                     async with asyncio.timeout(RIGHTS_SECONDS):
                         await self._buffer.wait(number)
 
-    async def _seen(self, call: Call, filters: list[FlowFilter]) -> frozenset[str] | None:
+    async def _visible_namespaces(self, call: Call, filters: list[FlowFilter]) -> frozenset[str] | None:
         """Namespaces whose records the user may see; None: all. Raises CallRefused."""
         if self._judges is None:
             return None

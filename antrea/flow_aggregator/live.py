@@ -161,7 +161,7 @@ def matcher(parameters: Mapping[str, str], namespaces: Sequence[str] | None) -> 
     return lambda record: all(test(record) for test in tests)
 
 
-def _seen(values: Mapping[str, Any]) -> Test:
+def _visible_test(values: Mapping[str, Any]) -> Test:
     """Both ends are in these Namespaces or outside of the cluster; one at least is in them."""
     of, allowed = attrgetter("source_pod_namespace", "destination_pod_namespace"), {"", *values["seen"]}
     return lambda record: any(namespaces_of_record := of(record)) and allowed.issuperset(namespaces_of_record)
@@ -201,7 +201,7 @@ def _action(name: str) -> Test:
 
 
 _TESTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Test]]] = {
-    "seen": _seen,
+    "seen": _visible_test,
     "namespace": _namespace,
     "pod": _named("pod", [(f"{end}_pod_namespace", f"{end}_pod_name") for end in _ENDS]),
     "srcip": _equal("srcip", "source_ip"),

@@ -56,19 +56,19 @@ class PodAddresses:
             elif isinstance(change, Drop) or change.object.status.phase in ENDED:
                 self._forget_later(change.object)
             else:
-                self._take(change.object)
+                self._add(change.object)
 
     def _take_all(self, pods: Iterable[Pod]) -> None:
         before, self._pods = self._pods, {}
         for pod in pods:
             if pod.status.phase not in ENDED:
-                self._take(pod)
+                self._add(pod)
         for address, gone in before.items():
             if address not in self._pods:
                 self._pods[address] = gone
                 self._expire(address, gone)
 
-    def _take(self, pod: Pod) -> None:
+    def _add(self, pod: Pod) -> None:
         for address in _addresses(pod):
             self._pods[address] = self._named(pod)
 

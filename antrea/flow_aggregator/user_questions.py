@@ -141,11 +141,11 @@ class UserQuestions:
 
     def _query(self, name: str) -> Ask:
         async def ask(_: web.Request, question: Question) -> web.StreamResponse:
-            return json_answer(await self._seen(question, name, **question.parameters))
+            return json_answer(await self._visible_answer(question, name, **question.parameters))
 
         return ask
 
-    async def _seen(self, question: Question, name: str, **parameters: str) -> dict[str, Any]:
+    async def _visible_answer(self, question: Question, name: str, **parameters: str) -> dict[str, Any]:
         store = self._store()
         if store is None:
             raise Unavailable(
@@ -183,7 +183,7 @@ class UserQuestions:
         )
 
     async def _links(self, question: Question) -> dict[str, Any]:
-        return await self._seen(question, "map", **{**question.parameters, "by": "endpoint"})
+        return await self._visible_answer(question, "map", **{**question.parameters, "by": "endpoint"})
 
     def _access(self, request: web.Request) -> Access:
         """To kube-apiserver as this user. Raises ApiError."""

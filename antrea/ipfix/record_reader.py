@@ -193,7 +193,7 @@ def field_of(enterprise: int, number: int, size: int) -> TemplateField:
     """How an element of this size is read."""
     known = BY_NUMBER.get((enterprise, number))
     if known is None:
-        return TemplateField("", size, _nothing)
+        return TemplateField("", size, _read_none)
     if known.kind in _NUMBER_KINDS:
         # shorter than it could be is allowed (RFC 7011, 6.2)
         fits = 0 < size <= known.size
@@ -204,7 +204,7 @@ def field_of(enterprise: int, number: int, size: int) -> TemplateField:
     return TemplateField(known.field if fits else "", size, _READERS[known.kind])
 
 
-def _nothing(_: bytes) -> None:
+def _read_none(_: bytes) -> None:
     return None
 
 

@@ -126,7 +126,7 @@ class Node(PolicyNode):
         sinks: dict[type, Sink] = {PodAnnotation: self.recorder}
         acts: dict[type[Act], Any] = {RecordPortMessage: self.recorder.do}
         async with self.agent(ENABLED, "NodePortLocal", sinks=sinks, more=acts) as engine:
-            allocator.know(remembered((one.value, one.data) for one in found))
+            allocator.remember(remembered((one.value, one.data) for one in found))
             work = asyncio.create_task(allocator.run(engine))
             await self.until(lambda: len(self.facts.all(HeldPort)) == answers)
             await engine.quiet()

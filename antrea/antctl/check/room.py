@@ -77,11 +77,11 @@ class Room:
         self.report.say("Deleting installation tests setup...")
         path = f"/api/v1/namespaces/{self.namespace}"
         try:
-            if not self._there(path, "DELETE"):
+            if not self._exists(path, "DELETE"):
                 return
             self.report.say(f"Waiting for Namespace {self.namespace} to be deleted")
             end = time.monotonic() + GONE_SECONDS
-            while self._there(path, "GET"):
+            while self._exists(path, "GET"):
                 if time.monotonic() > end:
                     raise Failure(f"it is not gone after {GONE_SECONDS:g} s")
                 time.sleep(LOOK_SECONDS)
@@ -89,7 +89,7 @@ class Room:
         except Failure as error:
             self.report.bad(f"Namespace {self.namespace} deletion failed: {error.format_message()}")
 
-    def _there(self, path: str, method: str) -> bool:
+    def _exists(self, path: str, method: str) -> bool:
         try:
             ask(self.server, path, {}, method=method)
         except ErrorResponse as error:

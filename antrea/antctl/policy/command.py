@@ -111,7 +111,7 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
     from urllib.parse import quote  # noqa: PLC0415 (start-up time)
 
     from antrea.antctl.policy.recommendation import recommend  # noqa: PLC0415
-    from antrea.antctl.policy.seen import seen  # noqa: PLC0415
+    from antrea.antctl.policy.seen import seen_links  # noqa: PLC0415
     from antrea.antctl.request import ask  # noqa: PLC0415
 
     target: Target = click.get_current_context().obj
@@ -119,7 +119,7 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         raise Failure("only remote mode is supported for this command")
     if not namespace:
         raise Failure("--namespace: it is empty: name the Namespace whose Pods are to be isolated")
-    server, (links, bad) = target.find(), seen(target, namespace, since, flows)
+    server, (links, bad) = target.find(), seen_links(target, namespace, since, flows)
     spaces = {end.split("/")[1] for link in links for end in link[:2] if end.startswith("workload/")}
     pods = [
         {**item, "metadata": {**item["metadata"], "namespace": space}}
@@ -151,7 +151,7 @@ def _documents(file: IO[bytes]) -> list[Any]:
 def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
 
     from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415
-    from antrea.antctl.policy.seen import seen  # noqa: PLC0415
+    from antrea.antctl.policy.seen import seen_links  # noqa: PLC0415
     from antrea.antctl.policy.whatif import replay, sentences, with_objects  # noqa: PLC0415
     from antrea.decoding import guarded  # noqa: PLC0415
     from antrea.errors import Invalid  # noqa: PLC0415
@@ -178,7 +178,7 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         ) from error
     except Invalid as error:
         raise Failure(f"--filename: {error}") from error
-    links, bad = seen(target, namespace, since, flows)
+    links, bad = seen_links(target, namespace, since, flows)
     outcome = replay(source, after, links)
     rows = [
         {**change.link._asdict(), "before": change.before, "after": change.after, "why": change.sentence}

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     bad: Sequence[str]
 
 
-def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Seen:
+def seen_links(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Seen:
     """With an end in this Namespace, in any if it is empty. Raises Failure."""
     if flows and click.get_current_context().get_parameter_source("since") is not ParameterSource.DEFAULT:
         raise Failure("--since: a file has no times: leave it out, or print the file of --flows with it")

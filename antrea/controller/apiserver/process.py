@@ -96,7 +96,7 @@ class ApiServerProcess:
         self._listener = listener
         self.agents = 0
         """How many watch AppliedToGroups."""
-        self.changed: Callable[[], None] = _nobody
+        self.changed: Callable[[], None] = _ignore
         """Called when `agents` changed."""
         self.metrics: Callable[[], str] = str
         """Function that returns the metrics of this process in Prometheus' format."""
@@ -252,5 +252,5 @@ async def _nothing_is_late() -> None:
     """Nothing is computed."""
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """The default: no listener."""

@@ -40,7 +40,7 @@ class Causes:
                 self.appeared.append(act)
         self._before.clear()
 
-    def take(self) -> list[Any]:
+    def take_acts(self) -> list[Any]:
         """Return the acts that appeared, once."""
         acts, self.appeared = self.appeared, []
         return acts

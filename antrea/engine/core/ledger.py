@@ -252,7 +252,7 @@ class Ledger:
                 return
             details.tries = 0
             for ref in details.released_ids:
-                self._facts.ids.give_back(ref)
+                self._facts.ids.release(ref)
             details.released_ids = NOTHING
             if not (details.ids or details.acts or details.withdrawn):
                 job.details = None

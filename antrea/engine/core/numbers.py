@@ -32,7 +32,7 @@ def use_ids(job: Job, used: frozenset[Any], ids: Ids) -> None:
         if ref in details.released_ids:
             del details.released_ids[ref]
         else:
-            ids.take(ref)
+            ids.hold(ref)
     for ref in before - used:
         details.release(ref)
     details.ids = _first(tuple(used)) if len(used) <= SMALL else used
@@ -48,4 +48,4 @@ def inherit_ids(place: Any, released: list[Any], ids: Ids) -> None:
         for ref in released:
             if ref not in details.released_ids and ref not in details.ids:
                 details.release(ref)
-                ids.take(ref)
+                ids.hold(ref)

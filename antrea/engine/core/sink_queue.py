@@ -92,7 +92,7 @@ class SinkQueue:
             if where.refused is None:
                 self._order.done(slot)
         else:
-            self._take(where, cell)
+            self._take_value(where, cell)
             self._order.done(where)
 
     def forget(self, cell: Cell) -> None:
@@ -159,7 +159,7 @@ class SinkQueue:
                     if (
                         cell.pending is slot and not cell.flags & IN_FLIGHT
                     ):  # else a pass has placed it anew meanwhile
-                        self._fly(batch, cell, slot, self._take(slot, cell))
+                        self._fly(batch, cell, slot, self._take_value(slot, cell))
                     if SLICE.over():
                         yield
 
@@ -296,7 +296,7 @@ class SinkQueue:
 
     # moves between the containers
 
-    def _take(self, slot: Slot, cell: Cell) -> Any:
+    def _take_value(self, slot: Slot, cell: Cell) -> Any:
         rows = self.fresh[slot]
         value = rows.pop(cell)
         if not rows:
@@ -364,7 +364,7 @@ class SinkQueue:
             if where.refused is not None:
                 self._order.add(slot)
         else:
-            slot, value = where, self._take(where, cell)
+            slot, value = where, self._take_value(where, cell)
         self._fly(batch, cell, slot, value)
 
     def _fly(self, batch: Batch, cell: Cell, slot: Slot, value: Any) -> None:

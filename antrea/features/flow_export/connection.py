@@ -71,7 +71,7 @@ class Connection(msgspec.Struct, gc=False, eq=False):
     ends: Ends | None = None
     """Ends by which requests find it."""
 
-    def see(self, now: float, wall: float) -> None:
+    def record_activity(self, now: float, wall: float) -> None:
         """Record activity at these times. While the clock is set back, its own time continues."""
         self.seen = wall if wall >= self.seen else self.seen + max(now - self.seen_at, 0.0)
         self.seen_at = max(now, self.seen_at)
@@ -234,7 +234,7 @@ class ConnectionStore:
             connection = self._found.get(key)
             begins_anew = connection is not None and connection.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
-                connection = self._found[key] = self._begun(entry, record_of(entry), poll, before)
+                connection = self._found[key] = self._new_connection(entry, record_of(entry), poll, before)
             if connection is not None and not connection.ended:
                 self._update(connection, entry, now, wall)
         for ended in gone:
@@ -247,7 +247,7 @@ class ConnectionStore:
         for key in list(self._gone)[: max(len(self._gone) - self._most_ended, 0)]:
             self._forget(key)
 
-    def _begun(
+    def _new_connection(
         self, entry: TrackedConnection, record: FlowRecord | None, poll: _Poll, before: _Poll | None
     ) -> Connection | None:
         if record is None:
@@ -267,7 +267,7 @@ class ConnectionStore:
 
     def _update(self, connection: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.byte_count, entry.reply_packets, entry.reply_byte_count)
-        connection.see(now, wall)
+        connection.record_activity(now, wall)
         if counts == connection.counts and entry.state == connection.state and not connection.is_new:
             return
         connection.counts, connection.state, connection.changed = counts, entry.state, True
@@ -297,7 +297,7 @@ class ConnectionStore:
         elif not connection.ended:
             connection.ended = True
             if before:
-                connection.see(*before)
+                connection.record_activity(*before)
             self._queue.put(connection, now, at_once=True)
 
     def _forget(self, key: Hashable) -> None:
@@ -316,7 +316,7 @@ class ConnectionStore:
         records = []
         for connection in self._queue.due(now, most):
             if self._poll and not connection.ended:
-                connection.see(*self._poll)
+                connection.record_activity(*self._poll)
             records.append(connection.written())
             connection.exported = now
             active, connection.changed = connection.changed and not connection.ended, False
@@ -353,7 +353,7 @@ class DeniedStore:
             port, snat_port = made.source_transport_port, made.proxy_snat_port
             connection = self._found[key] = Connection(made, now, wall, now, port, snat_port, start=wall)
         packets, before, *_ = connection.counts
-        connection.see(now, wall)
+        connection.record_activity(now, wall)
         connection.counts, connection.changed = (packets + 1, before + byte_count, 0, 0), True
         self._queue.put(connection, now, at_once=connection.is_new and not connection.queued)
 

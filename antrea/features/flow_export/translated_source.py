@@ -49,7 +49,7 @@ class TranslatedSources:
         for connection in changed:
             self._sources[connection.key] = connection.source_seen, connection.source_port_seen
 
-    def seen(self, connection: TrackedConnection) -> TrackedConnection:
+    def with_seen_source(self, connection: TrackedConnection) -> TrackedConnection:
         """Return the connection with the source that its other end sees."""
         if not is_translated(connection):
             return connection

@@ -216,7 +216,7 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     # resets of the engine come by the first, with the MAC addresses of a packet that may have been routed
     for port, marks in zip(ports, ([REWRITE_MAC_REG_MARK.load], []), strict=True):
         if port is not None:
-            came = _came(*marks)
+            came = _forward_actions(*marks)
             yield flow(CLASSIFIER, Priority.NORMAL, in_port(port.ofport), tagged, then=came)
     to, back = ports
     if to is not None and back is not None:
@@ -230,7 +230,7 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
             yield flow(SNAT, Priority.HIGH, ipv6 if v6 else ip, REQUEST, *both, then=DROP)
 
 
-def _came(*marks: Action) -> list[Action]:
+def _forward_actions(*marks: Action) -> list[Action]:
     """Return actions that forward a packet or a reset of the engine."""
     return [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, *marks, goto(Stage.CONNTRACK_STATE)]
 
@@ -239,7 +239,7 @@ def _second_way(to: OvsPort, back: OvsPort) -> Iterator[Flow]:
     """Yield flows by which packets that the egress rule passes go to the engine again, for the ingress rule."""
     again = [move(ETH_SRC_END, VLAN_VID), set_vlan_priority(SECOND), output(to.ofport)]
     yield flow(CLASSIFIER, Priority.HIGH, in_port(back.ofport), dl_vlan_pcp(FIRST), then=again)
-    came = _came(REWRITE_MAC_REG_MARK.load)
+    came = _forward_actions(REWRITE_MAC_REG_MARK.load)
     yield flow(CLASSIFIER, Priority.HIGH, in_port(back.ofport), dl_vlan_pcp(SECOND), then=came)
 
 

@@ -53,12 +53,12 @@ def shares(facts: Facts, whose: str) -> tuple[Share, ...]:
     return (Share(policy.policy.source_ref, name),)
 
 
-def there(facts: Facts, share: Share) -> bool:
+def is_known(facts: Facts, share: Share) -> bool:
     """Whether the policy is known to this Node."""
     return facts.get(SentPolicy, share.policy.uid) is not None
 
 
-COUNTED = Counted((), owner, increase, shares, there, counters=True)
+COUNTED = Counted((), owner, increase, shares, is_known, counters=True)
 
 
 FEATURE = AgentFeature(

@@ -33,8 +33,8 @@ class ExternalIPConflict(Act, frozen=True):
     message: str
 
 
-def whose(facts: Facts, ip: str) -> str:
-    """Return the Node, the Service or the Pods whose own address this is; empty if none."""
+def owner_of(facts: Facts, ip: str) -> str:
+    """Return the Node, the Service or the Pods owner_of own address this is; empty if none."""
     if node := node_with(facts, ip):
         return f"Node {node}"
     return whose_but_nodes(facts, ip)
@@ -46,7 +46,7 @@ def node_with(facts: Facts, ip: str) -> str:
 
 
 def whose_but_nodes(facts: Facts, ip: str) -> str:
-    """The Service or the Pods whose own address this is."""
+    """The Service or the Pods owner_of own address this is."""
     if services := facts.by(Service, "cluster_ip", ip):
         return f"Service {min(service.key for service in services)}"
     for cidr in networks_of(ip):
@@ -88,7 +88,7 @@ def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConf
     config = facts.get(AgentConfig)
     if config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
         return
-    refused = whose_but_nodes if config.antrea_proxy.serve_node_external_ips else whose
+    refused = whose_but_nodes if config.antrea_proxy.serve_node_external_ips else owner_of
     for ip in service.external_ips:
         if holder := refused(facts, ip):
             yield conflict(service, f"{ip} is an address of {holder}: it is not served as an external IP")

@@ -28,7 +28,7 @@ from antrea.features.framework.ip_range import unusable, unusable_network
 from antrea.features.framework.service_pool import TRUE, failback_of, pools_of, preferred_of
 from antrea.features.proxy.direct_path import is_possible
 from antrea.features.proxy.dsr import DSR
-from antrea.features.proxy.external_address import whose
+from antrea.features.proxy.external_address import owner_of
 from antrea.features.proxy.own_address import local_address_of, served_ports
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
         return
     wanted = tuple(wanted_externally(service, proxy))
     own_ips = tuple(ip for ip in wanted if local_address_of(facts, ip))
-    external = tuple(ip for ip in wanted if ip not in own_ips and not whose(facts, ip))
+    external = tuple(ip for ip in wanted if ip not in own_ips and not owner_of(facts, ip))
     is_dsr = (service.mode or proxy.default_load_balancer_mode) == DSR
     direct = is_dsr and is_possible(facts)
     ports = zip(service.ports, service.port_names, service.node_ports, strict=False)

@@ -35,13 +35,13 @@ _FIELDS = {
 def fault(key: bytes) -> str:
     """Return why `key` is invalid; empty if it is valid."""
     try:
-        name, rest = _take(key)
+        name, rest = _read_string(key)
         algorithm = decode_text(name, "algorithm")
         if algorithm not in _FIELDS:
             return f"ssh: unknown key algorithm: {algorithm}"
         sizes = []
         for _ in range(_FIELDS[algorithm]):
-            field, rest = _take(rest)
+            field, rest = _read_string(rest)
             sizes.append(len(field))
     except Invalid as error:
         return error.why
@@ -52,7 +52,7 @@ def fault(key: bytes) -> str:
     return "ssh: trailing junk in public key" if rest else ""
 
 
-def _take(data: bytes) -> tuple[bytes, bytes]:
+def _read_string(data: bytes) -> tuple[bytes, bytes]:
     """Return the first string of `data`, and the rest. Raises EOFError."""
     end = 4 + int.from_bytes(data[:4])
     if len(data) < max(end, 4):

@@ -47,13 +47,13 @@ def chosen_nodes(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
     """Names, sorted: of all Nodes if neither names nor a selector are given, else of those that one of them means; the same of the
     ExternalNodes of a Namespace, which have it before their names."""
     nodes, machines = row.spec.nodes, row.spec.external_nodes
-    names = [] if nodes is None else [*_meant(nodes, facts.all(CollectedNode))]
+    names = [] if nodes is None else [*_selected_names(nodes, facts.all(CollectedNode))]
     if machines is not None:
-        names += _meant(machines, facts.by(CollectedMachine, "namespace", machines.namespace))
+        names += _selected_names(machines, facts.by(CollectedMachine, "namespace", machines.namespace))
     return tuple(sorted(names))
 
 
-def _meant(wanted: _Wanted, rows: Iterable[_Labelled]) -> Iterator[str]:
+def _selected_names(wanted: _Wanted, rows: Iterable[_Labelled]) -> Iterator[str]:
     names = frozenset(wanted.node_names)
     conditions = None if wanted.node_selector is None else requirements(wanted.node_selector)
     takes_all = not names and conditions is None

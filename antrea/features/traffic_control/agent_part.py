@@ -53,7 +53,9 @@ class TrafficControlPart(Part):
         ]
         if not lacking:
             return ""
-        ports = sorted(f"{port.name!r} of {row.name}{_because(facts, row, port)}" for row, port in lacking)
+        ports = sorted(
+            f"{port.name!r} of {row.name}{_obstacle_text(facts, row, port)}" for row, port in lacking
+        )
         closed = any(row.redirects and port == row.target for row, port in lacking)
         outcome = "; packets of Pods that are redirected to them are dropped until then" if closed else ""
         return (
@@ -93,7 +95,7 @@ class TrafficControlPart(Part):
         self._agent.record(act.reason, act.message, warning=True, about=about)
 
 
-def _because(facts: Facts, row: Steering, port: Port) -> str:
+def _obstacle_text(facts: Facts, row: Steering, port: Port) -> str:
     if facts.get(AgentConfig) is None or facts.get(Transport) is None:
         return ""
     why = obstacle(facts, row, port)

@@ -37,7 +37,7 @@ class MediaRange(msgspec.Struct, frozen=True):
     parameters: dict[str, str]
 
 
-def wishes(accept: str) -> list[MediaRange]:
+def accepted_types(accept: str) -> list[MediaRange]:
     """The media types that the client accepts; all if it names none."""
     ranges: list[tuple[float, int, MediaRange]] = []
     for element in (accept or "*/*").split(","):
@@ -53,7 +53,7 @@ def wishes(accept: str) -> list[MediaRange]:
 
 def negotiate(resource: Resource, accept: str, *, include: str, watch: bool) -> tuple[Form, str]:
     """The form and the syntax that are liked best of those we have. Raises Answered: 406, or 400 for `include`."""
-    for wish in wishes(accept):
+    for wish in accepted_types(accept):
         media = _SPOKEN.get(wish.media)
         if media is None or (watch and media == YAML):
             continue
@@ -82,7 +82,7 @@ def _form(resource: Resource, parameters: dict[str, str], include: str) -> Form 
 
 def plain(accept: str) -> str:
     """The syntax of an answer that has one form only. Raises Answered: 406."""
-    for wish in wishes(accept):
+    for wish in accepted_types(accept):
         if not wish.parameters.get("as") and (media := _SPOKEN.get(wish.media)):
             return media
     raise ApiError(406, f"only the following media types are accepted: {JSON}, {YAML}")

@@ -56,7 +56,7 @@ class Row:
         """The whole object."""
         return self._found
 
-    def gone(self) -> Any:
+    def deleted_object(self) -> Any:
         """Return the object that a DELETED event carries."""
         return self._resource.gone(self._resource, self._found)
 
@@ -127,9 +127,11 @@ class GroupRow(Row):
         old = before.members if isinstance(before, GroupRow) else {}
         change = MemberChange(self._rule, self._found.metadata)
         for member, places in self.members.items():
-            change.came(member, places - old.get(member, set()), anew=member not in old)
+            change.add_member(member, places - old.get(member, set()), anew=member not in old)
         for member, places in old.items():
-            change.went(member, places - self.members.get(member, set()), wholly=member not in self.members)
+            change.remove_member(
+                member, places - self.members.get(member, set()), wholly=member not in self.members
+            )
         return change
 
     def changed(
@@ -153,8 +155,8 @@ class GroupRow(Row):
                 self._enter(member, place)
         for member, was in touched.items():
             came, went = new.get(member, set()), gone.get(member, set())
-            change.came(member, came - went, anew=not was and member in self.members)
-            change.went(member, went - came, wholly=was and member not in self.members)
+            change.add_member(member, came - went, anew=not was and member in self.members)
+            change.remove_member(member, went - came, wholly=was and member not in self.members)
         self.span = span
         self._body = None
         return before, change
@@ -185,11 +187,11 @@ class MemberChange:
         self._all: tuple[list[Any], list[Any]] = ([], [])
         self._at: dict[str, tuple[list[Any], list[Any]]] = {}
 
-    def came(self, member: Any, places: Iterable[str], *, anew: bool) -> None:
+    def add_member(self, member: Any, places: Iterable[str], *, anew: bool) -> None:
         """`anew`: it was on no Node before."""
         self._note(0, member, places, at_all=anew)
 
-    def went(self, member: Any, places: Iterable[str], *, wholly: bool) -> None:
+    def remove_member(self, member: Any, places: Iterable[str], *, wholly: bool) -> None:
         """`wholly`: it is on no Node any more."""
         self._note(1, member, places, at_all=wholly)
 

@@ -239,7 +239,7 @@ class Server:
     async def _document(self, request: web.Request, path: str) -> web.Response | None:
         accept = request.headers.get("Accept", "")
         if path == "/apis":
-            for wish in negotiation.wishes(accept):
+            for wish in negotiation.accepted_types(accept):
                 if wish.parameters.get("as") == "APIGroupDiscoveryList":
                     document = self._all_groups.get(wish.parameters.get("v", ""))
                     if document and wish.media in ("application/json", "*/*"):

@@ -219,7 +219,7 @@ class Store:
         change: Change | None,
     ) -> Pieces | None:
         if event == "DELETED" and before:
-            value = before.gone()
+            value = before.deleted_object()
             rest = body(value)
         elif event == "MODIFIED" and change:
             part = change.seen_by(node)

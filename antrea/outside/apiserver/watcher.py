@@ -42,7 +42,7 @@ class Watcher:
     def __init__(self, selection: Selection, form: Form, now: Callable[[], float]) -> None:
         self.selection = selection
         self.form = form
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = _wake_none
         self.bookmarks = False
         """Whether it wants to know what has been processed."""
         self.cut = ""
@@ -111,5 +111,5 @@ class Watcher:
         return self._rest.popleft()
 
 
-def _nobody() -> None:
+def _wake_none() -> None:
     """No coroutine waits yet."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.outside.controlplane.report_sink import ReportClient
 
 
-def _who(node: str) -> dict[str, str]:
+def _node_fields(node: str) -> dict[str, str]:
     """An ExternalNode has its Namespace before its name."""
     namespace, _, name = node.rpartition("/")
     if namespace:
@@ -41,7 +41,7 @@ class BundleReportSink:
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": "SupportBundleCollectionStatus",
                 "metadata": {"name": entry.name, "uid": entry.uid},
-                "nodes": [{**_who(entry.node), "completed": not entry.error, "error": entry.error}],
+                "nodes": [{**_node_fields(entry.node), "completed": not entry.error, "error": entry.error}],
             }
             try:
                 await controller.create(

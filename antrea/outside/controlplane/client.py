@@ -273,7 +273,7 @@ class Controlplane:
         """Tasks of the moment, each kind by itself."""
         for feed in self._feeds:
             feed.together = self._feeds
-            feed.heard = self._heard
+            feed.heard = self._notify
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
         self.controller: Kube | None = None
@@ -316,7 +316,7 @@ class Controlplane:
             return None
         return [row for feed in self._feeds for row in feed.rows]
 
-    def _heard(self) -> None:
+    def _notify(self) -> None:
         for tell in self.listeners:
             tell()
 

@@ -56,7 +56,7 @@ class Election:
         self._changed = -math.inf
         self._tried = -math.inf
 
-    def see(self, seen: ObservedLease, now: float) -> None:
+    def observe(self, seen: ObservedLease, now: float) -> None:
         """Take a version of the Lease; one older than the last is ignored."""
         before = self.seen
         if before is not None and _older(seen.version, before.version):
@@ -73,7 +73,7 @@ class Election:
     def read(self, seen: ObservedLease, now: float) -> None:
         """Take an answer to a request that was sent after the last write had ended; else as `see`."""
         self.outdated = False
-        self.see(seen, now)
+        self.observe(seen, now)
 
     def free(self, now: float) -> bool:
         """Whether this replica may write itself into the lease: it is gone, released, ours, or its holder was silent for a term."""

@@ -94,7 +94,7 @@ class LeaseKeeper:
                 seen = _observe(change.objects[0] if change.objects else None)
             else:
                 seen = ObservedLease() if isinstance(change, Drop) else _observe(change.object)
-            self._election.see(seen, clock())
+            self._election.observe(seen, clock())
             self._notify()
             self._heard.set()
 

@@ -94,7 +94,7 @@ async def answers_for_all(dev: str, mac: str, strangers: Sequence[str]) -> bool:
 async def _answer(link: socket.socket, fits: Callable[[bytes], bool]) -> bytes:
     """The first frame that fits, of those within GAP_SECONDS; empty: none.
 
-    One that came while this process had no processor counts, however late it is read.
+    One that on_readable while this process had no processor counts, however late it is read.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + GAP_SECONDS
@@ -112,11 +112,11 @@ async def _readable(link: socket.socket, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     some = loop.create_future()
 
-    def came() -> None:
+    def on_readable() -> None:
         if not some.done():
             some.set_result(None)
 
-    loop.add_reader(link, came)
+    loop.add_reader(link, on_readable)
     try:
         await asyncio.wait([some], timeout=max(seconds, 0))
     finally:

@@ -79,7 +79,7 @@ def stays(_: Rtnl, _entry: Any) -> None:
     """Dropping a link or a sysctl means that we no longer mind."""
 
 
-def nothing(_: Rtnl) -> Iterator[Any]:
+def no_entries(_: Rtnl) -> Iterator[Any]:
     """Return no entries, for kinds that the kernel does not mark as the agent's."""
     return iter(())
 
@@ -203,10 +203,10 @@ def rules(kernel: Rtnl) -> Iterator[RoutingRule]:
 
 
 KINDS: Final[Mapping[type, Kind]] = {
-    Dummy: Kind(put_dummy, drop_device, nothing),
-    Vlan: Kind(put_vlan, drop_device, nothing),
-    Link: Kind(put_link, stays, nothing),
-    Sysctl: Kind(put_sysctl, stays, nothing),
+    Dummy: Kind(put_dummy, drop_device, no_entries),
+    Vlan: Kind(put_vlan, drop_device, no_entries),
+    Link: Kind(put_link, stays, no_entries),
+    Sysctl: Kind(put_sysctl, stays, no_entries),
     Address: Kind(put_address, drop_address, addresses),
     Neighbour: Kind(put_neighbour, drop_neighbour, neighbours),
     ProxyNeighbour: Kind(put_proxy, drop_proxy, proxies),

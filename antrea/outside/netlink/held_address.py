@@ -70,7 +70,7 @@ def hold(addresses: Collection[str], connections: Iterable[IpvsConnection] = ())
         return
     wanted = sorted({*addresses, *held_addresses()})
     run_nft(_RULES + "".join([*address_elements(TABLE, wanted), *elements]))
-    if not _there():
+    if not _device_exists():
         run("ip", "link", "add", DEVICE, "type", "dummy")
     for version in sorted({ip_address(address).version for address in wanted}):
         lines = f"rule del {_BY_MARK}\nrule add {_BY_MARK}\n"
@@ -104,7 +104,7 @@ def goes_on(connections: Iterable[TranslatedConnection]) -> bool:
 
 def release(addresses: Collection[str]) -> None:
     """Release addresses that are held. Raises as `hold`."""
-    lines = (line for address in addresses for line in _gone(address))
+    lines = (line for address in addresses for line in _removal_commands(address))
     run("ip", "-force", "-batch", "-", given="".join(f"{line}\n" for line in lines), fine=True)
 
 
@@ -133,11 +133,11 @@ def _ways(address: str) -> Iterator[str]:
     yield f"route replace local {address} dev lo table {ROUTES}"
 
 
-def _gone(address: str) -> Iterator[str]:
+def _removal_commands(address: str) -> Iterator[str]:
     yield f"route del local {address} dev lo table {ROUTES}"
     if ":" not in address:
         yield f"address del {address}/32 dev {DEVICE}"
 
 
-def _there() -> bool:
+def _device_exists() -> bool:
     return any(row.get("ifname") == DEVICE for row in ip_rows("link", "show"))

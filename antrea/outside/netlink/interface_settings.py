@@ -106,7 +106,7 @@ def clear_settings(name: str) -> None:
             raise Refused([name], f"interface {name} does not exist")
         try:
             for body in _addresses(kernel, device.index):
-                _gone(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, device.index)))
+                _remove(kernel, wire.Request(wire.DEL_ADDRESS, wire.ASK, _address_on(body, device.index)))
             kernel.ask(set_device(device.index, up=True))
         except OSError as error:
             raise Refused([name], f"addresses of {name} cannot be removed: {error.strerror}") from error
@@ -135,7 +135,7 @@ def _device(kernel: Rtnl, name: str) -> Device | None:
         raise
 
 
-def _gone(kernel: Rtnl, request: wire.Request) -> None:
+def _remove(kernel: Rtnl, request: wire.Request) -> None:
     """An address goes with the one that it is secondary to."""
     try:
         kernel.ask(request)

@@ -163,7 +163,7 @@ class NftSink:
             rest = {name: entry for name, entry in previous.items() if name not in wanted}
             state = rest | target
             rules = _by_chain(state)
-            lines = [*self._nothing(), *_changes({}, state, rules)]
+            lines = [*self._delete_table(), *_changes({}, state, rules)]
             if (error := self._attempt(lines)) is None:
                 break
             if rest:
@@ -211,7 +211,7 @@ class NftSink:
         # one at a time: of several in a run, nft 1.0.6 finds the last one alone
         return "".join(self._nft.run(f"list table {table}\n") for table in sorted(self._tables))
 
-    def _nothing(self) -> list[Line]:
+    def _delete_table(self) -> list[Line]:
         """No table of ours. An addition first, so that the deletion finds something even now."""
         return [Line(f"{verb} table {table}") for table in sorted(self._tables) for verb in ("add", "delete")]
 

@@ -33,11 +33,11 @@ class PortFeed:
         """List, mark both kinds synced, then follow; what follows is urgent, because a Pod waits for it."""
         changes = self._db.changes()
         self._ports = self._standing()
-        self._say(facts, self._ports, urgent=False)
+        self._write_facts(facts, self._ports, urgent=False)
         facts.synced(PodInterface)
         facts.synced(OvsPort)
         async for touched in changes:
-            self._say(facts, self._affected(touched), urgent=True)
+            self._write_facts(facts, self._affected(touched), urgent=True)
 
     def _standing(self) -> frozenset[str]:
         row = self._db.row("Bridge", self._bridge)
@@ -59,7 +59,7 @@ class PortFeed:
                 self._ports = standing
         return ports
 
-    def _say(self, facts: Facts, ports: Iterable[str], *, urgent: bool) -> None:
+    def _write_facts(self, facts: Facts, ports: Iterable[str], *, urgent: bool) -> None:
         """Drops first: a port that was made anew under its old name is the same key."""
         news = {uuid: self._fact(uuid) for uuid in sorted(ports)}
         for uuid, fact in news.items():

@@ -58,7 +58,7 @@ async def name_tables(db: Ovsdb, bridge: str, numbers: Mapping[str, int]) -> Non
             return []
         rows = [_insert("Flow_Table", f"table{number}", {"name": name}) for number, name in names.items()]
         named = ["map", [[number, _named(f"table{number}")] for number in names]]
-        update = {"op": "update", "table": "Bridge", "where": _where(home), "row": {"flow_tables": named}}
+        update = {"op": "update", "table": "Bridge", "where": _by_uuid(home), "row": {"flow_tables": named}}
         return [_guard("Bridge", home), *rows, update]
 
     await _settle(db, build)
@@ -230,7 +230,7 @@ def _aligned(
     """Return the operations that give `columns` these values and `maps` these keys; guarded, or none."""
     operations: list[Operation] = []
     if other := {name: wire(value) for name, value in columns.items() if row[name] != value}:
-        operations.append({"op": "update", "table": table, "where": _where(row), "row": other})
+        operations.append({"op": "update", "table": table, "where": _by_uuid(row), "row": other})
     for column, keys in maps.items():
         operations += _map_changes(table, row, column, keys)
     return [_guard(table, row), *operations] if operations else []
@@ -243,7 +243,9 @@ def _map_changes(table: str, row: Row, column: str, keys: Mapping[str, str | Non
     if fresh:
         mutations.append([column, "insert", wire(fresh)])
     return (
-        [{"op": "mutate", "table": table, "where": _where(row), "mutations": mutations}] if mutations else []
+        [{"op": "mutate", "table": table, "where": _by_uuid(row), "mutations": mutations}]
+        if mutations
+        else []
     )
 
 
@@ -264,7 +266,7 @@ def _insert(table: str, name: str, columns: Mapping[str, Any]) -> Operation:
 
 
 def _mutate(table: str, row: Row, column: str, mutator: str, value: Any) -> Operation:
-    return {"op": "mutate", "table": table, "where": _where(row), "mutations": [[column, mutator, value]]}
+    return {"op": "mutate", "table": table, "where": _by_uuid(row), "mutations": [[column, mutator, value]]}
 
 
 def _guard(table: str, row: Row) -> Operation:
@@ -273,7 +275,7 @@ def _guard(table: str, row: Row) -> Operation:
     return {
         "op": "wait",
         "table": table,
-        "where": _where(row),
+        "where": _by_uuid(row),
         "timeout": 0,
         "columns": columns,
         "until": "==",
@@ -281,7 +283,7 @@ def _guard(table: str, row: Row) -> Operation:
     }
 
 
-def _where(row: Row) -> list[Any]:
+def _by_uuid(row: Row) -> list[Any]:
     return [["_uuid", "==", _uuid(row.uuid)]]
 
 

@@ -117,7 +117,7 @@ class Capture:
         try:
             sock.bind((order.device, _EVERY_PROTOCOL))
         except OSError as error:
-            raise _Failed(gone(order.device)) from error
+            raise _Failed(removed_interface(order.device)) from error
         return sock
 
     def _filled(self, sock: socket.socket, file: PcapngFile) -> bool:
@@ -172,7 +172,7 @@ class Capture:
             except OSError as error:
                 if error.errno == errno.ENETDOWN and blocks:
                     break
-                raise _Failed(gone(self._order.device)) from error
+                raise _Failed(removed_interface(self._order.device)) from error
             data = bytes(self._buffer[: min(length, self._order.snap_length)])
             direction = pcapng.OUTBOUND if address[2] == _OUTGOING else pcapng.INBOUND
             blocks.append(pcapng.packet(_moment(notes), data, length, direction))
@@ -199,7 +199,7 @@ def _moment(notes: list[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-def gone(device: str) -> str:
+def removed_interface(device: str) -> str:
     """Return the report on an interface that no longer exists."""
     return f"interface {device} is gone: its Pod was deleted, or has moved"
 

@@ -40,7 +40,7 @@ ACCEPTED = "ConfigAccepted"
 ONE_SIDED = "GateNotInBothFiles"
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """To be done."""
 
 
@@ -57,7 +57,7 @@ class Running(NamedTuple):
     """Where the ConfigMap is; None: nowhere."""
     heard: Callable[[], None] = lambda: None
     """Called when a new text was taken or refused."""
-    farewell: Callable[[], Awaitable[None]] = nothing
+    farewell: Callable[[], Awaitable[None]] = do_nothing
     """Orderly end that it performs while it still works, once the process is asked to end."""
     blameless: Callable[[], bool] = lambda: False
     """Whether no configuration could make shorter what it waits for."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 READERS: tuple[Callable[[], object], ...] = (
     lambda: device_to("192.0.2.1"),
-    held_address._there,
+    held_address._device_exists,
     ipvs._addresses,
     lambda: ovs_interfaces("br-int"),
 )

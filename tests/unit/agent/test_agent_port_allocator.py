@@ -92,7 +92,7 @@ def test_what_nftables_lead_to_is_kept_and_a_change_of_address_changes_no_port()
     assert known == {
         ("tcp", "10.0.0.1", 80): Place(61007, "tcp", False), ("udp", "fd00::1", 80): Place(61003, "udp", True),
     }  # fmt: skip
-    allocator.know(known)
+    allocator.remember(known)
     for row in (request("1"), request("1", 80, "udp", ipv6=True)):
         facts.put(row)
     allocator.settle()

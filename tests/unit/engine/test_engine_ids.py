@@ -63,8 +63,8 @@ def test_the_journal_does_not_grow_with_history() -> None:
     ids = Ids(notebook)
     for n in range(5000):
         ids.number("mark", f"k{n}")
-        ids.take(("mark", f"k{n}"))
-        ids.give_back(("mark", f"k{n}"))
+        ids.hold(("mark", f"k{n}"))
+        ids.release(("mark", f"k{n}"))
     assert ids.standing() == {}
     assert len(notebook.records) <= 1001
 
@@ -73,8 +73,8 @@ def test_without_a_journal_a_pool_starts_above_what_was_found_until_that_is_swep
     ids = Ids()
     ids.start_above("mark", 7)
     assert [ids.number("mark", key) for key in ("a", "b")] == [8, 9]
-    ids.take(("mark", "a"))
-    ids.give_back(("mark", "a"))
+    ids.hold(("mark", "a"))
+    ids.release(("mark", "a"))
     ids.swept()
     assert [ids.number("mark", key) for key in ("c", "d")] == [1, 2]
     assert [ids.number("mark", f"e{n}") for n in range(7)] == [3, 4, 5, 6, 7, 8, 10]

@@ -87,9 +87,9 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 
 
 def test_a_request_is_shown_as_it_was_asked() -> None:
-    assert Request("GET", "a", "/b").what == "GET http://a/b"
-    assert Request("GET", "", "/b").what == "GET /b"
-    assert Request(server_name="a").what == "TLS server name a"
+    assert Request("GET", "a", "/b").description == "GET http://a/b"
+    assert Request("GET", "", "/b").description == "GET /b"
+    assert Request(server_name="a").description == "TLS server name a"
 
 
 @given(st.text("ab*.", max_size=5), st.text("ab.", max_size=6))

@@ -119,7 +119,7 @@ def placement_request(facts: Facts, egress: Egress) -> Iterator[PlacementRequest
     )  # fmt: skip
 
 
-def _wishes(facts: Facts, requests: Iterable[PlacementRequest]) -> Iterator[RingRequest]:
+def _ring_requests(facts: Facts, requests: Iterable[PlacementRequest]) -> Iterator[RingRequest]:
     apart = facts.all(PoolSelector) if are_apart(facts) else ()
     subnets = {row.pool: name_of(row.gateway, row.prefix, row.vlan) for row in apart if row.gateway}
     for request in requests:
@@ -149,7 +149,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
         return min(room if said is None else said, ROOM)
 
     requests = facts.all(PlacementRequest)
-    wishes = list(_wishes(facts, requests))
+    wishes = list(_ring_requests(facts, requests))
     members = facts.all(PoolMembers)
     apart = homes_of(wishes, {row.pool: row.selected for row in members})
     pools = {row.pool: row.tiers for row in members}

@@ -138,7 +138,7 @@ class GracefulHandover:
         with _marked(Path(self._config.ovs_run_dir, ENDING)):
             if self.gossip is None:
                 return
-            if not (why := await self.why()):
+            if not (why := await self.handover_reason()):
                 if self._config.ovs_datapath_type == "system" and await self._pod_ends():
                     log.info("The agent's next Pod is expected soon; Egress IPs stay")
                     self.gossip.return_soon()
@@ -154,7 +154,7 @@ class GracefulHandover:
                 await asyncio.sleep(LOOK_SECONDS)
             log.warning("Not all Egress IPs of this Node were taken over", seconds=FAREWELL_SECONDS)
 
-    async def why(self) -> str:
+    async def handover_reason(self) -> str:
         """Return the reason to hand over all addresses; empty if there is none."""
         if self._facts.feeds.has(AgentNode):
             node = self._facts.get(AgentNode, self._node)

@@ -261,13 +261,15 @@ class FlowExportPart(Part):
         self._originals.forget(gone)
         await self._ask_host(changed)
 
-        def seen(connection: TrackedConnection) -> TrackedConnection:
-            return self._originals.with_original(self._sources.seen(connection))
+        def original(connection: TrackedConnection) -> TrackedConnection:
+            return self._originals.with_original(self._sources.with_seen_source(connection))
 
-        changed, gone = self._directions.directed_changes([seen(connection) for connection in changed], gone)
+        changed, gone = self._directions.directed_changes(
+            [original(connection) for connection in changed], gone
+        )
         directed = self._directions.directed
         return Polled(
-            changed, gone, lambda: (directed(seen(connection)) for connection in everything()), now, wall
+            changed, gone, lambda: (directed(original(connection)) for connection in everything()), now, wall
         )
 
     async def _read_sources(self, families: Iterable[bool], connections: Iterable[TrackedConnection]) -> None:

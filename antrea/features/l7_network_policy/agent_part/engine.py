@@ -291,7 +291,7 @@ class L7EngineControl:
             return
         self._ending[vlan] = self._now() + USE
         if not is_over:
-            path = self._files.begin(vlan, self._gone(vlan))
+            path = self._files.begin(vlan, self._file_of_deleted(vlan))
             if why := await engine.order("reload-tenant", id=vlan, filename=path):
                 log.error("The L7 engine refused to end connections", vlan=vlan, err=why)
             self._files.done(vlan)
@@ -330,15 +330,17 @@ class L7EngineControl:
         """Write the files of the next start; no engine is started only for deleted rules."""
         loaded = self._files.loaded()
         kept = {
-            vlan: tenant_file if (tenant_file := loaded.get(vlan)) and tenant_file.text else self._gone(vlan)
+            vlan: tenant_file
+            if (tenant_file := loaded.get(vlan)) and tenant_file.text
+            else self._file_of_deleted(vlan)
             for vlan in self._old
         }
-        ending = {vlan: self._gone(vlan) for vlan in self._ending} if self._wanted or kept else {}
+        ending = {vlan: self._file_of_deleted(vlan) for vlan in self._ending} if self._wanted or kept else {}
         wanted = {vlan: self._file(tenant) for vlan, tenant in self._wanted.items()}
         self._files.want({**ending, **kept, **wanted})
         self._news.set()
 
-    def _gone(self, vlan: int) -> TenantFile:
+    def _file_of_deleted(self, vlan: int) -> TenantFile:
         """Make the file of a deleted rule, as long as connections have its VLAN: what no tenant judges passes."""
         return TenantFile("", self._versions.get(vlan, ""), GONE)
 

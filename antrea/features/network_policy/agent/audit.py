@@ -88,7 +88,7 @@ def audit_records(facts: Facts, packet_in: PacketIn, read: Packet) -> Iterator[A
     if packet_in.value(L7_NP_REG):
         word = REDIRECTED
     packet = (pods[0].pod if pods else NOTHING, *_ends(packet_in, read))
-    for who in _who(facts, packet_in, here, verdict):
+    for who in _deciding_policies(facts, packet_in, here, verdict):
         fields = (
             *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", word),
             *(who.priority, *packet, str(read.length), who.label),
@@ -139,7 +139,9 @@ def packet_fields(read: Packet) -> tuple[str, str, str, str, str]:
     return read.source, source, read.destination, destination, protocol
 
 
-def _who(facts: Facts, packet_in: PacketIn, here: DirectionTables, verdict: int) -> Iterator[DecidingRule]:
+def _deciding_policies(
+    facts: Facts, packet_in: PacketIn, here: DirectionTables, verdict: int
+) -> Iterator[DecidingRule]:
     """Yield the policies that state the rule; isolation is not a single policy's."""
     if verdict in DENIED and (not packet_in.value(AP_DENY) or _isolates(facts, packet_in)):
         yield DecidingRule(KUBERNETES)

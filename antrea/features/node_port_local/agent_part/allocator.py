@@ -90,7 +90,7 @@ class PortAllocator:
         """Ports in use by protocol and family."""
         return Counter((place.protocol, FAMILIES[place.ipv6]) for place in self._users)
 
-    def know(self, remembered: Mapping[Target, Place]) -> None:
+    def remember(self, remembered: Mapping[Target, Place]) -> None:
         """Set the targets in nftables of an earlier start; to be called before `run`."""
         self._remembered = remembered
 

@@ -69,7 +69,7 @@ class NodePortLocalPart(Part):
             return
         elements = NftElements()
         elements_of_maps = [element for name in PORTS for element in await elements.of_map(name)]
-        self._ports.know(remembered((element.value, element.data) for element in elements_of_maps))
+        self._ports.remember(remembered((element.value, element.data) for element in elements_of_maps))
         await self._ports.run(self._agent.engine())
 
     def metrics(self) -> str:

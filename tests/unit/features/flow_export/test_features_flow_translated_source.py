@@ -46,7 +46,7 @@ def test_a_connection_gets_the_source_that_its_pod_sees(server: str) -> None:
     one, other = connection(4000, server), connection(4001, server)
     assert found.lack([one, other])
     found.read([source(4000, 61000, server) + source(4001, 61001, server)])
-    seen = [(has.source_seen, has.source_port_seen) for has in map(found.seen, (one, other))]
+    seen = [(has.source_seen, has.source_port_seen) for has in map(found.with_seen_source, (one, other))]
     assert seen == [(ENDS[server][1], 61000), (ENDS[server][1], 61001)]
     # traffic of what is known is no reason to read the zone again
     assert not found.lack([one._replace(packets=9), other])
@@ -58,26 +58,26 @@ def test_what_is_not_translated_for_another_node_stays_as_it_is(mark: int) -> No
     found, one = TranslatedSources(), connection(4000, mark=mark)
     assert not found.lack([one])
     found.read([source(4000, 61000)])
-    assert found.seen(one) == one
+    assert found.with_seen_source(one) == one
 
 
 def test_a_source_that_is_gone_or_another_one_is_not_that_of_the_next_connection() -> None:
     found, one = TranslatedSources(), connection(4000)
     found.read([source(4000, 61000)])
-    found.seen(one)
+    found.with_seen_source(one)
     found.forget([one])
     assert found.lack([one])
     found.read([source(4000, 61007)])
-    assert found.seen(one).source_port_seen == 61007
+    assert found.with_seen_source(one).source_port_seen == 61007
     found.read([""])
-    assert found.seen(one) == one
+    assert found.with_seen_source(one) == one
 
 
 def test_the_same_ports_that_begin_anew_are_looked_up_again() -> None:
     found = TranslatedSources()
     found.read([source(4000, 61000)])
-    found.seen(connection(4000))
-    assert found.seen(connection(4000, state="TIME_WAIT")).source_port_seen == 61000
+    found.with_seen_source(connection(4000))
+    assert found.with_seen_source(connection(4000, state="TIME_WAIT")).source_port_seen == 61000
     assert found.lack([connection(4000)])
 
 

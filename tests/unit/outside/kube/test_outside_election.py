@@ -78,7 +78,7 @@ class World(RuleBasedStateMachine):
     @rule(which=which, age=st.integers(0, 2))
     def a_watch_tells_something_maybe_old(self, which: int, age: int) -> None:
         one = self.replicas[which]
-        one.election.see(self.history[max(0, len(self.history) - 1 - age)], one.now(self.time))
+        one.election.observe(self.history[max(0, len(self.history) - 1 - age)], one.now(self.time))
 
     @rule(which=which)
     def a_read_is_asked(self, which: int) -> None:
@@ -176,8 +176,8 @@ def held(version: int = 1, holder: str = "other") -> ObservedLease:
 def test_a_lease_is_free_a_term_after_its_last_change_was_seen() -> None:
     one = Election("me", TERMS)
     assert (one.free(0.0), one.due()) == (False, float("inf"))
-    one.see(held(1), 10.0)
-    one.see(held(1), 12.0)
+    one.observe(held(1), 10.0)
+    one.observe(held(1), 12.0)
     assert (one.free(12.9), one.free(13.0), one.due(), one.leader(12.9), one.leader(13.0)) == (
         False,
         True,
@@ -185,7 +185,7 @@ def test_a_lease_is_free_a_term_after_its_last_change_was_seen() -> None:
         "10.0.0.1:1",
         "",
     )
-    one.see(held(2), 12.9)
+    one.observe(held(2), 12.9)
     assert (one.free(13.0), one.due()) == (False, 15.9)
 
 
@@ -208,16 +208,16 @@ def test_who_makes_a_lease_that_somebody_deleted_leads_when_no_other_can_lead_an
 
 def test_a_released_lease_is_free_at_once_and_one_that_is_gone_is_led_by_a_term_later() -> None:
     one = Election("me", TERMS)
-    one.see(held(1), 0.0)
-    one.see(held(2, ""), 1.0)
+    one.observe(held(1), 0.0)
+    one.observe(held(2, ""), 1.0)
     assert (one.free(1.0), one.due() <= 1.0) == (True, True)
     gone = Election("me", TERMS)
-    gone.see(ObservedLease(), 1.0)
+    gone.observe(ObservedLease(), 1.0)
     assert gone.free(1.0)
     gone.tries(1.0)
     gone.writes()
     gone.wrote(1.0, 1.2)
-    gone.see(held(1, "me"), 1.2)
+    gone.observe(held(1, "me"), 1.2)
     gone.tries(4.1)
     gone.wrote(4.1, 4.3)
     assert [gone.leads(t) for t in (1.2, 4.1, 4.2, 6.0, 6.1)] == [False, False, True, True, False]
@@ -225,20 +225,20 @@ def test_a_released_lease_is_free_at_once_and_one_that_is_gone_is_led_by_a_term_
 
 def test_a_leader_leads_for_its_term_from_the_beginning_of_its_write_and_no_longer() -> None:
     one = Election("me", TERMS)
-    one.see(held(1, ""), 0.0)
+    one.observe(held(1, ""), 0.0)
     one.tries(5.0)
     one.wrote(5.0, 5.2)
     assert [one.leads(t) for t in (5.0, 6.9, 7.0)] == [True, True, False]
-    one.see(held(2, "me"), 5.5)
+    one.observe(held(2, "me"), 5.5)
     assert one.due() == pytest.approx(5.6)
     # older news is none; that somebody else holds it ends everything
-    one.see(held(1, ""), 5.6)
+    one.observe(held(1, ""), 5.6)
     assert one.leads(5.6)
-    one.see(held(3), 5.7)
+    one.observe(held(3), 5.7)
     assert not one.leads(5.7)
 
 
 def test_a_longer_term_of_the_holder_counts() -> None:
     one = Election("me", TERMS)
-    one.see(msgspec.structs.replace(held(1), seconds=15.0), 0.0)
+    one.observe(msgspec.structs.replace(held(1), seconds=15.0), 0.0)
     assert (one.free(14.9), one.free(15.0)) == (False, True)
