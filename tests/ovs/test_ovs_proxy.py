@@ -246,7 +246,7 @@ def test_ten_thousand_endpoints_of_one_service_all_get_connections(bridge: OvsBr
     assert max(sizes) <= MAX_DESCRIBED
     assert sum(sizes) > 10_000
     found = set().union(
-        *(translated(trace(bridge, IPS[0], choice=number, source=number)) for number in range(1, 257))
+        *(translated(trace(bridge, IPS[0], choice=number, source=number)) for number in range(1, 129))
     )
-    assert len(found) > 240
+    assert len(found) > 120
     assert found <= {at(one.ip) for one in many}
