@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from antrea import VERSION
-from image_build.step import bound
 from lab import artifacts, control_plane, namespace, upstream_e2e
 from lab.cluster import COMMIT
 from lab.conformance import Spec
@@ -107,23 +105,4 @@ def _run(lab: Lab, program: Path, seconds: int, place: Path, say: Callable[[str]
     control = namespace.path(lab.record, lab.topology.control_plane.name)
     argv: list[str | Path] = [program, *arguments(seconds), f"-report-output={place / REPORT}"]
     environment = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig(lab.record))}
-    with (
-        (place / OUTPUT).open("w") as log,
-        subprocess.Popen(
-            bound(namespace.inside(control, argv)),
-            cwd=place,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            log.flush()
-            if upstream_e2e.ENDED.match(line.rstrip("\n")):
-                say(line.strip())
-    return process.returncode
+    return upstream_e2e.run_logged(namespace.inside(control, argv), place / OUTPUT, environment, say)

@@ -30,7 +30,7 @@ from lab.images import AGNHOST
 from lab.topology import Family  # noqa: TC001 (msgspec resolves it)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lab.cluster import Lab
 
@@ -264,11 +264,18 @@ def run(lab: Lab, program: Path, options: Sequence[str], *, place: Path, say: Ca
         docker_command.LAB: lab.record.name,
         "PATH": f"{docker.parent}:{os.environ['PATH']}",
     }
+    run_logged(namespace.inside(control, argv), place / "output.log", environment, say)
+
+
+def run_logged(
+    argv: Sequence[str | Path], log: Path, environment: Mapping[str, str], say: Callable[[str], None]
+) -> int:
+    """Run a test program of Go in the directory of its `log`; lines on tests that have ended are passed on. Return its status."""
     with (
-        (place / "output.log").open("w") as log,
+        log.open("w") as output,
         subprocess.Popen(
-            bound(namespace.inside(control, argv)),
-            cwd=place,
+            bound(argv),
+            cwd=log.parent,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -279,10 +286,11 @@ def run(lab: Lab, program: Path, options: Sequence[str], *, place: Path, say: Ca
     ):
         assert process.stdout is not None
         for line in process.stdout:
-            log.write(line)
-            log.flush()
+            output.write(line)
+            output.flush()
             if ENDED.match(line.rstrip("\n")):
                 say(line.strip())
+    return process.returncode
 
 
 def _next(place: Path) -> Path:

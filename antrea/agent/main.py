@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,24 +10,18 @@ import click
 from antrea.agent.api.certificate import begin
 from antrea.errors import AntreaError
 from antrea.outside.log import klog
-from antrea.outside.pflag import GoCommand
+from antrea.outside.pflag import GoCommand, config_option
 from antrea.outside.program_import import program_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from antrea.outside.tls.server_context import SelfSigning
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/antrea/antrea-agent.conf"),
-    show_default=True,
-    help="configuration file",
-)
+@config_option("/etc/antrea/antrea-agent.conf")
 @klog.flags
 def main(path: Path, log: klog.Options) -> None:
     """Connect the Pods of this Node."""

@@ -39,7 +39,7 @@ from antrea.outside.kube.environment import own_config_map, own_namespace
 from antrea.outside.kube.event_recorder import EventRecorder
 from antrea.outside.listener.listening_socket import SharedListener
 from antrea.outside.log import klog
-from antrea.outside.pflag import GoCommand
+from antrea.outside.pflag import GoCommand, config_option, token_file_option
 from antrea.outside.reload.configuration import Configuration
 from antrea.outside.reload.correction import Correction, configured
 from antrea.outside.reload.supervisor import PROOF_SECONDS, Running, asked_to_end, through_changes
@@ -69,21 +69,8 @@ class Places(msgspec.Struct, frozen=True):
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/antrea/antrea-controller.conf"),
-    show_default=True,
-    help="configuration file",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    default=TOKEN_FILE,
-    show_default=True,
-    help="where the token of antctl in this Pod is written",
-)
+@config_option("/etc/antrea/antrea-controller.conf")
+@token_file_option(TOKEN_FILE)
 @click.option(
     "--certificate-dir",
     type=click.Path(path_type=Path),

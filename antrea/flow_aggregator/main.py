@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,10 +22,12 @@ from antrea.outside.kube.client import Kube
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.event_recorder import EventQueue, EventRecorder
 from antrea.outside.log import klog
-from antrea.outside.pflag import GoCommand
+from antrea.outside.pflag import GoCommand, config_option, token_file_option
 from antrea.outside.reload.supervisor import asked_to_end
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from antrea.config.flow_aggregator import FlowAggregatorConfig
 
 log = klog.logger(__name__)
@@ -97,21 +98,8 @@ async def _change(aggregator: Aggregator, identity: ClusterIdentity, config: Flo
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/flow-aggregator/flow-aggregator.conf"),
-    show_default=True,
-    help="configuration file",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    default=TOKEN_FILE,
-    show_default=True,
-    help="where the token of antctl in this Pod is written",
-)
+@config_option("/etc/flow-aggregator/flow-aggregator.conf")
+@token_file_option(TOKEN_FILE)
 @click.option(
     "--kubeconfig",
     default="",

@@ -5,6 +5,7 @@ Options of a group may stand after its sub-commands, `-o=json` is `-o json`, and
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -24,6 +25,29 @@ class GoCommand(click.Command):
         if ctx.parent is None and not ctx.resilient_parsing:
             args = rewritten(self, args, ctx.command_path, lambda command: command)
         return super().parse_args(ctx, args)
+
+
+def config_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator for the option --config, which the program gets as `path`."""
+    return click.option(
+        "--config",
+        "path",
+        type=click.Path(path_type=Path),
+        default=Path(default),
+        show_default=True,
+        help="configuration file",
+    )
+
+
+def token_file_option(default: Path) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator for the option --token-file of programs that antctl in the same Pod asks."""
+    return click.option(
+        "--token-file",
+        type=click.Path(path_type=Path),
+        default=default,
+        show_default=True,
+        help="where the token of antctl in this Pod is written",
+    )
 
 
 class Flag(NamedTuple):

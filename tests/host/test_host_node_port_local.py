@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from agent_context import agent_context
 from policy_node import CONFIG, NODES, OUTSIDE, WEB, PolicyNode
+from proxy_node import SERVER
 
 from antrea.apis.annotation import PodAnnotation
 from antrea.config.agent_sections import FlowExporter, NodePortLocal
@@ -47,23 +48,6 @@ SERVICE = PortLocalService(
     "shop", "web", (("app", "web"),), (("SCTP", 8080), ("TCP", 8080), ("UDP", 8080)), ("IPv4", "IPv6")
 )
 POD = PortLocalPod("shop", "web", "u", (("app", "web"),), WEB, ())
-SERVER = """
-import socket, threading
-tcp = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
-udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-udp.bind(("::", 8080))
-print("listening", flush=True)
-def echo():
-    while True:
-        _, peer = udp.recvfrom(99)
-        udp.sendto(peer[0].removeprefix("::ffff:").encode(), peer)
-threading.Thread(target=echo, daemon=True).start()
-while True:
-    client, peer = tcp.accept()
-    client.sendall(peer[0].removeprefix("::ffff:").encode())
-    client.close()
-"""
-"""Answers with the address of whom it sees."""
 CLIENT = """
 import errno, socket, sys
 address, kind, port = sys.argv[1], getattr(socket, sys.argv[2]), int(sys.argv[3])
