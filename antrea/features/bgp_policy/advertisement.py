@@ -8,13 +8,21 @@ parity: pkg/agent/controller/bgp/controller.go getRoutes, hasLocalEndpoints
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import DRAINING, READY, Service, ServiceEndpoint
 from antrea.features.bgp_policy.policy import EffectivePolicy
+from antrea.features.bgp_policy.route_type import (
+    CLUSTER_IP,
+    EGRESS_TYPE,
+    EXTERNAL_IP,
+    LOAD_BALANCER_IP,
+    POD_TYPE,
+    SERVICE_TYPES,
+)
 from antrea.host.bgp import BgpPrefix
 
 if TYPE_CHECKING:
@@ -22,13 +30,6 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
-
-CLUSTER_IP, EXTERNAL_IP, LOAD_BALANCER_IP = "ClusterIP", "ExternalIP", "LoadBalancerIP"
-EGRESS_TYPE: Final = "EgressIP"
-POD_TYPE: Final = "NodeIPAMPodCIDR"
-SERVICE_TYPES: Final = {name: f"Service{name}" for name in (CLUSTER_IP, EXTERNAL_IP, LOAD_BALANCER_IP)}
-"""Types of routes as upstream names them, by the type of the address in a BGPPolicy."""
-TYPES: Final = (EGRESS_TYPE, *SERVICE_TYPES.values(), POD_TYPE)
 
 
 class AdvertisedPrefix(Fact, frozen=True):

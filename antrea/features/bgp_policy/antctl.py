@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.features.bgp_policy.advertisement import TYPES
+from antrea.features.bgp_policy.route_type import TYPES
 from antrea.features.framework.command import DataCommand, Flag, field
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from antrea.errors import Invalid
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
-from antrea.features.bgp_policy.advertisement import TYPES, AdvertisedPrefix
+from antrea.features.bgp_policy.advertisement import AdvertisedPrefix
 from antrea.features.bgp_policy.policy import EffectivePolicy
+from antrea.features.bgp_policy.route_type import TYPES
 from antrea.features.bgp_policy.router_id import router_id
 from antrea.features.bgp_policy.state import UNKNOWN, BfdPeerState, BgpPeerState
 from antrea.features.framework.address import canonical
