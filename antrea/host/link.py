@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from antrea.rank import Rank
+
+EXTERNAL_DEVICE: Final = "antrea-egress0"
+"""Device with addresses of pools, which leads nowhere."""
+EXTERNAL_PREFIX: Final = "antrea-ext."
+"""Prefix of devices in the VLANs of pools."""
 
 
 class Link(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from antrea.antctl.cleanup.card import is_held, remove_device, return_card
 from antrea.antctl.cleanup.switch_record import read_record
 from antrea.antctl.doctor.checks import OUR_TABLES
 from antrea.antctl.failure import Failure
-from antrea.features.external_ip_pool.link import DEVICE, PREFIX
+from antrea.host.link import EXTERNAL_DEVICE, EXTERNAL_PREFIX
 from antrea.host.physical_bridge import PHYSICAL_BRIDGE
 from antrea.host.route import Route
 from antrea.outside.netlink import held_address, kept_route
@@ -39,8 +39,8 @@ DATAPATH: Final = "ovs-system"
 """Device of the kernel's datapath, which all bridges of the Node share."""
 SWITCH: Final = "ovs-vswitchd"
 FAMILIES: Final = ("inet", "netdev", "ip", "ip6", "arp")
-DEVICES: Final = ("antrea-ingress0", DEVICE, held_address.DEVICE)
-PREFIXES: Final = (PREFIX, "antrea-l7-")
+DEVICES: Final = ("antrea-ingress0", EXTERNAL_DEVICE, held_address.EXTERNAL_DEVICE)
+PREFIXES: Final = (EXTERNAL_PREFIX, "antrea-l7-")
 SWITCH_DEVICES: Final = ("genev_sys_", "vxlan_sys_", "ovs-netdev")
 """Prefixes of devices that a killed ovs-vswitchd leaves, and on the kernel datapath one that ends as well."""
 SOCKET_SECONDS: Final = 2.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import OnLink
+from antrea.host.link import EXTERNAL_DEVICE, EXTERNAL_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.node import LocalAddress, Transport
 
-DEVICE: Final = "antrea-egress0"
+DEVICE: Final = EXTERNAL_DEVICE
 """Device with addresses of pools, which leads nowhere."""
-PREFIX: Final = "antrea-ext."
+PREFIX: Final = EXTERNAL_PREFIX
 """Prefix of devices in the VLANs of pools."""
 
 
