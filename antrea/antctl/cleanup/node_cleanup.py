@@ -39,7 +39,7 @@ DATAPATH: Final = "ovs-system"
 """Device of the kernel's datapath, which all bridges of the Node share."""
 SWITCH: Final = "ovs-vswitchd"
 FAMILIES: Final = ("inet", "netdev", "ip", "ip6", "arp")
-DEVICES: Final = ("antrea-ingress0", EXTERNAL_DEVICE, held_address.EXTERNAL_DEVICE)
+DEVICES: Final = ("antrea-ingress0", EXTERNAL_DEVICE, held_address.DEVICE)
 PREFIXES: Final = (EXTERNAL_PREFIX, "antrea-l7-")
 SWITCH_DEVICES: Final = ("genev_sys_", "vxlan_sys_", "ovs-netdev")
 """Prefixes of devices that a killed ovs-vswitchd leaves, and on the kernel datapath one that ends as well."""

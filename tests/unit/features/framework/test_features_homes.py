@@ -31,7 +31,7 @@ FOREIGN_FILES = {
     "external_node": 26,
     "flow_export": 11,
     "ip_pool": 3,
-    "l7_flow_export": 2,
+    "l7_flow_export": 3,
     "l7_network_policy": 3,
     "node_config": 4,
     "node_latency": 3,
