@@ -1,4 +1,4 @@
-"""The image of arm64 starts under QEMU's user emulation."""
+"""Programs of the images of arm64 start under QEMU's user emulation: of agents and the controller, and of the flow aggregator with its store."""
 
 from __future__ import annotations
 
@@ -35,16 +35,33 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root directory of the image of arm64."""
-    command = [sys.executable, str(ROOT / "build/image.py"), "--architecture", "arm64", "--describe"]
+def unpacked(root: Path, *options: str) -> Path:
+    """Build an image of arm64 with these options of build/image.py, and unpack it in the folder."""
+    command = [
+        sys.executable,
+        str(ROOT / "build/image.py"),
+        "--architecture",
+        "arm64",
+        "--describe",
+        *options,
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    root = tmp_path_factory.mktemp("arm64")
     for layer in oci.decode(done.stdout).layers:
         with tarfile.open(layer.path) as tar:
             tar.extractall(root, filter="fully_trusted")
     return root
+
+
+@pytest.fixture(scope="module")
+def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root directory of the image of agents and the controller."""
+    return unpacked(tmp_path_factory.mktemp("arm64"))
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root directory of the image of the flow aggregator with its store."""
+    return unpacked(tmp_path_factory.mktemp("aggregator"), "--flow-aggregator")
 
 
 def inside(root: Path, words: Sequence[str]) -> list[str]:
@@ -125,3 +142,27 @@ def test_the_controller_of_the_image_of_arm64_starts_with_the_compiled_engine(ar
         first = program.stderr.readline()
         program.kill()
     assert f'"Starting antrea-controller" version="{VERSION}" engine="compiled"' in first
+
+
+STORE = """
+import asyncio, platform
+from pathlib import Path
+from antrea.apis.flow import FlowRecord
+from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+
+async def main():
+    store = EmbeddedClickHouse(Path("/tmp/store"))
+    await ClickHouseOutput(store, "168h").write([FlowRecord(source_transport_port=port) for port in range(500)])
+    counted = await store.run("SELECT count(), sum(sourceTransportPort) FROM flows")
+    print(platform.machine(), counted.decode().split())
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_the_store_of_the_flow_aggregator_of_arm64_keeps_records(aggregator: Path) -> None:
+    assert "--config" in run(aggregator, "antrea-flow-aggregator", "--help")
+    told = run(aggregator, "python3", "-P", "-c", STORE)
+    assert told == f"aarch64 ['500', '{sum(range(500))}']\n"
