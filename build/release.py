@@ -103,12 +103,18 @@ def without_times(package: bytes) -> bytes:
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
-def files(tree: Path, out: Path) -> None:
+def manifests_and_wheel(tree: Path, out: Path) -> None:
     """Manifests for kubectl, and antctl as a package of Python that needs no compiler."""
     for manifest in sorted((tree / "build/yamls").glob("*.yml")):
         shutil.copy(manifest, out)
-    with step(show, "release: antctl"):
+    with step(show, "release: wheel of antctl"):
         _python(tree, ["build/wheel.py", "--pure", "--out", str(out)])
+
+
+def antctl(tree: Path, out: Path) -> None:
+    """antctl as one file with its packages, which pip downloads for each Python and platform."""
+    with step(show, "release: antctl"):
+        _python(tree, ["build/antctl_file.py", "--out", str(out)])
 
 
 def description(commit: str, out: Path) -> dict[str, Any]:
@@ -153,7 +159,8 @@ def release(tree: Path, out: Path, options: argparse.Namespace) -> None:
         export(tree, commit, source)
         images(source, made, options.images, options.architectures)
         chart(source, made, options.helm)
-        files(source, made)
+        manifests_and_wheel(source, made)
+        antctl(source, made)
         text = json.dumps(description(commit, made), indent=2)
         (made / DESCRIPTION).write_text(f"{text}\n")
         (made / SUMS).write_text(sums(made))

@@ -84,6 +84,16 @@ def test_the_charts_package_has_the_same_bytes_each_time(tmp_path: Path) -> None
     assert (described["version"], described["appVersion"]) == (VERSION, VERSION)
 
 
+def test_antctls_wheel_and_the_manifests_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    made = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        release.manifests_and_wheel(ROOT, tmp_path / name)
+        made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    assert made[0] == made[1]
+    assert {"antrea.yml", f"antrea-{VERSION}-py3-none-any.whl"} <= made[0].keys()
+
+
 def small_image(folder: Path, name: str, architecture: str) -> None:
     """An archive as build/image.py writes it."""
     tree = Tree()
@@ -192,7 +202,7 @@ def signed(place: str, digest: str, key: Path) -> dict[str, Any]:
 
 
 def test_published_images_are_signed_in_the_registry(made: Path, image_key: Path, tmp_path: Path) -> None:
-    """The image of all architectures, and that of each."""
+    """The image of all architectures, and that of each; tools of others verify them in tests/lab/test_lab_release_whole.py."""
     words = ("--plain", "--image-key", str(image_key), "--image-passphrase", f"{tmp_path}/passphrase")
     with registry(tmp_path) as host:
         status, _, said = publish(made, f"{host}/team", *words)
