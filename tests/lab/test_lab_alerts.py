@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agent_node import in_agent
-from prometheus_rules import expressions, series
+from prometheus_rules import ABSENT_AT_FIRST, OF_PROMETHEUS, expressions, series
 
 from lab.process import wait_for
 
@@ -19,18 +19,6 @@ token = open("/var/run/antrea/apiserver/loopback-client-token").read()
 request = urllib.request.Request(f"https://127.0.0.1:{sys.argv[1]}/metrics", headers={"Authorization": f"Bearer {token}"})
 print(urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=20).read().decode())
 """
-OF_PROMETHEUS = {"up"}
-ABSENT_AT_FIRST = {
-    "antrea_agent_part_failure_count": "exists from the first failure on",
-    "antrea_controller_part_failure_count": "exists from the first failure on",
-    "antrea_agent_metric_failure_count": "exists from the first failure on",
-    "antrea_agent_neighbour_probe_failure_count": "exists from the first failure on",
-    "antrea_unreadable_object_count": "exists while there are such objects",
-    "antrea_agent_fqdn_answer_dropped_count": "exists from the first answer of a reason on",
-    "antrea_agent_gossip_dropped_packet_count": "exists from the first packet of a reason on",
-    "antrea_agent_flow_record_lost_count": "exists while connections are exported",
-}
-"""Series that a program does not have in a lab without faults, and why; docs/metrics.md has the same."""
 
 
 def names(text: str) -> set[str]:

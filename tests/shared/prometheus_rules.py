@@ -16,6 +16,18 @@ CHART = Path(__file__).parents[2] / "build/charts/antrea"
 RULES = CHART / "rules/antrea.yaml"
 DASHBOARDS = CHART / "dashboards/prometheus"
 HISTOGRAM = ("_bucket", "_sum", "_count")
+OF_PROMETHEUS = {"up"}
+ABSENT_AT_FIRST = {
+    "antrea_agent_part_failure_count": "exists from the first failure on",
+    "antrea_controller_part_failure_count": "exists from the first failure on",
+    "antrea_agent_metric_failure_count": "exists from the first failure on",
+    "antrea_agent_neighbour_probe_failure_count": "exists from the first failure on",
+    "antrea_unreadable_object_count": "exists while there are such objects",
+    "antrea_agent_fqdn_answer_dropped_count": "exists from the first answer of a reason on",
+    "antrea_agent_gossip_dropped_packet_count": "exists from the first packet of a reason on",
+    "antrea_agent_flow_record_lost_count": "exists while connections are exported",
+}
+"""Series that a program does not have in a lab without faults, and why; docs/metrics.md has the same."""
 
 
 def alerts() -> list[dict[str, Any]]:
