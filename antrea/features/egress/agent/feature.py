@@ -67,6 +67,7 @@ from antrea.features.egress.agent.owner import waiting_of
 from antrea.features.egress.agent.port_block import (
     answer_elements,
     end_rules,
+    liberal_tracking,
     other_ports,
     pod_port_range,
     port_block_elements,
@@ -195,6 +196,7 @@ FEATURE = AgentFeature(
         Unit(EgressPortBlock, port_block_elements),
         Unit(EgressPortBlock, answer_elements),
         Unit(EgressMark, other_ports),
+        Unit(EgressMark, liberal_tracking),
         Unit(PodInterface, pod_port_range),
         Unit(PodInterface, unknown_answer_flows),
         Unit(ThisNode, egress_node_flows),

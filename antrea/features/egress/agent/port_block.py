@@ -19,6 +19,7 @@ from antrea.features.egress.agent.unknown_segment import may_hold
 from antrea.features.egress.port_block import OTHER_PORTS, SIZE, blocks_of
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.pod_sysctl import PodSysctl
+from antrea.host.sysctl import Sysctl
 from antrea.openflow.action import DROP
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import FROM_GATEWAY_REG_MARK, FROM_TUNNEL_REG_MARK
@@ -168,6 +169,12 @@ def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
     rows = facts.by(Egress, "ip", mark.ip)
     if any(row.survives and not why_unallocated(facts, row) for row in rows):
         yield NftElement(set=OTHERS, value=f"{facts.id(POOL, mark.ip):#010x}")
+
+
+def liberal_tracking(facts: Facts, mark: EgressMark) -> Iterator[Sysctl]:
+    """Yield the setting without which an entry that is older than a stay of the address elsewhere calls its packets invalid."""
+    if any(row.survives for row in facts.by(Egress, "ip", mark.ip)):
+        yield Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 
 
 def unknown_answer_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
