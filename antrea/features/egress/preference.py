@@ -24,6 +24,8 @@ PORTS: Final = "ports"
 NONE: Final = "none"
 MAX_LOOKED_UP: Final = 16
 """Maximum number of preferred Nodes that admission looks up: each costs a request."""
+MAX_COMPARED: Final = 20
+"""Maximum number of unknown annotations that are compared with the known ones; a reply has no more warnings."""
 
 
 def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
@@ -63,8 +65,8 @@ def _survival(annotations: Mapping[str, str]) -> Iterator[str]:
 def _unknown(annotations: Mapping[str, str]) -> Iterator[str]:
     known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK, LOST_CONNECTIONS, SURVIVE)}
     group = PREFERRED_NODES.partition("/")[0]
-    for key in sorted(annotations):
-        whose, _, name = key.partition("/")
-        if whose == group and name not in known:
-            near = get_close_matches(name, known, 1)
-            yield f"annotation {key} is not known" + (f": did you mean {known[near[0]]}?" if near else "")
+    unknown = [key for key in sorted(annotations) if key.partition("/")[0] == group]
+    unknown = [key for key in unknown if key.partition("/")[2] not in known]
+    for number, key in enumerate(unknown):
+        near = get_close_matches(key.partition("/")[2], known, 1) if number < MAX_COMPARED else []
+        yield f"annotation {key} is not known" + (f": did you mean {known[near[0]]}?" if near else "")
