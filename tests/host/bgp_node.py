@@ -149,11 +149,15 @@ class Network:
         netns.sh("ip link add br0 type bridge; ip link set br0 up", self.switch)
         for number, (space, ips) in enumerate(((netns.home, NODE_IPS), (self.router, ROUTER_IPS))):
             port = f"p{number}"
+            # without duplicate address detection: bgpd does not connect before the interface has a link-local address
+            netns.sh("sysctl -qw net.ipv6.conf.default.accept_dad=0", space)
             netns.sh(
                 f"ip link add eth0 type veth peer name {port} netns {self.switch}; ip link set eth0 up", space
             )
             netns.sh(f"ip addr add {ips[0]}/24 dev eth0; ip addr add {ips[1]}/64 dev eth0 nodad", space)
             netns.sh(f"ip link set {port} master br0 up", self.switch)
+            wait = "until ip -6 address show dev eth0 scope link | grep -q inet6; do sleep 0.02; done"
+            netns.sh(f"timeout 10 sh -c '{wait}'", space)
 
     def cut(self) -> None:
         """Silently for the router: its own cable stays."""
