@@ -176,7 +176,9 @@ async def test_an_agent_never_sees_the_callers_token_but_one_of_the_account_antc
     async def kubernetes(request: web.BaseRequest) -> web.StreamResponse:
         asked.append((request.method, request.path))
         if request.method == "GET":
-            return web.json_response({"items": [{"metadata": {"namespace": "kube-system", "name": "antrea-agent"}}]})
+            return web.json_response(
+                {"items": [{"metadata": {"namespace": "kube-system", "name": "antrea-agent"}}]}
+            )
         assert (await request.json())["spec"] == {"expirationSeconds": 600}
         return web.json_response({"status": {"token": f"made-{len(asked)}"}}, status=201)
 

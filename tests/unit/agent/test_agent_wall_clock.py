@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3] / "antrea"
 BY_THE_CALENDAR = (
     ROOT / "agent/api/certificate.py",
-    *(ROOT / "features" / name / "controller_part.py" for name in ("support_bundle", "traceflow")),
+    *(ROOT / "features" / name / "controller_part.py" for name in ("support_bundle_collection", "traceflow")),
 )
 """Certificates expire by the clock on the wall, and collections and Traceflows end by dates of their objects."""
 DECIDES = (

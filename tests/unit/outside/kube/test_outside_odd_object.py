@@ -11,7 +11,7 @@ import pytest
 
 from antrea.agent.feature_set import FEATURES as AGENT
 from antrea.agent.node.cluster_feed import cluster_node
-from antrea.apis.annotation import L7_EXPORT
+from antrea.apis.annotation import BGP_ROUTER_ID, L7_EXPORT
 from antrea.apis.core import Node
 from antrea.apis.crd.egress import Egress as CrdEgress
 from antrea.apis.crd.external import ExternalEntity
@@ -62,10 +62,10 @@ TEXTS = {
     "podCIDRs": "10.10.0.0/24", "podCIDR": "10.10.0.0/24", "address": "192.0.2.1", "egressIP": "192.0.2.7",
     "egressIPs": "192.0.2.7", "start": "192.0.2.1", "end": "192.0.2.9", "clusterIPs": "10.96.0.1", "rate": "10M",
     "burst": "10M", "gateway": "192.0.2.1", "addresses": "10.10.0.7", "type": "InternalIP",
-    "phase": "Running",
+    "phase": "Running", "pod": "ns/a", "podIPs": "10.10.0.7",
 }  # fmt: skip
-NUMBERS = {"dataplaneTag": 7}
-ANNOTATIONS = {L7_EXPORT: "both"}
+NUMBERS = {"dataplaneTag": 7, "firstPort": 1024, "lastPort": 1535}
+ANNOTATIONS = {L7_EXPORT: "both", BGP_ROUTER_ID: "192.0.2.1"}
 
 
 def sample(kind: Any, name: str = "", depth: int = 0) -> Any:
@@ -88,7 +88,7 @@ def sample(kind: Any, name: str = "", depth: int = 0) -> Any:
         case msgspec.inspect.LiteralType():
             return kind.values[0]
         case msgspec.inspect.BoolType():
-            return name != "hostNetwork"
+            return name not in ("hostNetwork", "released")
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return NUMBERS.get(name, 1)
         case msgspec.inspect.BytesType():
