@@ -41,6 +41,7 @@ ONLY_WHEN = {
     ("antrea-agent", "watch", "flowexporterdestinations.crd.antrea.io"): "the gate FlowExporter is on",
     ("antrea-agent", "list", "bgppolicies.crd.antrea.io"): "the gate BGPPolicy is on",
     ("antrea-agent", "watch", "bgppolicies.crd.antrea.io"): "the gate BGPPolicy is on",
+    ("antrea-controller", "get", "bgppolicies.crd.antrea.io"): "there is a BGPPolicy",
     ("antrea-controller", "patch", "bgppolicies/status.crd.antrea.io"): "there is a BGPPolicy",
     ("antrea-agent", "list", "trafficcontrols.crd.antrea.io"): "the gate TrafficControl is on",
     ("antrea-agent", "watch", "trafficcontrols.crd.antrea.io"): "the gate TrafficControl is on",

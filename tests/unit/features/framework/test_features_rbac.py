@@ -64,3 +64,17 @@ def test_users_of_antctl_may_read_what_its_commands_read() -> None:
         if row.is_resource and "R" in row.modes:
             group, _, resource = row.path.split("/")[:3]
             assert (group, resource, "create" if row.body else "get") in granted
+
+
+@pytest.mark.parametrize("rules", [AGENT_RULES, CONTROLLER_RULES], ids=["agent", "controller"])
+def test_a_program_may_read_each_object_whose_status_it_writes(rules: tuple[Rule, ...]) -> None:
+    granted = {
+        (rule.group, resource, verb) for rule in rules for resource in rule.resources for verb in rule.verbs
+    }
+    written = {
+        (group, resource.removesuffix("/status"))
+        for group, resource, verb in granted
+        if verb == "patch" and resource.endswith("/status")
+    }
+    assert written
+    assert not {(group, resource, "get") for group, resource in written} - granted
