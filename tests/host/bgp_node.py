@@ -87,7 +87,7 @@ class Room:
     def __init__(self, script: str, *words: str, space: str = "", configuration: str = "") -> None:
         """`space` is a network namespace; empty: that of the test."""
         self.folder = Path(tempfile.mkdtemp(prefix="frr-", dir="/run"))
-        self.folder.chmod(0o755)
+        self.folder.chmod(0o755 if configuration else 0o700)  # FRR owns that of the container
         if configuration:
             (self.folder / "frr.conf").write_text(configuration)
         else:
