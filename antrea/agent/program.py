@@ -43,6 +43,8 @@ KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
 WAY = ("client_connection", "kube_api_server_override")
 """Keys that locate kube-apiserver."""
 LOCK = "antrea-agent.lock"
+ENDED = "antrea-agent.ended"
+"""File beside OVSDB's socket while no agent runs: start_ovs then gives the transport interface back as the switch ends."""
 
 
 @contextlib.contextmanager
@@ -65,6 +67,19 @@ def instance_lock(directory: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def end_marker(directory: Path) -> Iterator[None]:
+    """Remove the file ENDED, and create it at the end; best effort, as without it the interface waits for the next switch."""
+    file = directory / ENDED
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.touch()
+
+
 def serve(path: Path, signing: SelfSigning) -> None:
     """Run with the configuration in this file until terminated; `signing` makes the certificate of the API.
 
@@ -78,7 +93,8 @@ def serve(path: Path, signing: SelfSigning) -> None:
     )
     if configuration is None:
         return
-    with instance_lock(Path(configuration.now.config.cni_socket).parent):
+    config = configuration.now.config
+    with instance_lock(Path(config.cni_socket).parent), end_marker(Path(config.ovs_run_dir)):
         asyncio.run(run(configuration, signing))
 
 

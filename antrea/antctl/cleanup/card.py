@@ -1,10 +1,18 @@
-"""Return of the transport interface from br-phy: it gets its addresses and routes back before the bridge is removed."""
+"""Return of the transport interface from br-phy: it gets its addresses and routes back before the bridge is removed.
+
+As a program it does so when the switch of a Node ends (build/image/start_ovs), so that the Node stays in its network.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from antrea.antctl.cleanup.switch_record import read_record
+from antrea.errors import Invalid, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.host.address import Address
 from antrea.host.link import Link
@@ -106,3 +114,18 @@ def _index(kernel: Rtnl, name: str) -> int:
     """Return the index of an interface, 0 if it does not exist."""
     devices = map(message.device_of, kernel.ask(message.get_devices()))
     return next((device.index for device in devices if device.name == name), 0)
+
+
+def main() -> None:
+    """Return the interface that the database named on the command line records; exit with 1 if that failed."""
+    try:
+        card = read_record(Path(sys.argv[1])).card
+        if card:
+            return_card(card)
+            print(f"{card.interface} has {', '.join(card.addresses)} again", flush=True)
+    except (OSError, subprocess.SubprocessError, Invalid, Unavailable) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
