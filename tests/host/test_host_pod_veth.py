@@ -14,7 +14,7 @@ import pytest
 
 from antrea.errors import Refused, Unavailable
 from antrea.host.ovs_port import PodPort
-from antrea.outside.neighbour.announcement import Announcer, announcement
+from antrea.outside.neighbour.announcement import Announcer, _bound, announcement
 from antrea.outside.netlink.netns import NetnsWorker, PodVeth, host_interface_name
 from antrea.outside.netlink.pod_veth import delete
 
@@ -201,6 +201,26 @@ async def test_an_announcement_teaches_neighbours_the_new_mac(netns: Namespaces,
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
     await announcer.close()
+
+
+async def test_an_announcer_that_is_closed_at_once_leaves_no_socket(
+    netns: Namespaces, worker: NetnsWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    veth = pod_veth(netns, netns.make())
+    mac, _ = await worker.create_pod_veth(veth)
+    made = []
+
+    def slowly_bound(if_name: str) -> socket.socket:
+        time.sleep(0.05)
+        made.append(_bound(if_name))
+        return made[0]
+
+    monkeypatch.setattr("antrea.outside.neighbour.announcement._bound", slowly_bound)
+    announcer = Announcer(worker)
+    announcer.announce(pod_port(veth, mac))
+    await asyncio.sleep(0.01)
+    await announcer.close()
+    assert [link.fileno() for link in made] == [-1]
 
 
 async def test_an_announcement_that_cannot_be_sent_costs_a_line_of_the_log(

@@ -72,7 +72,7 @@ class Announcer(_Background):
         frames = [announcement(pod.mac, ip) for ip in pod.ips]
         link: socket.socket | None = None
         try:
-            link = await self._netns.run(pod.netns, lambda: _bound(pod.if_dev))
+            link = await self._open(pod)
             for _ in range(TIMES):
                 for frame in frames:
                     link.send(frame)
@@ -82,6 +82,17 @@ class Announcer(_Background):
         finally:
             if link is not None:
                 self.finish(link)
+
+    async def _open(self, pod: PodPort) -> socket.socket:
+        """Open a socket in the Pod's namespace. Raises Unavailable, OSError; whoever cancels it waits for its end."""
+        opening = asyncio.ensure_future(self._netns.run(pod.netns, lambda: _bound(pod.if_dev)))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # a thread makes the socket now, and nobody else would close it
+            with contextlib.suppress(Unavailable, OSError):
+                self.finish(await opening)
+            raise
 
 
 class HeldNodeAddress(Protocol):
