@@ -114,6 +114,15 @@ def test_a_part_that_fails_keeps_none_from_running_and_all_that_failed_is_named_
     ], "in the order in which they ended"
 
 
+def test_the_lab_is_prepared_once_and_its_tests_begin_first(tree: Path) -> None:
+    recipes = [f"{part}:\n\t@echo ran {part}; sleep 0.2" for part in PARTS if part != "lab-test"]
+    recipes.append("lab-test: | lab-prepared\n\t@echo ran lab-test")
+    (tree / "Makefile").write_text("\n".join([*recipes, f".PHONY: {' '.join(PARTS)}", ""]))
+    ran = [line for line in run_stubs(tree).stdout.splitlines() if line.startswith("ran ")]
+    assert ran[:2] == ["ran lab-prepared", "ran lab-test"]
+    assert ran.count("ran lab-prepared") == 1
+
+
 def test_the_slowest_tests_of_all_parts_are_named_at_the_end(tree: Path) -> None:
     durations = {
         part: f"{number}.50s call     tests/{part}.py::test_one" for number, part in enumerate(PARTS)
