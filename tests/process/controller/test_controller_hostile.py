@@ -62,8 +62,14 @@ def anybody() -> ssl.SSLContext:
     return tls
 
 
-async def opened(front: ApiServerProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", front.port, ssl=anybody())
+API_SERVER = "127.0.0.2"
+"""Address from which kube-apiserver calls; attackers have another one, and lose connections first."""
+
+
+async def opened(
+    front: ApiServerProcess, source: str = "127.0.0.1"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", front.port, ssl=anybody(), local_addr=(source, 0))
 
 
 def head(size: int, path: str = "/validate/egress", *more: str) -> bytes:
@@ -77,7 +83,7 @@ def reviewed(**spec: Any) -> bytes:
 
 
 async def answered(front: ApiServerProcess, body: bytes, *more: str) -> Any:
-    reader, writer = await opened(front)
+    reader, writer = await opened(front, API_SERVER)
     writer.write(head(len(body), "/validate/egress", *more) + body)
     assert b" 200 " in await reader.readline()
     length = 0
