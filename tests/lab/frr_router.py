@@ -29,9 +29,10 @@ exec chroot "$root" sh -c '
   PATH=/usr/sbin:/usr/bin:/sbin:/bin
   /usr/lib/frr/zebra --log stdout &
   while [ ! -S /run/frr/zserv.api ]; do sleep 0.05; done
-  exec /usr/lib/frr/bgpd -f /run/frr/bgpd.conf --log stdout -P 0'
+  /usr/lib/frr/bgpd -f /run/frr/bgpd.conf --log stdout -P 0 &
+  wait $!'
 """
-"""Arguments: the root of Debian, the folder with its configuration."""
+"""Arguments: the root of Debian, the folder with its configuration. The shell stays: bgpd gives up root, and with it what ends it."""
 
 
 def configuration(own: int, router: str, peers: Mapping[str, int]) -> str:
