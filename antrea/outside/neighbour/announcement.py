@@ -84,7 +84,7 @@ class Announcer(_Background):
                 self.finish(link)
 
     async def _open(self, pod: PodPort) -> socket.socket:
-        """Open a socket in the Pod's namespace. Raises Unavailable, OSError; whoever cancels it waits for its end."""
+        """Open a socket in the Pod's namespace. Raises Unavailable, OSError. A cancellation waits until it is open, and closes it."""
         opening = asyncio.ensure_future(self._netns.run(pod.netns, lambda: _bound(pod.if_dev)))
         try:
             return await asyncio.shield(opening)
