@@ -51,10 +51,9 @@ class Advertisements(CrdStruct, frozen=True):
     egress: EgressAdvertisement | None = None
 
 
-class BfdSettings(CrdStruct, frozen=True):
-    """Detection of a dead path to a router by BFD (RFC 5880)."""
+class BfdTimerSettings(CrdStruct, frozen=True):
+    """Timers of BFD with a router."""
 
-    enabled: Annotated[bool, doc("Whether BFD watches the session.")] = False
     transmit_interval_milliseconds: Annotated[
         Interval, doc("Least milliseconds between packets to the router.")
     ] = 300
@@ -64,18 +63,17 @@ class BfdSettings(CrdStruct, frozen=True):
     detection_multiplier: Annotated[Multiplier, doc("Packets that must be missing.")] = 3
 
 
-class BfdPeer(CrdStruct, frozen=True):
+class BfdSettings(BfdTimerSettings, frozen=True):
+    """Detection of a dead path to a router by BFD (RFC 5880)."""
+
+    enabled: Annotated[bool, doc("Whether BFD watches the session.")] = False
+
+
+class BfdPeer(BfdTimerSettings, frozen=True, kw_only=True):
     """A router that watches the Node by BFD alone, such as one with static routes by it."""
 
     address: Annotated[Address, doc("Its address.")]
     multihop_ttl: Annotated[Ttl, doc("Hops to it, at most; 1: it is in a network of the Node.")] = 1
-    transmit_interval_milliseconds: Annotated[
-        Interval, doc("Least milliseconds between packets to the router.")
-    ] = 300
-    receive_interval_milliseconds: Annotated[
-        Interval, doc("Least milliseconds between packets that the router is asked to send.")
-    ] = 300
-    detection_multiplier: Annotated[Multiplier, doc("Packets that must be missing.")] = 3
 
 
 class BgpPeer(CrdStruct, frozen=True):

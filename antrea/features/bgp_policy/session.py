@@ -19,7 +19,7 @@ from antrea.host.bgp import BfdOnlySession, BfdTimers, BgpNeighbor, BgpSpeaker, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from antrea.apis.crd.bgp import BfdPeer, BfdSettings, BgpPeer
+    from antrea.apis.crd.bgp import BfdTimerSettings, BgpPeer
     from antrea.engine import Facts
     from antrea.features.bgp_policy.policy import EffectivePolicy
 
@@ -127,7 +127,7 @@ def parsed_communities(texts: Iterable[str]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(communities))
 
 
-def timers(settings: BfdSettings | BfdPeer) -> BfdTimers:
+def timers(settings: BfdTimerSettings) -> BfdTimers:
     """Return the timers of a peer."""
     return BfdTimers(
         settings.transmit_interval_milliseconds,
