@@ -22,6 +22,8 @@ READY_SECONDS = 60.0
 GONE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 PULLING = ("ErrImagePull", "ImagePullBackOff")
+IMAGE_REASONS = (*PULLING, "ErrImageNeverPull", "InvalidImageName")
+"""Reasons for which a container waits because of its image: kubelet tries the first two again."""
 
 
 class Room:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from antrea.antctl.check.room import PULLING, trouble
+from antrea.antctl.check.room import IMAGE_REASONS, trouble
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, text
 from antrea.decoding import guarded
@@ -186,7 +186,7 @@ def not_pulled(pod: Mapping[str, Any]) -> str:
     """Return why the image of a Pod cannot be pulled; empty while it may still be."""
     for row in pod["status"].get("containerStatuses", []):
         waiting = row.get("state", {}).get("waiting", {})
-        if waiting.get("reason") in (*PULLING, "ErrImageNeverPull", "InvalidImageName"):
+        if waiting.get("reason") in IMAGE_REASONS:
             message = " ".join(waiting.get("message", "").split())
             return f"image {row['image']}: {waiting['reason']}: {message} (--image names another one)"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from antrea.antctl.check.room import IMAGE_REASONS
 from antrea.antctl.doctor.control_plane.cluster_state import AGENT, CONTROLLER, name_of, statuses, waiting
 from antrea.antctl.doctor.control_plane.release import create, is_changed, undo
 from antrea.antctl.doctor.state import Finding, edit
@@ -23,7 +24,6 @@ ACCOUNT_CHECKS: Final = {AGENT: "agent-account", CONTROLLER: "controller-account
 DNS: Final = "cluster-dns"
 HEALTH: Final = "agent-health"
 """Agents that run and are not Ready, for which their own conditions have the cause."""
-IMAGE_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 TEMPLATE_REASONS: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 CONFIG_FILES: Final = ("antrea-agent.conf", "antrea-controller.conf")
 WEBHOOK: Final = re.compile(r'(?:admission webhook "([^"]+)" denied|failed calling webhook "([^"]+)")')
