@@ -65,10 +65,8 @@ def _survival(annotations: Mapping[str, str]) -> Iterator[str]:
 def _unknown(annotations: Mapping[str, str]) -> Iterator[str]:
     known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK, LOST_CONNECTIONS, SURVIVE)}
     group = PREFERRED_NODES.partition("/")[0]
-    names = (key.partition("/") for key in sorted(annotations))
-    unknown = [name for whose, _, name in names if whose == group and name not in known]
-    for number, name in enumerate(unknown):
+    keys = ((key, *key.partition("/")) for key in sorted(annotations))
+    unknown = [(key, name) for key, whose, _, name in keys if whose == group and name not in known]
+    for number, (key, name) in enumerate(unknown):
         near = get_close_matches(name, known, 1) if number < MAX_COMPARED else []
-        yield f"annotation {group}/{name} is not known" + (
-            f": did you mean {known[near[0]]}?" if near else ""
-        )
+        yield f"annotation {key} is not known" + (f": did you mean {known[near[0]]}?" if near else "")
