@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+SOURCE = "127.0.0.9"
+"""Their address. Who keeps others out shares none with them: of one source with too many connections even good ones make room."""
 PAUSE = 0.5
 """Seconds before a connection that the server ended is made again."""
 
@@ -82,7 +84,11 @@ async def _hold(port: int, by: Strangers, tls: ssl.SSLContext | None, connected:
     while True:
         with contextlib.suppress(OSError):
             reader, writer = await asyncio.open_connection(
-                "127.0.0.1", port, ssl=tls, ssl_handshake_timeout=60 if tls else None
+                "127.0.0.1",
+                port,
+                ssl=tls,
+                ssl_handshake_timeout=60 if tls else None,
+                local_addr=(SOURCE, 0),
             )
             connected.release()
             writer.write(hello + by.sent)
