@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 import msgspec
 import yaml
@@ -22,13 +22,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "build")]
 from antrea.config.agent import AgentConfig  # noqa: E402
 from antrea.config.controller import ControllerConfig  # noqa: E402
 from antrea.config.document import meanings  # noqa: E402
+from antrea.config.flow_aggregator import FlowAggregatorConfig  # noqa: E402
 from antrea.config.load import section_of  # noqa: E402
+from antrea.config.shape import shape_of  # noqa: E402
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES  # noqa: E402
 from antrea.features.framework.rbac import template_rules  # noqa: E402
 from antrea.features.registry.rbac import AGENT_RULES, ANTCTL_RULES, CONTROLLER_RULES  # noqa: E402
 from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
 from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
-from chart_refusal import template  # noqa: E402
+from chart_refusal import ValueShape, template  # noqa: E402
 from chart_rights import VALUES, rights  # noqa: E402
 from chart_schema import schema_of_values  # noqa: E402
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from antrea.features.framework.rbac import Rule
 
 CHART = ROOT / "build/charts/antrea"
+AGGREGATOR = "flowAggregator.config"
+"""Path among the values of the flow aggregator's configuration."""
 MANIFEST = ROOT / "build/yamls/antrea.yml"
 RIGHTS = ROOT / "antrea/antctl/doctor/rights.json"
 HEAD = "# Generated from build/charts/antrea by `make manifests`. To use: kubectl apply -f antrea.yml\n"
@@ -201,7 +205,21 @@ def refusals() -> str:
     """The template with what values may not ask for."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     names = {**CONTROLLER, **AGENT}
-    return template(lambda key: _value_path(key, names), lambda path: not _lacks(values, path), GENERATED)
+    return template(
+        lambda key: _value_path(key, names),
+        lambda path: not _lacks(values, path),
+        value_shapes(values),
+        GENERATED,
+    )
+
+
+def value_shapes(values: Mapping[str, Any]) -> Iterator[ValueShape]:
+    """What the texts among the values have to look like."""
+    keys = {**dict(value_types(ControllerConfig, CONTROLLER)), **dict(value_types(AgentConfig, AGENT))}
+    keys = {path: kind for path, kind in keys.items() if not _lacks(values, path)}
+    for path, kind in (keys | dict(value_types(FlowAggregatorConfig, {}, f"{AGGREGATOR}."))).items():
+        if shape := shape_of(kind):
+            yield ValueShape(path, shape, get_origin(kind) is tuple)
 
 
 def generated() -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""The chart's templates/_refusals.tpl: what values ask for and no program can do, by the rules of the programs themselves.
+"""The chart's templates/_refusals.tpl: values that no program takes or can do, by the rules of the programs themselves.
 
 Agents and controllers refuse such a configuration (antrea/features/framework/config_validation.py); the chart refuses its values
 before there is a Pod, and names every one of them. A rule that looks at more than single values is left to the programs.
@@ -6,7 +6,7 @@ before there is a Pod, and names every one of them. A rule that looks at more th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.features.framework.config_validation import (
     AGENT_NOT_BUILT,
@@ -20,7 +20,9 @@ from antrea.features.framework.config_validation import (
 from antrea.features.framework.gate import GATES, STAGE_SWITCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from antrea.config.shape import Shape
 
 UPSTREAM = {
     "agent.antreaSysctlInit.enable": (
@@ -36,11 +38,22 @@ UPSTREAM = {
 """Values of upstream's chart that have no counterpart, with the only value that they may have."""
 
 
-def refusals(value_path: Callable[[str], str], known: Callable[[str], bool]) -> Iterator[str]:
+class ValueShape(NamedTuple):
+    """What the text of a value, or each text of a list, has to look like."""
+
+    path: str
+    shape: Shape
+    is_list: bool
+
+
+def refusals(
+    value_path: Callable[[str], str], known: Callable[[str], bool], shapes: Iterable[ValueShape]
+) -> Iterator[str]:
     """Yield the lines of a template that yields a YAML list of sentences.
 
     `value_path` gives the path among the chart's values of a key of a configuration file, `known` whether the chart has it.
     """
+    yield from _shapes(list(shapes))
     for path, (only, why) in UPSTREAM.items():
         yield _line(
             f"ne (toString (dig {_quoted_path(path)} {only} .Values.AsMap)) {_literal(only)}", path, why
@@ -60,6 +73,31 @@ def refusals(value_path: Callable[[str], str], known: Callable[[str], bool]) -> 
             if "nodeType" in rule.when and "k8sNode" not in rule.when["nodeType"]:
                 continue  # a machine outside the cluster has no chart
             yield _line(_condition(rule, value_path), value_path(rule.path), rule.reason)
+
+
+def _shapes(values: list[ValueShape]) -> Iterator[str]:
+    """Yield the regular expressions by what a text is, and the lines for each value."""
+    yield "{{- $patterns := dict }}"
+    for name, pattern in {value.shape.name: value.shape.pattern for value in values}.items():
+        yield f"{{{{- $_ := set $patterns {_literal(name)} {_literal(f'^({pattern})?$')} }}}}"
+    yield from map(_shape, values)
+
+
+def _shape(value: ValueShape) -> str:
+    """The lines for a text of another shape; an empty one stands for the default."""
+    wrong = f"not (regexMatch (get $patterns {_literal(value.shape.name)}) $text)"
+    if value.shape.is_range:
+        first, last = (f'(splitList "-" $text | {place} | atoi)' for place in ("first", "last"))
+        wrong = f"or ({wrong}) (and $text (ge {first} {last}))"
+    at = f"dig {_quoted_path(value.path)}"
+    each = (
+        f"range $index, $text := {at} (list) .Values.AsMap"
+        if value.is_list
+        else f'with $text := {at} "" .Values.AsMap'
+    )
+    name = f'(printf "{value.path}[%d]" $index)' if value.is_list else _literal(value.path)
+    sentence = f"printf \"%s: '%v' is not %s\" {name} $text {_literal(value.shape.name)}"
+    return f"{{{{- {each} }}}}\n{{{{- if {wrong} }}}}\n- {{{{ {sentence} | quote }}}}\n{{{{- end }}}}\n{{{{- end }}}}"
 
 
 def _condition(rule: ConfigRule | UnbuiltKey, value_path: Callable[[str], str]) -> str:
@@ -135,7 +173,12 @@ def _line(condition: str, path: str, why: str) -> str:
     return f"{{{{- if {condition} }}}}\n- {{{{ {_literal(f'{path}: {why}')} | quote }}}}\n{{{{- end }}}}"
 
 
-def template(value_path: Callable[[str], str], known: Callable[[str], bool], head: str) -> str:
+def template(
+    value_path: Callable[[str], str],
+    known: Callable[[str], bool],
+    shapes: Iterable[ValueShape],
+    head: str,
+) -> str:
     """The text of templates/_refusals.tpl."""
-    lines = "\n".join(refusals(value_path, known))
+    lines = "\n".join(refusals(value_path, known, shapes))
     return f'{{{{/* {head} */}}}}\n{{{{- define "antrea.refusals" -}}}}\n{lines}\n{{{{- end -}}}}\n'

@@ -2,7 +2,8 @@
 
 Helm checks values against it before it renders anything, so a misspelt name or a text in place of a number stops the installation.
 A value that becomes a key of a configuration file has the type, the choices and the bounds of that key's field; another one has
-the type of its default. What a value asks for and no program can do is refused with a sentence by templates/_helpers.tpl.
+the type of its default. What a value asks for and no program can do, and a text that is none of what its key takes, is refused with a
+sentence by templates/_helpers.tpl.
 """
 
 from __future__ import annotations
@@ -133,8 +134,6 @@ def schema_of_type(kind: Any) -> Schema:
         return {"enum": sorted({"", *schema["enum"]})}
     if "minimum" in schema and 0 in _unset(kind):
         schema["minimum"] = min(0, schema["minimum"])
-    if "pattern" in schema:
-        schema["pattern"] = f"^({schema['pattern']})?$"
     return schema
 
 

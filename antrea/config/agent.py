@@ -25,7 +25,16 @@ from antrea.config.agent_sections import (
     WireGuardPort,
 )
 from antrea.config.connection import ClientConnection, TlsVersion
-from antrea.config.shape import Cidr, CidrList, CollectorAddress, Count, Duration, HostPort, Port
+from antrea.config.shape import (
+    Cidr,
+    CidrList,
+    CollectorAddress,
+    Count,
+    Duration,
+    HostPort,
+    InterfaceName,
+    Port,
+)
 from antrea.facts.fact import Fact
 
 
@@ -61,13 +70,13 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """How to reach kube-apiserver."""
     antrea_client_connection: ClientConnection = ClientConnection()
     """How to reach antrea-controller."""
-    ovs_bridge: str = "br-int"
+    ovs_bridge: InterfaceName = "br-int"
     """Name of the bridge that Pods are attached to."""
     ovs_datapath_type: Literal["system", "netdev"] = "system"
     """Datapath of the bridge: system is the kernel's, netdev is OVS's own in user space (upstream has only system)."""
     ovs_run_dir: str = "/var/run/openvswitch"
     """Directory of OVS's sockets."""
-    host_gateway: str = "antrea-gw0"
+    host_gateway: InterfaceName = "antrea-gw0"
     """Name of the interface between the Node and its Pods."""
     host_proc_path_prefix: str = "/host"
     """Directory under which the host's /proc is mounted; / when the agent is a plain process."""
@@ -135,7 +144,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """Cipher suites of the agent's API up to TLS 1.2, comma-separated IANA names; empty: the library's."""
     tls_min_version: TlsVersion = ""
     """Lowest TLS version of the agent's API; empty: TLS 1.2."""
-    transport_interface: str = ""
+    transport_interface: InterfaceName = ""
     """Interface whose address tunnels and routes to other Nodes use; wins over transportInterfaceCIDRs and the Node IP."""
     transport_interface_cidrs: tuple[Cidr, ...] = msgspec.field(default=(), name="transportInterfaceCIDRs")
     """Networks of the interface whose address tunnels and routes to other Nodes use; wins over the Node IP."""

@@ -180,6 +180,7 @@ def test_the_chart_renders_nothing_that_agents_or_controllers_refuse(seed: int, 
 
 def test_all_wrong_values_are_named_at_once() -> None:
     wrong = {
+        "podCIDRs": "all",
         "tunnelType": "gre",
         "noSNAT": True,
         "featureGates": {"Multicast": True},
@@ -188,7 +189,7 @@ def test_all_wrong_values_are_named_at_once() -> None:
     words = template(wrong).stderr
     assert [
         name
-        for name in ("tunnelType:", "noSNAT:", "featureGates.Multicast:", "multicast.enable:")
+        for name in ("podCIDRs:", "tunnelType:", "noSNAT:", "featureGates.Multicast:", "multicast.enable:")
         if name not in words
     ] == []
 
@@ -202,7 +203,11 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ({"featureGates": None}, "missing property 'featureGates'"),
         ({"featureGates": {"Egres": True}}, "'Egres' not allowed"),
         ({"defaultMTU": "abc"}, "at '/defaultMTU': got string, want integer"),
-        ({"serviceCIDR": "10.0.0.0"}, "at '/serviceCIDR'"),
+        ({"serviceCIDR": "10.0.0.0"}, "serviceCIDR: '10.0.0.0' is not a CIDR such as 10.96.0.0/12"),
+        ({"egress": {"exceptCIDRs": ["10.0.0.0/8", "10.0.0.0/33"]}}, "egress.exceptCIDRs[1]: '10.0.0.0/33' is not a CIDR"),
+        ({"nodePortLocal": {"portRange": "9-1"}}, "nodePortLocal.portRange: '9-1' is not a port range"),
+        ({"hostGateway": "a234567890123456"}, "hostGateway: 'a234567890123456' is not the name of an interface"),
+        ({"flowAggregator": {"config": {"store": {"retention": "1x"}}}}, "flowAggregator.config.store.retention: '1x' is not a duration"),
         ({"trafficEncapMode": "encpa"}, "at '/trafficEncapMode': value must be one of"),
         ({"agentImage": {"repository": "antrea/antrea-agent-ubuntu"}}, "is an image of Antrea"),
         ({"flowAggregator": {"config": {"clickhouse": {"enable": True}}}}, "'clickhouse' not allowed"),
