@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doctor_cluster import account, at, changed, healthy, node, owner, rows
 
+from antrea.antctl.doctor.cause import split
+from antrea.antctl.doctor.control_plane.checks import findings
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterDns
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def refusing(why: str) -> ClusterState:
         (
             lambda: changed(healthy(), "nodes", lambda nodes: nodes[0]["status"].update(addresses=nodes[1]["status"]["addresses"])),
             ("n2", "node-addresses", "address 192.0.2.2 of this Node is that of Node n1 as well: packets for one get to the other",
-             "kubectl get nodes -o wide  # delete the Node object without a machine, or set another --node-ip for the kubelet of n2"),
+             "kubectl get nodes -o wide  # set another --node-ip for the kubelet of n2"),
         ),
         (
             lambda: changed(healthy(), "nodes", lambda nodes: nodes[1].update(spec={"podCIDR": "10.10.0.0/16"})),
@@ -98,6 +100,20 @@ def test_a_fault_around_the_programs_is_found_by_its_cause(
     state: Callable[[], ClusterState], row: tuple[str, str, str, str]
 ) -> None:
     assert rows(state()) == [row]
+
+
+def test_of_two_nodes_with_an_address_the_one_without_a_kubelet_is_to_be_deleted() -> None:
+    def change(nodes: list[dict[str, Any]]) -> None:
+        nodes[0]["status"]["addresses"] = nodes[1]["status"]["addresses"]
+        nodes[0]["status"]["conditions"][0].update(status="Unknown", message="Kubelet stopped posting")
+
+    shown, (consequence,) = split(findings(changed(healthy(), "nodes", change)))
+    assert [(row.node, row.finding, row.repair) for row in shown] == [
+        ("n1",
+         "address 192.0.2.2 of this Node is that of Node n2 as well: packets for one get to the other; only the kubelet of n2 is ready",
+         "kubectl delete node n1  # or, if it has a machine of its own, set another --node-ip for the kubelet of n1"),
+    ]  # fmt: skip
+    assert (consequence.node, consequence.check) == ("n1", "nodes")
 
 
 def test_addresses_that_are_close_and_a_node_of_this_minute_are_no_finding() -> None:

@@ -14,7 +14,7 @@ from antrea.antctl.doctor.state import Finding
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
@@ -74,19 +74,20 @@ class PodCidr(NamedTuple):
 
 
 def addresses(state: ClusterState) -> Iterator[Finding]:
-    """Yield Nodes without a podCIDR, and those whose podCIDR or address another Node has as well; of two the younger one."""
+    """Yield Nodes without a podCIDR, and those whose podCIDR or address another Node has as well; of two the one that is not ready, else the younger one."""
     listed = sorted(
         state.nodes or (),
         key=lambda node: (str(node["metadata"].get("creationTimestamp", "")), name_of(node)),
     )
     age = {name_of(node): number for number, node in enumerate(listed)}
+    ready = {name_of(node) for node in listed if condition(node, "Ready").get("status") == "True"}
     yield from _without_cidr(state, listed)
     for version in (4, 6):
         ips = sorted(ip for node in listed for ip in _addresses(node) if ip.address.version == version)
         cidrs = sorted(
             cidr for node in listed for cidr in _pod_cidrs(node) if cidr.network.version == version
         )
-        yield from _same_address(ips, age)
+        yield from _same_address(ips, age, ready)
         yield from _overlap(cidrs, age)
         yield from _node_in_cidr(cidrs, ips)
 
@@ -114,13 +115,21 @@ def _without_cidr(state: ClusterState, listed: Iterable[Mapping[str, Any]]) -> I
             yield Finding(name, "error", ADDRESSES, text, repair)
 
 
-def _same_address(ips: Sequence[NodeAddress], age: Mapping[str, int]) -> Iterator[Finding]:
+def _same_address(
+    ips: Sequence[NodeAddress], age: Mapping[str, int], ready: Collection[str]
+) -> Iterator[Finding]:
     for ip, following in pairwise(ips):
-        if ip.address == following.address and ip.node != following.node:
-            older, younger = sorted((ip.node, following.node), key=age.__getitem__)
-            text = f"address {ip.address} of this Node is that of Node {older} as well: packets for one get to the other"
-            repair = f"kubectl get nodes -o wide  # delete the Node object without a machine, or set another --node-ip for the kubelet of {younger}"
-            yield Finding(younger, "error", ADDRESSES, text, repair)
+        if ip.address != following.address:
+            continue
+        # a machine that joined again under another name leaves a Node object that no kubelet reports for
+        other, node = sorted((ip.node, following.node), key=lambda name: (name not in ready, age[name]))
+        text = f"address {ip.address} of this Node is that of Node {other} as well: packets for one get to the other"
+        set_address = f"set another --node-ip for the kubelet of {node}"
+        repair = f"kubectl get nodes -o wide  # {set_address}"
+        if node not in ready and other in ready:
+            text += f"; only the kubelet of {other} is ready"
+            repair = f"kubectl delete node {node}  # or, if it has a machine of its own, {set_address}"
+        yield Finding(node, "error", ADDRESSES, text, repair)
 
 
 def _overlap(cidrs: Sequence[PodCidr], age: Mapping[str, int]) -> Iterator[Finding]:
