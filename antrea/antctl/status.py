@@ -11,12 +11,12 @@ import click
 
 from antrea import VERSION
 from antrea.antctl.doctor.cause import split
-from antrea.antctl.doctor.command import COLUMNS as FINDING_COLUMNS
-from antrea.antctl.doctor.command import REQUEST_TIMEOUT, as_row, limited
+from antrea.antctl.doctor.command import REQUEST_TIMEOUT, as_row
 from antrea.antctl.doctor.control_plane.checks import findings
 from antrea.antctl.doctor.control_plane.cluster_state import AGENT, collect, name_of
 from antrea.antctl.doctor.control_plane.report import MAX_AGE, age_of
 from antrea.antctl.doctor.control_plane.rollout import node_of
+from antrea.antctl.doctor.text import blocks
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.output import render
@@ -58,6 +58,12 @@ class Program(NamedTuple):
         """Whether all Pods are Ready, and of the newest template."""
         return self.ready == self.updated == self.desired
 
+    def lack(self) -> str:
+        """Return what the program lacks; empty: nothing."""
+        if self.ready != self.desired:
+            return f"{self.name} has {self.ready} of {self.desired} Pods ready"
+        return "" if self.is_complete else f"{self.name} has {self.updated} of {self.desired} Pods updated"
+
 
 class Status(NamedTuple):
     """All that is on the screen."""
@@ -67,8 +73,12 @@ class Status(NamedTuple):
     controller_version: str
     agent_versions: Mapping[str, int]
     """Number of agents by version."""
+    agents: int
+    """Pods of agents."""
     reporting: int
     """Agents whose report is not late."""
+    connected_pods: int
+    """Pods that agents have connected, by their reports."""
     gates: Mapping[str, Mapping[str, bool]]
     """Feature gates that the configuration sets to another value than their default, by program."""
     findings: tuple[Finding, ...]
@@ -145,7 +155,9 @@ def status_of(state: ClusterState) -> Status:
         programs=tuple(_program(item) for item in (*(state.daemon_sets or ()), *(state.deployments or ()))),
         controller_version=str((state.controller_info or {}).get("version", "")),
         agent_versions=dict(Counter(str(info.get("version", "")) for info in infos if info.get("version"))),
+        agents=len(pods),
         reporting=sum(age is not None and age <= MAX_AGE for age in ages),
+        connected_pods=sum(info.get("localPodNum", 0) for info in infos),
         gates={program: gates for program, file in FILES.items() if (gates := _gates(state, file))},
         findings=tuple(split(findings(state))[0]),
     )
@@ -197,23 +209,31 @@ def screen(status: Status) -> str:
     return "".join(_blocks(status))
 
 
+def verdict(status: Status) -> str:
+    """Return whether Antrea is ready, and what it lacks."""
+    if not status.programs:
+        return "not installed"
+    lacks = [lack for program in status.programs if (lack := program.lack())]
+    if errors := sum(row.severity == "error" for row in status.findings):
+        lacks.append(f"{errors} error{'s' if errors > 1 else ''}")
+    return f"not ready: {', '.join(lacks)}" if lacks else "ready"
+
+
 def _blocks(status: Status) -> Iterator[str]:
+    yield f"Antrea: {verdict(status)}\n"
     if status.programs:
-        yield table([program._asdict() for program in status.programs], PROGRAM_COLUMNS, ordered=False)
-    else:
-        yield "No program of Antrea is installed.\n"
+        rows = [program._asdict() for program in status.programs]
+        yield "\n" + table(rows, PROGRAM_COLUMNS, ordered=False)
     agents = ", ".join(f"{version} ({count})" for version, count in sorted(status.agent_versions.items()))
     yield f"\nVersions: antctl v{VERSION}, controller {status.controller_version or 'unreported'}, agents {agents or 'unreported'}\n"
-    total = sum(status.agent_versions.values())
-    yield f"Reports: {status.reporting} of {total} agents within {MAX_AGE:.0f} s\n"
+    yield f"Reports: {status.reporting} of {status.agents} agents have reported within {MAX_AGE:.0f} s\n"
+    yield f"Pods: {status.connected_pods} are connected by agents\n"
     for program, gates in status.gates.items():
         yield f"Feature gates of the {program}: {', '.join(f'{name}={str(on).lower()}' for name, on in gates.items())}\n"
     if status.findings:
-        yield "\n" + table(
-            [row._asdict() for row in limited(status.findings)], FINDING_COLUMNS, ordered=False
-        )
+        yield f"\n{blocks(status.findings)}"
     else:
-        yield "Errors: none\n"
+        yield "Errors and warnings: none\n"
 
 
 def as_tree(status: Status) -> dict[str, Any]:
@@ -227,7 +247,9 @@ def as_tree(status: Status) -> dict[str, Any]:
             "controller": status.controller_version,
             "agents": dict(status.agent_versions),
         },
+        "agents": status.agents,
         "reportingAgents": status.reporting,
+        "connectedPods": status.connected_pods,
         "featureGates": {program: dict(gates) for program, gates in status.gates.items()},
         "findings": [as_row(row) for row in status.findings],
     }

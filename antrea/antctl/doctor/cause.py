@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from antrea.antctl.doctor.state import UNANSWERED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from antrea.antctl.doctor.state import Finding
 
+API_SERVER: Final = "kube-apiserver"
 REPORTS: Final = ("heartbeats", "ovsdb", "switch", "controller-connection", "agent-health")
 ON_NODE: Final = (
     *(
@@ -61,7 +64,7 @@ TOKENS: Final = (
 )
 """Checks of an agent whose requests kube-apiserver refuses."""
 ORDER: Final = (
-    Cause("kube-apiserver"),
+    Cause(API_SERVER),
     Cause(
         "node-addresses",
         (
@@ -129,9 +132,10 @@ def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     everywhere: set[str] = set()
     at: set[tuple[str, ...]] = set()
     by_check = {cause.check: cause for cause in ORDER}
+    is_slow = any(row.check == API_SERVER and row.severity == "error" for row in ordered)
     for row in ordered:
         places = {(row.node, row.check), (row.peer, row.check), (row.node, row.peer, row.check)}
-        if row.check in everywhere or places & at:
+        if row.check in everywhere or places & at or (is_slow and _is_late(row)):
             consequences.append(row)
         else:
             shown.append(row)
@@ -146,6 +150,11 @@ def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
             else:
                 everywhere |= set(cause.on_node)
     return shown, consequences
+
+
+def _is_late(row: Finding) -> bool:
+    """Return whether a check has got no answer of kube-apiserver in time."""
+    return row.finding.startswith(UNANSWERED) and (not row.node or "timed out" in row.finding)
 
 
 def _place(row: Finding) -> tuple[bool, int, str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from antrea.antctl.doctor import paths, refusal
 from antrea.antctl.doctor.control_plane.report import CONNECTIONS, RECONCILE, repair_of
 from antrea.antctl.doctor.invalid_packets import invalid_packets
-from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
+from antrea.antctl.doctor.state import UNANSWERED, Chain, Finding, FindingText, NodeState, edit
 from antrea.apis.shown import one_line
 from antrea.features import FEATURES
 from antrea.features.framework.doctor import ConditionCheck
@@ -406,7 +406,7 @@ def findings(node: NodeState) -> list[Finding]:
         unseen = [field for field in fields if getattr(node, field) is None]
         if unseen:
             why = "; ".join(sorted({node.unseen.get(field, "no cause is given") for field in unseen}))
-            said.append(Finding(node.name, "error", name, f"cannot be checked: {why}", ""))
+            said.append(Finding(node.name, "error", name, f"{UNANSWERED}{why}", ""))
             continue
         said += [
             Finding(node.name, row.severity, name, row.finding, row.repair, row.peer) for row in check(node)

@@ -33,7 +33,8 @@ from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.rights import CHECK as MISSING_RIGHTS
 from antrea.antctl.doctor.rights import CHECKS as RIGHTS
 from antrea.antctl.doctor.rights import missing_rights
-from antrea.antctl.doctor.state import Finding
+from antrea.antctl.doctor.state import UNANSWERED, Finding
+from antrea.antctl.doctor.text import blocks, total
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import AGENT
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
     from antrea.antctl.main import Target
-    from antrea.features.framework.command import Column
 
 MAX_CONCURRENT: Final = 16
 """Agents that are asked at the same time."""
@@ -60,17 +60,7 @@ REQUEST_TIMEOUT: Final = 10.0
 """Seconds for one request to kube-apiserver, where no option sets another limit."""
 AGENT_TIMEOUT: Final = 5.0
 """Seconds for one request to the agent of the same Pod."""
-MAX_ROWS: Final = 20
-"""Findings of a check that are shown in a table; the last line counts the rest."""
 
-
-def _cell(field: str) -> Callable[[dict[str, Any]], str]:
-    return lambda row: str(row[field])
-
-
-COLUMNS: tuple[Column, ...] = tuple(
-    (field.upper(), _cell(field)) for field in Finding._fields if field != "peer"
-)
 OF_CLUSTER = (
     *control_plane.CHECKS,
     *RIGHTS,
@@ -117,6 +107,7 @@ def _callback(nodes: tuple[str, ...], output: str, *, everything: bool) -> None:
     else:
         looked, rows = all_nodes(target.find(), nodes)
         checks = len({*CHECKS, *OF_CLUSTER})
+    extent = f"{checks} checks on {looked} Node{'' if looked == 1 else 's'}"
     shown, consequences = split(rows)
     if everything or (target.mode is AGENT and output != "table"):
         # whoever asks all agents tells causes of the cluster from those of a Node
@@ -126,11 +117,9 @@ def _callback(nodes: tuple[str, ...], output: str, *, everything: bool) -> None:
     if output != "table":
         click.echo(render([as_row(row) for row in shown], output, (), ordered=False), nl=False)
     elif shown:
-        click.echo(
-            render([row._asdict() for row in limited(shown)], output, COLUMNS, ordered=False), nl=False
-        )
+        click.echo(f"{blocks(shown)}\n{total(shown)} found by {extent}.")
     else:
-        click.echo(f"Nothing found by {checks} checks on {looked} Node{'' if looked == 1 else 's'}.")
+        click.echo(f"Nothing found by {extent}.")
     if consequences and shown and output == "table":
         click.echo(f"{len(consequences)} more follow from these; --all shows them.", err=True)
     if shown:
@@ -140,21 +129,6 @@ def _callback(nodes: tuple[str, ...], output: str, *, everything: bool) -> None:
 def as_row(row: Finding) -> dict[str, str]:
     """Return a finding as JSON has it: `peer` only where there is one."""
     return {key: value for key, value in row._asdict().items() if value or key != "peer"}
-
-
-def limited(rows: Iterable[Finding]) -> list[Finding]:
-    """Return the first findings of each check, and a line that counts the rest."""
-    by_check: dict[str, list[Finding]] = {}
-    for row in rows:
-        by_check.setdefault(row.check, []).append(row)
-    return [
-        line
-        for check, group in by_check.items()
-        for line in (
-            *group[:MAX_ROWS],
-            *([Finding("", group[MAX_ROWS].severity, check, f"{len(group) - MAX_ROWS} more; -o json has all", "")] if len(group) > MAX_ROWS else ()),
-        )
-    ]  # fmt: skip
 
 
 def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
@@ -243,7 +217,7 @@ def _answered(check: str, judge: Callable[[], Iterable[Finding]]) -> list[Findin
 
 
 def _unanswered(check: str, error: Failure) -> Finding:
-    return Finding("", "error", check, f"cannot be checked: {one_line(error.format_message())}", "")
+    return Finding("", "error", check, f"{UNANSWERED}{one_line(error.format_message())}", "")
 
 
 def _findings(text: str) -> list[Finding]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+UNANSWERED: Final = "cannot be checked: "
+"""How the finding of a check begins that has got no answer."""
 
 
 class Finding(NamedTuple):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from antrea.antctl.doctor.cause import ORDER, RANKS, split
 from antrea.antctl.doctor.checks import CHECKS, findings
-from antrea.antctl.doctor.command import OF_CLUSTER, as_row, limited
+from antrea.antctl.doctor.command import OF_CLUSTER, as_row
 from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
+from antrea.antctl.doctor.text import blocks, limited, total
 
 BESIDE = {
     "agent",
@@ -81,6 +82,15 @@ def test_a_warning_explains_nothing_and_comes_after_errors() -> None:
     assert shown(*rows) == [("n1", "controller-connection"), ("", "controller")]
 
 
+def test_checks_without_an_answer_follow_from_a_slow_api_server() -> None:
+    late = Finding("", "error", "webhooks", "cannot be checked: request to server failed: timed out", "")
+    of_node = Finding("n1", "error", "cni-configs", "cannot be checked: PermissionError", "")
+    assert shown(error("", "kube-apiserver"), late, late._replace(node="n1"), of_node) == [
+        ("", "kube-apiserver"), ("n1", "cni-configs"),
+    ]  # fmt: skip
+    assert shown(late, of_node) == [("n1", "cni-configs"), ("", "webhooks")]
+
+
 def test_a_condition_that_an_agent_and_its_report_name_is_shown_once() -> None:
     rows = [
         error("n1", "switch"),
@@ -90,11 +100,38 @@ def test_a_condition_that_an_agent_and_its_report_name_is_shown_once() -> None:
     assert shown(*rows) == [("n1", "switch"), ("n2", "switch")]
 
 
-def test_json_has_the_peer_where_there_is_one_and_a_table_counts_what_it_leaves_out() -> None:
+def test_json_has_the_peer_where_there_is_one_and_text_counts_what_it_leaves_out() -> None:
     assert "peer" not in as_row(error("n1", "mtu"))
     assert as_row(error("n1", "tunnels", "n2"))["peer"] == "n2"
     rows = [error(f"n{number}", "mtu") for number in range(25)]
     assert [row.finding for row in limited(rows)][-2:] == ["x", "5 more; -o json has all"]
+
+
+def test_text_has_the_repair_below_the_finding_and_the_node_whose_shell_it_is_for() -> None:
+    rows = [
+        error("", "controller"),
+        Finding("n1", "error", "gossip-port", "port 10351 does not answer", "iptables -I '\\'", "n2"),
+        Finding("n1", "warning", "path-mtu", "a\x1b[31mswitch", "kubectl edit", "n2"),
+        Finding("n1", "warning", "time-skew", "an hour", ""),
+    ]
+    assert blocks(rows).splitlines() == [
+        "error: controller",
+        "  x",
+        "  Repair: y",
+        "",
+        "error: gossip-port on Node n1",
+        "  port 10351 does not answer",
+        "  Repair, in a root shell of Node n2: iptables -I '\\'",
+        "",
+        "warning: path-mtu on Node n1",
+        "  a\\x1b[31mswitch",
+        "  Repair: kubectl edit",
+        "",
+        "warning: time-skew on Node n1",
+        "  an hour",
+    ]
+    assert total(rows) == "2 errors and 2 warnings"
+    assert total(rows[:1]) == "1 error"
 
 
 def test_progress_is_silent_at_first_and_then_names_what_is_waited_for() -> None:

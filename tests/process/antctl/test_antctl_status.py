@@ -10,14 +10,16 @@ from antrea import VERSION
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.failure import Failure
-from antrea.antctl.status import Program, Status, as_tree, screen, status_of, summary, wait_ready
+from antrea.antctl.status import Program, Status, as_tree, screen, status_of, summary, verdict, wait_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AGENT = Program("antrea-agent", "kube-system", 3, 3, 3, "antrea:v1")
 CONTROLLER = Program("antrea-controller", "kube-system", 1, 1, 1, "antrea:v1")
-READY = Status("kube-system", (AGENT, CONTROLLER), "v1", {"v1": 3}, 3, {"agent": {"Multicast": False}}, ())
+READY = Status(
+    "kube-system", (AGENT, CONTROLLER), "v1", {"v1": 3}, 3, 3, 12, {"agent": {"Multicast": False}}, ()
+)
 ERROR = Finding("", "error", "controller", "scaled to 0", "kubectl scale")
 
 
@@ -29,17 +31,31 @@ def owner(name: str, status: dict[str, int], **spec: Any) -> dict[str, Any]:
 
 def test_the_screen_has_programs_versions_gates_and_errors() -> None:
     assert screen(READY).splitlines() == [
+        "Antrea: ready",
+        "",
         "PROGRAM           NAMESPACE   DESIRED READY UPDATED IMAGE    ",
         "antrea-agent      kube-system 3       3     3       antrea:v1",
         "antrea-controller kube-system 1       1     1       antrea:v1",
         "",
         f"Versions: antctl v{VERSION}, controller v1, agents v1 (3)",
-        "Reports: 3 of 3 agents within 150 s",
+        "Reports: 3 of 3 agents have reported within 150 s",
+        "Pods: 12 are connected by agents",
         "Feature gates of the agent: Multicast=false",
-        "Errors: none",
+        "Errors and warnings: none",
     ]
     assert "scaled to 0" in screen(READY._replace(findings=(ERROR,)))
-    assert screen(READY._replace(programs=())).startswith("No program of Antrea is installed.\n")
+
+
+def test_the_first_line_says_what_is_lacking() -> None:
+    late = READY._replace(
+        programs=(AGENT._replace(ready=2), CONTROLLER._replace(updated=0)), findings=(ERROR, ERROR)
+    )
+    assert verdict(late) == (
+        "not ready: antrea-agent has 2 of 3 Pods ready, antrea-controller has 0 of 1 Pods updated, 2 errors"
+    )
+    assert verdict(READY._replace(findings=(ERROR,))) == "not ready: 1 error"
+    assert verdict(READY._replace(programs=())) == "not installed"
+    assert screen(READY._replace(programs=())).startswith("Antrea: not installed\n\nVersions: ")
 
 
 def test_json_has_all_that_is_on_the_screen() -> None:

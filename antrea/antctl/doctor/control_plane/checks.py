@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.antctl.doctor.control_plane import certificates, nodes, registration, release, report, rollout
-from antrea.antctl.doctor.state import Finding, edit
+from antrea.antctl.doctor.state import UNANSWERED, Finding, edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +49,7 @@ def findings(state: ClusterState) -> list[Finding]:
         if causes := sorted(
             {state.unseen.get(field, "") for field in fields if getattr(state, field) is None}
         ):
-            rows.append(Finding("", "error", name, f"cannot be checked: {'; '.join(causes)}", ""))
+            rows.append(Finding("", "error", name, f"{UNANSWERED}{'; '.join(causes)}", ""))
         else:
             rows += check(state)
     return [at_owner(state, row) for row in rows]
