@@ -12,9 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.errors import Unavailable
+from lab import cgroup, namespace
 from lab import control_plane as plane
-from lab import namespace
-from lab.process import end, launch, wait_for
+from lab.process import end, launch, run, wait_for
+from lab.record import Cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,3 +81,54 @@ def away(lab: Lab) -> Iterator[None]:
         with lab.record.locked():
             launch(lab.record, "kube-apiserver", namespace.inside(network, words))
         wait_for("the API server", lab.api.ready, seconds=60, step=0.05)
+
+
+CPU_PERIOD = 1_000_000
+"""Microseconds, the longest that the kernel takes: shares below a hundredth of a processor need it."""
+FIRST_QUOTA, MIN_QUOTA = 64_000, 1_000
+"""Microseconds of processor time in each period."""
+
+
+def took(lab: Lab) -> float:
+    """Seconds for one request with a connection of its own, from the control plane's network."""
+    network = namespace.path(lab.record, lab.topology.control_plane.name)
+    words = ["curl", "-sk", "-o", "/dev/null", "-m", "30", f"{plane.server_url(lab.topology)}/version"]
+    begin = time.monotonic()
+    with contextlib.suppress(Unavailable):
+        run(namespace.inside(network, words), seconds=60)
+    return time.monotonic() - begin
+
+
+def slow_down(lab: Lab, seconds: float) -> None:
+    """Give the API server less and less processor time, until a request takes that long."""
+    hierarchy = _cpu()
+    group = hierarchy.mount / f"{cgroup.top_name(lab.record)}-slow"
+    lab.record.note(Cgroup(str(group)))
+    group.mkdir()
+    _write_quota(group, quota := FIRST_QUOTA)
+    (group / "cgroup.procs").write_text(str(lab.record.processes()["kube-apiserver"].pid))
+    while took(lab) < seconds:
+        if quota <= MIN_QUOTA:
+            raise Unavailable(f"a kube-apiserver that takes {seconds:g} s for a request")
+        _write_quota(group, quota := max(MIN_QUOTA, quota // 2))
+
+
+def speed_up(lab: Lab) -> None:
+    """Let the API server have all processors again."""
+    hierarchy = _cpu()
+    group = hierarchy.mount / f"{cgroup.top_name(lab.record)}-slow"
+    if group.exists():
+        (hierarchy.mount / "cgroup.procs").write_text(str(lab.record.processes()["kube-apiserver"].pid))
+        cgroup.remove(group)
+
+
+def _cpu() -> cgroup.Hierarchy:
+    return next(row for row in cgroup.mounted() if row.version == 2 or "cpu" in row.options.split(","))
+
+
+def _write_quota(group: Path, quota: int) -> None:
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{quota} {CPU_PERIOD}")
+    else:
+        (group / "cpu.cfs_period_us").write_text(str(CPU_PERIOD))
+        (group / "cpu.cfs_quota_us").write_text(str(quota))

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import workstation
 import yaml
-from agent_node import antctl, in_agent, parent_of, pid_of, wait_ready
+from agent_node import antctl, in_agent, kill, parent_of, pid_of, wait_ready
 from config_map import ConfigMap, wait_value
 
 from antrea.errors import Unavailable
 from lab import antrea as installation
-from lab import node
+from lab import namespace, node, underlay
 from lab.process import wait_for
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Fault(NamedTuple):
     node: str = ""
     """Where it is found; `*`: on any Node, or on none."""
     repairs: bool = True
+    shows: str = ""
+    """What that command prints where it repairs nothing."""
     core: bool = False
 
 
@@ -70,8 +72,8 @@ class Faulty:
     def patch(self, target: str, body: dict[str, Any], kind: str = "strategic") -> None:
         self.system("patch", target, f"--type={kind}", "-p", json.dumps(body))
 
-    def shell(self, where: str, line: str) -> None:
-        node.execute(self.lab.record, where, "sh", "-c", line)
+    def shell(self, where: str, line: str) -> str:
+        return node.execute(self.lab.record, where, "sh", "-c", line)
 
     def stop(self, where: str, program: str) -> None:
         """SIGSTOP."""
@@ -87,6 +89,14 @@ class Faulty:
         self._stopped.append(parent_of(pid))
         os.kill(parent_of(pid), signal.SIGSTOP)
         os.kill(pid, signal.SIGKILL)
+
+    def restart_kubelet(self, where: str) -> None:
+        """SIGKILL; its Node starts it again, with the configuration of now."""
+        kill(pid_of(self.lab, where, "kubelet"))
+
+    def at_switch(self, line: str) -> None:
+        """A shell line where the switches are that Nodes are plugged into."""
+        namespace.script(self.lab.record, namespace.path(self.lab.record, underlay.UNDERLAY), [line])
 
     def in_agent(self, where: str, line: str) -> None:
         in_agent(self.lab, where, "sh", "-c", line)
@@ -151,8 +161,8 @@ class Faulty:
             self.go_on()
             fault.unmake(self)
 
-    def repair(self, row: dict[str, str]) -> None:
-        """What an operator does who reads this finding."""
+    def repair(self, row: dict[str, str]) -> str:
+        """What an operator does who reads this finding; returns what the command prints."""
         command = row["repair"]
         if setting := SET.search(command):
             key, value, file = setting.groups()
@@ -164,11 +174,12 @@ class Faulty:
         elif "edit configmap" in command:
             self.restore()
         elif command.startswith(("kubectl", "antctl", "helm")):
-            self._from_workstation(command)
+            return self._from_workstation(command)
         else:
-            self.shell(row.get("peer") or row["node"], command)
+            return self.shell(row.get("peer") or row["node"], command)
+        return ""
 
-    def _from_workstation(self, command: str) -> None:
+    def _from_workstation(self, command: str) -> str:
         """Some of these commands fail though they repair: kubectl create, where objects exist."""
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
@@ -181,7 +192,9 @@ class Faulty:
                 path.chmod(0o755)
             environ = {**workstation.environment(), "PATH": f"{folder}:{os.environ['PATH']}"}
             line = ["sh", "-c", command]
-            subprocess.run(line, check=False, timeout=300, capture_output=True, env=environ, cwd=folder)
+            return subprocess.run(
+                line, check=False, timeout=300, capture_output=True, text=True, env=environ, cwd=folder
+            ).stdout
 
 
 def is_first(fault: Fault) -> Callable[[list[dict[str, str]]], bool]:
@@ -202,6 +215,8 @@ def seed(faulty: Faulty, fault: Fault) -> dict[str, str]:
         if fault.repairs:
             faulty.repair(row)
             faulty.wait(lambda rows: rows == [], f"{fault.name} is not repaired by {row['repair']!r}")
+        elif fault.shows:
+            assert fault.shows in faulty.repair(row)
     if not fault.repairs:
         faulty.wait(lambda rows: rows == [], f"{fault.name} does not end")
     return row

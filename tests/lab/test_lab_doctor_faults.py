@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from api_server import slow_down, speed_up
 from doctor_fault import Fault, Faulty, seed
 
 if TYPE_CHECKING:
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from lab.cluster import Lab
 
 CONTROLLER, AGENTS = "deployment/antrea-controller", "daemonset/antrea-agent"
+SLOW_SECONDS = 3.0
+KUBELET = "/etc/kubernetes/kubelet.yaml"
+FULL = "mount -t tmpfs -o size=128k lab-full /var/log/antrea && { head -c 200k /dev/zero > /var/log/antrea/big; true; }"
 BRIDGE_CONF = 'echo \'{"type": "bridge"}\' > /etc/cni/net.d/'
 DROP_ALL = (
     "nft add table inet lab-firewall && "
@@ -32,7 +37,7 @@ def pods(**values: object) -> dict[str, Any]:
     return {"spec": {"template": {"spec": values}}}
 
 
-def on(where: str, line: str) -> Callable[[Faulty], None]:
+def on(where: str, line: str) -> Callable[[Faulty], object]:
     return lambda lab: lab.shell(where, line)
 
 
@@ -78,6 +83,42 @@ def close_controller(lab: Faulty) -> None:
 def open_controller(lab: Faulty) -> None:
     rule = "iptables -D INPUT -p tcp --dport 10349 -j"
     at_controller(lab, f"{rule} DROP; {rule} ACCEPT; true")
+
+
+def press(lab: Faulty) -> None:
+    """A kubelet that wants more free process numbers than there are."""
+    lab.shell("node-2", f"sed -i 's/^evictionHard:/&\\n  pid.available: \"4000000000\"/' {KUBELET}")
+    lab.restart_kubelet("node-2")
+
+
+def relieve(lab: Faulty) -> None:
+    lab.shell("node-2", f"sed -i '/pid.available/d' {KUBELET}")
+    lab.restart_kubelet("node-2")
+
+
+def narrow(lab: Faulty, size: int) -> None:
+    """The port of the switch that a Node is plugged into."""
+    lab.at_switch(f"ip link set dev node-2.eth1 mtu {size}")
+
+
+def widen(lab: Faulty) -> None:
+    narrow(lab, 1500)
+    lab.restore()
+
+
+def join_again(lab: Faulty) -> None:
+    """The machine of node-2 had another name before, whose Node object is left."""
+    address = lab.lab.topology.machine("node-2").address("eth0", 4)
+    status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+    lab.lab.api.apply(
+        "{apiVersion: v1, kind: Node, metadata: {name: old-2, labels: {kubernetes.io/os: linux}}}"
+    )
+    lab.kubectl("patch", "node", "old-2", "--subresource=status", "-p", json.dumps(status))
+
+
+def account_again(lab: Faulty) -> None:
+    lab.system("delete", "serviceaccount", "antrea-agent")
+    lab.restore()
 
 
 PROGRAMS = (
@@ -167,7 +208,24 @@ OBJECTS = (
     Fault("port-name-unknown", "policies", "nonsense", lambda lab: lab.lab.api.apply(POLICY),
           lambda lab: lab.system("delete", "networkpolicy", "doctor"), repairs=False),
 )  # fmt: skip
-FAULTS = (*PROGRAMS, *REGISTRATIONS, *SWITCHES, *CONFIGURATIONS, *HOSTS, *OBJECTS)
+CLUSTER = (
+    Fault("api-server-slow", "kube-apiserver", "for the fastest request", lambda lab: slow_down(lab.lab, SLOW_SECONDS), lambda lab: speed_up(lab.lab), repairs=False),
+    Fault("node-joined-again", "node-addresses", "only the kubelet of node-2 is ready", join_again,
+          lambda lab: lab.kubectl("delete", "node", "old-2", "--ignore-not-found"), node="old-2"),
+    Fault("process-numbers", "node-pressure", "kubelet reports PIDPressure", press, relieve, node="node-2", repairs=False, shows="PIDPressure"),
+    Fault("agent-account-deleted", "agent-account", "ServiceAccount antrea-agent is missing", system("delete", "serviceaccount", "antrea-agent"), restore),
+    Fault("controller-account-deleted", "controller-account", "ServiceAccount antrea-controller is missing",
+          system("delete", "serviceaccount", "antrea-controller"), restore),
+    Fault("agent-account-created-again", "agent-account", "was created again after Pod", account_again, node="*"),
+    Fault("dns-scaled-to-0", "cluster-dns", "Deployment coredns is scaled to 0", system("scale", "deployment/coredns", "--replicas=0"),
+          system("scale", "deployment/coredns", "--replicas=1")),
+    Fault("disk-full", "disk-space", "the file system of /var/log/antrea has no free space", on("node-1", FULL), on("node-1", "umount /var/log/antrea"),
+          node="node-1", repairs=False, shows="/var/log/antrea/big"),
+    Fault("forwarding-off", "forwarding", "net.ipv4.ip_forward of this Node is 0", on("node-1", "sysctl -w net.ipv4.ip_forward=0"),
+          on("node-1", "sysctl -w net.ipv4.ip_forward=1"), node="node-1"),
+    Fault("switch-mtu", "path-mtu", "a switch or router on the way", lambda lab: narrow(lab, 1400), widen, node="node-1"),
+)  # fmt: skip
+FAULTS = (*PROGRAMS, *REGISTRATIONS, *SWITCHES, *CONFIGURATIONS, *HOSTS, *CLUSTER, *OBJECTS)
 
 
 @pytest.mark.parametrize(
