@@ -219,7 +219,7 @@ CLUSTER = (
     Fault("agent-account-created-again", "agent-account", "was created again after Pod", account_again, node="*"),
     Fault("dns-scaled-to-0", "cluster-dns", "Deployment coredns is scaled to 0", system("scale", "deployment/coredns", "--replicas=0"),
           system("scale", "deployment/coredns", "--replicas=1")),
-    Fault("disk-full", "disk-space", "the file system of /var/log/antrea has no free space", on("node-1", FULL), on("node-1", "umount /var/log/antrea"),
+    Fault("disk-full", "disk-space", "the file system of /var/log/antrea has no free space", on("node-1", FULL), on("node-1", "umount -l /var/log/antrea"),
           node="node-1", repairs=False, shows="/var/log/antrea/big"),
     Fault("forwarding-off", "forwarding", "net.ipv4.ip_forward of this Node is 0", on("node-1", "sysctl -w net.ipv4.ip_forward=0"),
           on("node-1", "sysctl -w net.ipv4.ip_forward=1"), node="node-1"),
