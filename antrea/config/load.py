@@ -22,6 +22,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _AT = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 SECTION = "featureGates"
+MAX_WRONG = 10
+"""Wrong values that one refusal names; an Event has room for about as many."""
 _BY_LOWER = {name.lower(): name for name in GATE_NAMES}
 
 
@@ -74,7 +76,7 @@ def read(path: Path) -> str:
 def parse(kind: type[S], text: str) -> Loaded[S]:
     """Read the YAML `text`. A null or an empty string means the default, as upstream reads them.
 
-    Raises Invalid if it is not YAML or holds a value of a wrong type.
+    Raises Invalid if it is not YAML, or with all values that are wrong.
     """
     file: str = getattr(kind, "file", kind.__name__)
     try:
@@ -84,18 +86,40 @@ def parse(kind: type[S], text: str) -> Loaded[S]:
             raise Invalid(file, f"not YAML: {_place(error.__cause__)}") from error
         # what the reader itself raises: a day that no month has, a number without digits
         raise Invalid(file, f"a value cannot be read: {error.why}") from error
-    unknown: list[UnknownKey] = []
-    known = _Known(kind)
-    try:
-        cleaned = _clean(kind, {} if tree is None else tree, "", known, unknown)
-        config = decode_tree(cleaned, kind, "")
-    except Invalid as error:
-        if isinstance(error.__cause__, msgspec.ValidationError):
+    reading = _Reading(kind)
+    config = _decoded(kind, _clean(kind, {} if tree is None else tree, "", reading), reading)
+    if config is None or reading.wrong:
+        raise _refusal(file, reading.wrong)
+    return Loaded(config, tuple(reading.unknown))
+
+
+def _refusal(file: str, wrong: Sequence[Invalid]) -> Invalid:
+    """Return one error that names all wrong values; the first one is its path."""
+    first, *others = wrong
+    named = [str(error) for error in others[: MAX_WRONG - 1]]
+    more = [f"{len(wrong) - MAX_WRONG} more values are wrong"] if len(wrong) > MAX_WRONG else []
+    return Invalid(f"{file}: {first.path}" if first.path else file, "; ".join([first.why, *named, *more]))
+
+
+def _decoded(kind: type[S], tree: Any, reading: _Reading) -> S | None:
+    """Return the configuration of `tree`, without the values of a wrong type, which are noted; None if it is no mapping."""
+    while True:
+        try:
+            return decode_tree(tree, kind, "")
+        except Invalid as error:
             match = _AT.match(error.why)
-            at, reason = (match["path"] or "", match["why"]) if match else ("", error.why)
-            raise Invalid(f"{file}: {at}" if at else file, _plain(reason)) from error
-        raise Invalid(f"{file}: {error.path}" if error.path else file, error.why) from error
-    return Loaded(config, tuple(unknown))
+            path, reason = (match["path"] or "", match["why"]) if match else ("", error.why)
+            reading.wrong.append(Invalid(path, _plain(reason)))
+            if not _take_away(tree, path):
+                return None
+
+
+def _take_away(tree: Any, path: str) -> bool:
+    """Take the key away that a value of a wrong type is in. Return whether it was there."""
+    *sections, key = path.partition("[")[0].split(".")
+    for section in sections:
+        tree = tree.get(section) if isinstance(tree, dict) else None
+    return isinstance(tree, dict) and tree.pop(key, None) is not None
 
 
 def _place(why: yaml.YAMLError) -> str:
@@ -117,12 +141,14 @@ def _plain(reason: str) -> str:
     return reason[0].lower() + reason[1:]
 
 
-class _Known:
-    """All keys of a configuration, to find what an unknown one was meant to be."""
+class _Reading:
+    """All keys of a configuration, to find what an unknown one was meant to be, and what is wrong with a file of it."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self.paths = tuple(known_paths(kind))
         self.renamed: Mapping[str, str] = getattr(kind, "renamed", {})
+        self.unknown: list[UnknownKey] = []
+        self.wrong: list[Invalid] = []
 
     def nearest(self, path: str, value: Any) -> str:
         if path in self.renamed:
@@ -158,16 +184,16 @@ def section_of(kind: Any) -> tuple[type[msgspec.Struct] | None, str]:
     return (inner, mark) if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else (None, "")
 
 
-def _clean(kind: Any, value: Any, path: str, known: _Known, unknown: list[UnknownKey]) -> Any:
+def _clean(kind: Any, value: Any, path: str, reading: _Reading) -> Any:
     """`value` as msgspec wants it: unset and unknown keys left out, enums spelled as declared, shapes checked."""
     meta: list[msgspec.Meta] = []
     if get_origin(kind) is Annotated:
         kind, *meta = get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _clean_section(kind, value, path, known, unknown)
+        return _clean_section(kind, value, path, reading)
     if get_origin(kind) is tuple and isinstance(value, list):
         inner = get_args(kind)[0]
-        return [_clean(inner, v, f"{path}[{i}]", known, unknown) for i, v in enumerate(value)]
+        return [_clean(inner, v, f"{path}[{i}]", reading) for i, v in enumerate(value)]
     if get_origin(kind) is dict and isinstance(value, dict):
         inner = get_args(kind)[1]
         return {str(k): _of_type(inner, v, f"{path}.{k}") for k, v in value.items() if v is not None}
@@ -180,11 +206,9 @@ def _clean(kind: Any, value: Any, path: str, known: _Known, unknown: list[Unknow
     return value
 
 
-def _clean_section(
-    kind: type[msgspec.Struct], value: Any, path: str, known: _Known, unknown: list[UnknownKey]
-) -> Any:
+def _clean_section(kind: type[msgspec.Struct], value: Any, path: str, reading: _Reading) -> Any:
     if not isinstance(value, dict):
-        gate = gate_meant(path, value) if SECTION in known.paths else ""
+        gate = gate_meant(path, value) if SECTION in reading.paths else ""
         if gate:
             raise Invalid(path, f"expected a mapping, got bool: the feature gate is {gate}")
         return value
@@ -193,9 +217,12 @@ def _clean_section(
     for key, inner in value.items():
         at = f"{path}.{key}" if path else str(key)
         if key not in fields:
-            unknown.append(UnknownKey(at, known.nearest(at, inner)))
+            reading.unknown.append(UnknownKey(at, reading.nearest(at, inner)))
         elif not _unset(fields[key].type, inner):
-            cleaned[key] = _clean(fields[key].type, inner, at, known, unknown)
+            try:
+                cleaned[key] = _clean(fields[key].type, inner, at, reading)
+            except Invalid as error:
+                reading.wrong.append(error)
     return cleaned
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping  # noqa: TC003 (msgspec reads annotations)
+from collections.abc import Container, Iterator, Mapping, Sequence  # noqa: TC003 (msgspec reads annotations)
 from itertools import chain
 
 import msgspec
@@ -90,14 +90,22 @@ def resolve(
     Raises Invalid for a name that is not a gate, for a locked gate set against its lock, and for a gate of this component that
     is set to true but not built. Gates of the other component are ignored: upstream's chart writes one map into both files.
     """
-    names = {gate.name: gate for gate in gates}
-    for name in configured:
-        if name not in names and name not in STAGE_SWITCHES:
-            near = difflib.get_close_matches(name, [*names, *STAGE_SWITCHES], n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise Invalid(f"featureGates.{name}", f"unrecognized feature gate{hint}")
+    names = [*(gate.name for gate in gates), *STAGE_SWITCHES]
+    wrong = {name: _unrecognized(name, names) for name in configured if name not in names}
+    if wrong:
+        (first, why), *others = wrong.items()
+        raise Invalid(
+            f"featureGates.{first}",
+            "; ".join([why, *(f"featureGates.{name}: {why}" for name, why in others)]),
+        )
     on = frozenset(g.name for g in gates if component in g.components and _on(g, configured))
     return EnabledGates(component, on, tuple(_notes(component, configured, on, gates)))
+
+
+def _unrecognized(name: str, names: Sequence[str]) -> str:
+    """Return what is wrong with the name of a gate, and the nearest one that there is."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"unrecognized feature gate{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _notes(

@@ -202,3 +202,33 @@ def test_config_what_go_refuses_as_a_duration_is_refused(text: str) -> None:
 )
 def test_config_host_and_port_are_split_for_both_families(text: str, split: tuple[str, int]) -> None:
     assert host_and_port(text, 53) == split
+
+
+def test_config_all_wrong_values_are_named_at_once() -> None:
+    text = """
+    serviceCIDR: x
+    defaultMTU: abc
+    trafficEncapMode: bogus
+    egress: {exceptCIDRs: [10.0.0.0/33], maxEgressIPsPerNode: 256}
+    antreaProxy: 3
+    secondaryNetwork: {ovsBridges: [{}]}
+    """
+    with pytest.raises(Invalid) as error:
+        parse(AgentConfig, text)
+    assert error.value.path == "antrea-agent.conf: serviceCIDR"
+    assert str(error.value).split("; ") == [
+        "antrea-agent.conf: serviceCIDR: 'x' is not a CIDR such as 10.96.0.0/12",
+        "trafficEncapMode: 'bogus' is none of encap, noEncap, hybrid, networkPolicyOnly",
+        "egress.exceptCIDRs[0]: '10.0.0.0/33' is not a CIDR such as 10.96.0.0/12",
+        "defaultMTU: expected int, got a text",
+        "egress.maxEgressIPsPerNode: expected int <= 255",
+        "antreaProxy: expected a mapping, got int",
+        "secondaryNetwork.ovsBridges[0]: missing required field bridgeName",
+    ]
+
+
+def test_config_a_refusal_has_an_end() -> None:
+    text = "\n".join(f"{key}: [[]]" for key in known_paths(AgentConfig) if "." not in key)
+    with pytest.raises(Invalid, match=r"; \d+ more values are wrong$") as error:
+        parse(AgentConfig, text)
+    assert len(str(error.value).split("; ")) == 11

@@ -44,6 +44,10 @@ def test_gate_own_setting_wins_over_stage_switch_over_default(asked: dict[str, b
     [
         ({"Betta": True}, "featureGates.Betta: unrecognized feature gate; did you mean Beta?"),
         ({"Qqqqq": False}, "featureGates.Qqqqq: unrecognized feature gate"),
+        (
+            {"Qqqqq": False, "Beta": True, "Betta": True},
+            "featureGates.Qqqqq: unrecognized feature gate; featureGates.Betta: unrecognized feature gate; did you mean Beta?",
+        ),
         ({"Settled": False}, "featureGates.Settled: is locked to true"),
         ({"Future": True}, "featureGates.Future: the feature Future is not built yet, so it cannot be enabled"),
         ({"AllAlpha": True}, "featureGates.AllAlpha: the feature Future is not built yet, so it cannot be enabled"),
