@@ -82,8 +82,9 @@ async def test_the_agent_of_the_machine_reports_what_it_does(netns: Namespaces, 
             return bool((await one.served(path)).get("trafficStats", {}).get("packets"))
 
         await one.until(counts, "what was dropped is counted")
-        info = one.api.objects[f"/apis/crd.antrea.io/v1beta1/antreaagentinfos/{NODE}"]
-        assert info["nodeRef"] == {"kind": "ExternalNode", "namespace": SPACE, "name": NODE}
+        path = f"/apis/crd.antrea.io/v1beta1/antreaagentinfos/{NODE}"
+        await one.until(lambda: "nodeRef" in one.api.objects.get(path, {}), "the agent has reported")
+        assert one.api.objects[path]["nodeRef"] == {"kind": "ExternalNode", "namespace": SPACE, "name": NODE}
         status, text = await one.agent.get("/networkpolicies")
         assert (status, [found["sourceRef"]["name"] for found in json.loads(text)["items"]]) == (200, ["p"])
         assert one.agent.process is not None

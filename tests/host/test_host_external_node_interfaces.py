@@ -66,7 +66,9 @@ async def test_policies_hold_on_each_of_two_interfaces(netns: Namespaces, tmp_pa
             await one.until(lambda address=address: one.reaches(address), f"{address} answers")
         assert (one.settings(), one.settings("eth1")) == before
         for name, ips in (("eth0", ADDRESSES), ("eth1", SECOND)):
-            ends = one.api.objects[f"{ENTITIES}/{entity_name(NODE, name)}"]["spec"]["endpoints"]
+            entity = f"{ENTITIES}/{entity_name(NODE, name)}"
+            await one.until(lambda entity=entity: entity in one.api.objects, f"{entity} exists")
+            ends = one.api.objects[entity]["spec"]["endpoints"]
             assert [end["ip"] for end in ends] == list(ips)
 
         with netns.serving(netns.home, listening(PORT)):
