@@ -2,8 +2,9 @@
 
 Clients that have sent no request yet, or have not proved their identity, take nothing from others: of too many such connections one of
 the source with the most is dropped, the one that has been idle for longest. A connection without a first byte, and with TLS without a
-complete first record, costs a socket alone. A connection's TLS buffers are small, because thousands of watches are open and idle (asyncio's
-own take 256 KiB each). Connections that are ready for requests may wait as long as idle ones: clients keep spare connections.
+complete first record, costs a socket alone. TLS handshakes start in turn by source, a few at a time. A connection's TLS buffers are
+small, because thousands of watches are open and idle (asyncio's own take 256 KiB each). Connections that are
+ready for requests may wait as long as idle ones: clients keep spare connections.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 from antrea.errors import describe_error
 from antrea.outside.listener.connection_pool import ConnectionPool, first_idle
 from antrea.outside.listener.first_bytes import wait_for_byte, wait_for_client_hello
+from antrea.outside.listener.handshake_queue import HandshakeQueue
 from antrea.outside.log import klog
 from antrea.outside.tls import buffer as tls_buffer
 
@@ -34,6 +36,8 @@ TLS_BUFFER = 8 << 10
 WRITE_BUFFER = 32 << 10
 LOOK_SECONDS = 0.01
 OUT_OF_FILES_SECONDS = 0.1
+ACCEPTED_AT_ONCE = 128
+"""Connections that are accepted before the event loop serves others."""
 TOO_MANY, TOO_SLOW = "too many connections at a time", "no request in time"
 
 
@@ -93,6 +97,7 @@ class Listener:
         self._rejected = rejected
         self._new = ConnectionPool(limits.new)
         self._strangers = ConnectionPool(limits.strangers)
+        self._handshakes = HandshakeQueue()
         self._busy: set[Peer] = set()
         """Peers whose request is being answered."""
         self._holders: dict[Peer, str] = {}
@@ -160,20 +165,22 @@ class Listener:
                 self._all[peer].abort()
 
     def _accept(self) -> None:
+        """Accept the waiting connections. The kernel queues them without regard to their source: behind a flood the others would wait."""
         loop = asyncio.get_running_loop()
-        try:
-            plain, peer = self._listening.accept()
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            # out of files: those who wait longest without asking make room
-            log.warning("Failed to accept a connection", err=error.strerror or str(error))
-            self._drop_oldest()
-            loop.remove_reader(self._listening)
-            loop.call_later(OUT_OF_FILES_SECONDS, self._accept_again)
-            return
-        plain.setblocking(False)
-        self._add_connection(plain, peer, loop.time())
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                plain, peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                # out of files: those who wait longest without asking make room
+                log.warning("Failed to accept a connection", err=error.strerror or str(error))
+                self._drop_oldest()
+                loop.remove_reader(self._listening)
+                loop.call_later(OUT_OF_FILES_SECONDS, self._accept_again)
+                return
+            plain.setblocking(False)
+            self._add_connection(plain, peer, loop.time())
 
     def _accept_again(self) -> None:
         if self._listening.fileno() >= 0:
@@ -229,9 +236,14 @@ class Listener:
         try:
             _tuned(plain)
             tls = self.tls
-            await (wait_for_client_hello if tls else wait_for_byte)(loop, plain)
-            seconds = self._limits.first_request_seconds if tls else None
-            await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
+            if not tls:
+                await wait_for_byte(loop, plain)
+                await loop.connect_accepted_socket(inside, plain)
+                return
+            await wait_for_client_hello(loop, plain)
+            async with self._handshakes.turn(_address(peer)):
+                seconds = self._limits.first_request_seconds
+                await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
         except OSError as error:
             # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
             self._rejected(_address(peer), describe_error(error))

@@ -6,7 +6,8 @@ import socket
 
 from antrea.errors import Unavailable
 
-BACKLOG = 1024
+BACKLOG = 4096
+"""Connections that wait to be accepted. The kernel allows net.core.somaxconn of them, by default as many."""
 
 
 def listen(port: int, address: str = "") -> socket.socket:

