@@ -417,7 +417,11 @@ def findings(node: NodeState) -> list[Finding]:
 def agent(node: NodeState) -> Iterator[FindingText]:
     """The agent itself, which is asked first."""
     if why := node.unseen.get("config"):
-        yield FindingText("error", f"the agent does not answer, defaults are assumed: {why}", restart(node))
+        yield FindingText(
+            "error",
+            f"the agent does not answer, and checks of this Node assume the default configuration: {why}",
+            restart(node),
+        )
 
 
 def controller(info: Mapping[str, Any]) -> Iterator[Finding]:

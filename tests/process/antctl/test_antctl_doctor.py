@@ -367,7 +367,7 @@ def test_what_cannot_be_seen_is_said_and_the_rest_is_checked() -> None:
     )
     rows = [(row.severity, row.check, row.finding) for row in findings(node)]
     assert rows == [
-        ("error", "agent", "the agent does not answer, defaults are assumed: connection refused"),
+        ("error", "agent", "the agent does not answer, and checks of this Node assume the default configuration: connection refused"),
         ("error", "kube-proxy", "cannot be checked: nft: not permitted"),
         ("error", "foreign-drops", "cannot be checked: nft: not permitted"),
         ("error", "time-skew", "the clock of this Node is 3600 s ahead of the API server's"),
