@@ -7,7 +7,7 @@ module `feature` is loaded then:
 |---|---|---|
 | `x/gate.py` | `GATES`, each a `Gate` | all programs |
 | `x/crd.py` | `CRDS`, each a `Crd` | the controller, and what generates manifests |
-| `x/doctor.py` | `CONDITIONS`, `OBJECT_CHECKS`, `METADATA_CHECKS` and `GATED_KINDS` (`framework/doctor.py`) | `antctl doctor` |
+| `x/doctor.py` | `CONDITIONS`, `OBJECT_CHECKS`, `METADATA_CHECKS`, `POLICY_KINDS` and `GATED_KINDS` (`framework/doctor.py`) | `antctl doctor` |
 | `x/antctl.py` | `COMMANDS`, each a `DataCommand`, and `ACTIONS`, each an `Action` | `antctl` |
 | `x/diversion.py` | `DIVERSIONS`, each a `Diversion` | the agent |
 | `x/api_resource.py` | `RESOURCES`, each a `Resource` of the aggregated API | the controller, where it serves |
@@ -29,6 +29,7 @@ module `part` is loaded:
 | `x/agent_part.py` | `PART`, which makes a `Part` | the agent |
 | `x/controller_part.py` | `PART`, which makes a `ControllerPart` | the controller, where it computes |
 | `x/idle_metrics_part.py` | `METRICS`, each a `Metric` that is 0 while the feature is off | the agent |
+| `x/antctl_part/` | commands that `ACTIONS` name; it alone may import `antrea.antctl` | `antctl`, as the command runs |
 """
 
 FEATURES: tuple[str, ...] = (

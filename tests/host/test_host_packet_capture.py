@@ -350,7 +350,7 @@ async def test_captures_of_the_agent_before(netns: Namespaces, tmp_path: Path) -
         await one.agent.until(lambda _: not (folder / "done.pcapng").exists(), "its file goes with it")
 
 
-PROGRAM = [sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"]
+PROGRAM = [sys.executable, "-P", "-m", "antrea.features.packet_capture.agent_part.program"]
 
 
 @pytest.mark.parametrize(

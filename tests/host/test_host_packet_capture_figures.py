@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from figure import show
 
+from antrea.features.packet_capture.agent_part.plan import CaptureOrder, CaptureReport
 from antrea.host import bpf
-from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 RATE, SECONDS, PAYLOAD = 10_000, 10, 512
-PROGRAM = [sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"]
+PROGRAM = [sys.executable, "-P", "-m", "antrea.features.packet_capture.agent_part.program"]
 SENDER = f"""
 import socket, time
 to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

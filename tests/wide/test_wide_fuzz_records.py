@@ -26,6 +26,7 @@ from antrea.errors import AntreaError, Invalid
 from antrea.features.flow_export.l7_event import parsed
 from antrea.features.network_policy.agent.dns_answer import dns_answer
 from antrea.features.network_policy.agent.dns_stream import MAX_BYTES, MAX_STREAMS, DnsStreams
+from antrea.features.packet_capture.agent_part import pcapng
 from antrea.flow_protobuf.record import read, write
 from antrea.flow_protobuf.schema import EXPORT, ExportRequest
 from antrea.host.invalid_drop import CONDITION
@@ -39,7 +40,6 @@ from antrea.outside.nftables import nfnetlink
 from antrea.outside.nftables import text as nft_text
 from antrea.outside.nftables.listing import lead_rows, statements
 from antrea.outside.nftables.packet_log import _packets
-from antrea.outside.packet_capture import pcapng
 from antrea.outside.session.server import SessionServer
 
 if TYPE_CHECKING:

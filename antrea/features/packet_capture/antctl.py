@@ -10,7 +10,7 @@ ACTIONS = (
         "packetcapture",
         "ACR",
         "Capture packets of a Pod",
-        "antrea.antctl.packet_capture.command",
+        "antrea.features.packet_capture.antctl_part.command",
         ("pc", "packetcaptures"),
     ),
 )

@@ -10,7 +10,7 @@ ACTIONS = (
         "traceflow",
         "ACR",
         "Trace a packet through the cluster",
-        "antrea.antctl.traceflow",
+        "antrea.features.traceflow.antctl_part.command",
         ("tf", "traceflows"),
     ),
 )

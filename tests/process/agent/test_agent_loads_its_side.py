@@ -31,13 +31,17 @@ print(*sorted({"antrea.outside.gossip.crypto", "cryptography", "cffi"} & set(sys
         (
             "antrea.agent.program",
             "agent",
-            {"controller", "controller_part", "admission", "conversion", "disabled"},
+            {"antctl_part", "controller", "controller_part", "admission", "conversion", "disabled"},
         ),
-        ("antrea.controller.main", "controller", {"agent", "agent_part", "admission", "conversion"}),
+        (
+            "antrea.controller.main",
+            "controller",
+            {"agent", "agent_part", "antctl_part", "admission", "conversion"},
+        ),
         (
             "antrea.controller.apiserver.server",
             "admission",
-            {"agent", "agent_part", "controller_part", "disabled"},
+            {"agent", "agent_part", "antctl_part", "controller_part", "disabled"},
         ),
     ],
 )

@@ -10,8 +10,8 @@ from antctl_api import JsonHandler, run_antctl, serving
 
 from antrea.antctl import mode
 from antrea.antctl.failure import Failure
-from antrea.antctl.packet_capture import command as module
-from antrea.antctl.packet_capture.flow import packet
+from antrea.features.packet_capture.antctl_part import command as module
+from antrea.features.packet_capture.antctl_part.flow import packet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

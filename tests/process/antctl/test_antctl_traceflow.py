@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from antctl_api import JsonHandler, run_antctl, serving
 
-from antrea.antctl import mode, traceflow
+from antrea.antctl import mode
+from antrea.features.traceflow.antctl_part import command as traceflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

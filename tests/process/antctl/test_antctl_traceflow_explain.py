@@ -9,7 +9,7 @@ from test_antctl_explain import Shop
 from test_antctl_explain import shop as shop_fixture
 
 from antrea.antctl.request import Server
-from antrea.antctl.traceflow_explain import add_explanation
+from antrea.features.traceflow.antctl_part.prediction import add_explanation
 from antrea.outside.kube.kubeconfig import kubeconfig
 
 shop = shop_fixture

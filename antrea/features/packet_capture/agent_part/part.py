@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.apis.core import ObjectReference
 from antrea.features.framework.agent_part import Part
+from antrea.features.packet_capture.agent_part.plan import DroppedPacket
 from antrea.features.packet_capture.agent_part.run import CaptureRun
 from antrea.features.packet_capture.capture import (
     SUFFIX,
@@ -24,7 +25,6 @@ from antrea.features.packet_capture.capture import (
 from antrea.features.packet_capture.drop import drop_reason
 from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.log.metrics import Metric, Sample
-from antrea.outside.packet_capture.plan import DroppedPacket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,12 +16,12 @@ from antrea.errors import AntreaError, Invalid, Refused, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
 from antrea.features.packet_capture.admission import SECRET
+from antrea.features.packet_capture.agent_part.plan import CaptureOrder, CaptureReport, DroppedPacket
 from antrea.features.packet_capture.capture import CaptureProgress, capture_point, file_name
 from antrea.features.packet_capture.filter import capture_filter, check
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.secret import secret_texts
 from antrea.outside.log import klog
-from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport, DroppedPacket
 from antrea.outside.upload.plan import Credentials, UploadOrder
 from antrea.outside.upload.uploader import UploadFailed, uploaded
 
@@ -168,7 +168,7 @@ class CaptureRun:
     async def _captured(self, order: CaptureOrder) -> CaptureReport:
         """Return the last report of the process. Raises OSError, Unavailable."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "antrea.outside.packet_capture.program"),
+            *(sys.executable, "-P", "-m", "antrea.features.packet_capture.agent_part.program"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

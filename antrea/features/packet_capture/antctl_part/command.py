@@ -14,11 +14,11 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
-from antrea.antctl.packet_capture.flow import endpoint, packet
 from antrea.antctl.pod_exec import read_file
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.crd.packet_capture import NO_NODE, NOT_STARTED
 from antrea.errors import Invalid
+from antrea.features.packet_capture.antctl_part.flow import endpoint, packet
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target

@@ -1,6 +1,6 @@
 """Captures packets of one interface into a file, in a process of its own: the agent's loop has not to carry them.
 
-`python -m antrea.outside.packet_capture.program` reads a CaptureOrder as one line of JSON, then DroppedPackets, and prints CaptureReports. The file
+`python -m antrea.features.packet_capture.agent_part.program` reads a CaptureOrder as one line of JSON, then DroppedPackets, and prints CaptureReports. The file
 is always one that can be read: what cannot be written whole is cut off.
 """
 
@@ -16,10 +16,9 @@ import time
 
 import msgspec
 
-from antrea.outside.packet_capture import pcapng
-from antrea.outside.packet_capture.drops import DropFilter, Gone
-from antrea.outside.packet_capture.kernel_filter import attach
-from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
+from antrea.features.packet_capture.agent_part import pcapng
+from antrea.features.packet_capture.agent_part.drops import DropFilter, Gone, attach
+from antrea.features.packet_capture.agent_part.plan import CaptureOrder, CaptureReport
 
 NICENESS = 5
 _EVERY_PROTOCOL = 0x0003

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.outside.packet_capture import pcapng, program
-from antrea.outside.packet_capture.plan import CaptureOrder
+from antrea.features.packet_capture.agent_part import pcapng, program
+from antrea.features.packet_capture.agent_part.plan import CaptureOrder
 
 if TYPE_CHECKING:
     from pathlib import Path

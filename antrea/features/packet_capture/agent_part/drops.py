@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
+import struct
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.outside.packet_capture import pcapng
-from antrea.outside.packet_capture.kernel_filter import attach
-from antrea.outside.packet_capture.plan import DroppedPacket
+from antrea.features.packet_capture.agent_part import pcapng
+from antrea.features.packet_capture.agent_part.plan import DroppedPacket
 
 if TYPE_CHECKING:
-    from antrea.outside.packet_capture.plan import CaptureOrder
+    from collections.abc import Sequence
 
+    from antrea.features.packet_capture.agent_part.plan import CaptureOrder
+    from antrea.host.bpf import Instruction
+
+_SO_ATTACH_FILTER = 26
 _CHUNK = 1 << 16
 _MAX_LINE = 1 << 18
+
+
+def attach(sock: socket.socket, program: Sequence[Instruction]) -> None:
+    """Let the kernel run `program` on packets for this socket: what does not fit never arrives there. Raises OSError."""
+    code = b"".join(struct.pack("=HBBI", *line) for line in program)
+    held = ctypes.create_string_buffer(code, len(code))
+    value = struct.pack("HL", len(program), ctypes.addressof(held))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, value)
 
 
 class Gone(Exception):

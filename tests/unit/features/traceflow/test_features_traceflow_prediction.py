@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from antrea.antctl.traceflow_explain import _compared, _ends_of
 from antrea.explain.answer import Answer, AskedPacket, AtEndpoint, Through
 from antrea.explain.verdict import Half, Verdict
+from antrea.features.traceflow.antctl_part.prediction import _compared, _ends_of
 
 POD = {"pod": "a", "namespace": "shop"}
 TCP = {"transportHeader": {"tcp": {"dstPort": 80}}}

@@ -17,8 +17,8 @@ from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
 from antrea.antctl.output import render
 from antrea.antctl.request import ErrorResponse, Server, ask
-from antrea.antctl.traceflow_explain import add_explanation
-from antrea.antctl.traceflow_packet import packet_of
+from antrea.features.traceflow.antctl_part.packet import packet_of
+from antrea.features.traceflow.antctl_part.prediction import add_explanation
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target

@@ -1,0 +1,1 @@
+"""`antctl traceflow`."""

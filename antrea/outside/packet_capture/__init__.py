@@ -1,1 +1,0 @@
-"""Packets of one interface, written into a pcapng file by a process of its own."""
