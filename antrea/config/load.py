@@ -102,7 +102,7 @@ def _refusal(file: str, wrong: Sequence[Invalid]) -> Invalid:
 
 
 def _decoded(kind: type[S], tree: Any, reading: _Reading) -> S | None:
-    """Return the configuration of `tree`, without the values of a wrong type, which are noted; None if it is no mapping."""
+    """Return the configuration of `tree`, without the values of a wrong type, which are noted; None if it is not a mapping."""
     while True:
         try:
             return decode_tree(tree, kind, "")

@@ -38,7 +38,7 @@ class Shape(msgspec.Struct, frozen=True):
     pattern: str
     """A regular expression of RE2 that takes all such texts and few others: the chart refuses values by it."""
     is_range: bool = False
-    """Whether the first of two numbers with a dash between them has to be the smaller one, which no expression tells."""
+    """Whether the first of two numbers with a dash between them has to be the smaller one, which no expression can check."""
 
 
 def seconds(text: str) -> float:

@@ -5,7 +5,7 @@ NetworkPolicies of Kubernetes have none: their port names are looked up among th
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import Finding, edit
@@ -16,6 +16,9 @@ from antrea.errors import Invalid
 from antrea.explain.named_port import has_port_names, unknown_port_names
 from antrea.explain.objects import objects
 from antrea.explain.world import World
+from antrea.features import FEATURES
+from antrea.features.framework.doctor import PolicyKind
+from antrea.features.framework.plug import declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,48 +32,35 @@ UNKNOWN_PORTS = ("PortNameUnknown", "True")
 TRANSLATED_BEFORE = ("NotAtServiceAddresses", "True")
 KUBE = "/apis/networking.k8s.io/v1/networkpolicies"
 PODS, NAMESPACES = "/api/v1/pods", "/api/v1/namespaces"
-NATIVE = (
-    ("/apis/crd.antrea.io/v1beta1/clusternetworkpolicies", "ClusterNetworkPolicy", "acnp"),
-    ("/apis/crd.antrea.io/v1beta1/networkpolicies", "NetworkPolicy", "annp"),
-)
-_ADMIN = "policy.networking.k8s.io"
-ADMIN = (
-    (f"/apis/{_ADMIN}/v1alpha1/adminnetworkpolicies", "AdminNetworkPolicy", f"adminnetworkpolicies.{_ADMIN}"),
-    (f"/apis/{_ADMIN}/v1alpha1/baselineadminnetworkpolicies", "BaselineAdminNetworkPolicy", "banp"),
-    (f"/apis/{_ADMIN}/v1alpha2/clusternetworkpolicies", f"ClusterNetworkPolicy of {_ADMIN}", "cnp"),
-)
-"""Kinds of another API: a cluster may have none, or a gate may be off."""
+KINDS = tuple(chain.from_iterable(declared(FEATURES, "doctor", PolicyKind, "POLICY_KINDS").values()))
+"""A cluster may have none of a kind, or its gate may be off."""
 JUDGED = "Realizable"
 
 
 def policies(kubernetes: Server, namespace: str) -> list[Finding]:
     """Find policies that are not enforced; `namespace` is that of Antrea. A failed list is a finding; a kind that does not exist is none."""
-    found = list(islice(_all(kubernetes, namespace), MAX_FINDINGS + 1))
-    if len(found) > MAX_FINDINGS:
+    findings = list(islice(_all(kubernetes, namespace), MAX_FINDINGS + 1))
+    if len(findings) > MAX_FINDINGS:
         text = f"there are more than {MAX_FINDINGS} such policies"
-        found[MAX_FINDINGS:] = [Finding("", "error", CHECK, text, "kubectl get acnp,annp -A")]
-    return found
+        findings[MAX_FINDINGS:] = [Finding("", "error", CHECK, text, "kubectl get acnp,annp -A")]
+    return findings
 
 
 def _all(kubernetes: Server, namespace: str) -> Iterator[Finding]:
-    for path, kind, short in NATIVE:
-        for one in _listed(kubernetes, path, kind):
-            yield from one if isinstance(one, list) else _unrealizable(one, kind, short, namespace)
-    for path, kind, short in ADMIN:
-        for one in _listed(kubernetes, path, kind):
-            yield from one if isinstance(one, list) else _admin(one, kind, short, namespace)
-
+    for kind in KINDS:
+        for policy in _listed(kubernetes, kind.path, kind.name):
+            yield from policy if isinstance(policy, list) else _of_policy(policy, kind, namespace)
     yield from _kube(kubernetes)
 
 
 def _kube(kubernetes: Server) -> Iterator[Finding]:
     """Ports that NetworkPolicies name and no Pod has; Pods are listed only if there are such policies."""
     rows: dict[str, list[Any]] = {"kube_policies": []}
-    for one in _listed(kubernetes, KUBE, "NetworkPolicy of networking.k8s.io"):
-        if isinstance(one, list):
-            yield from one
+    for policy in _listed(kubernetes, KUBE, "NetworkPolicy of networking.k8s.io"):
+        if isinstance(policy, list):
+            yield from policy
         else:
-            rows["kube_policies"].append(one)
+            rows["kube_policies"].append(policy)
     try:
         if not any(map(has_port_names, objects(rows).kube_policies)):
             return
@@ -80,19 +70,19 @@ def _kube(kubernetes: Server) -> Iterator[Finding]:
         text = f"the Pods of policies with named ports cannot be read: {error}"
         yield Finding("", "error", CHECK, one_line(text), "")
         return
-    for policy, text in unknown_port_names(world):
-        space, name = policy.metadata.namespace, policy.metadata.name
+    for kube_policy, text in unknown_port_names(world):
+        space, name = kube_policy.metadata.namespace, kube_policy.metadata.name
         repair = f"kubectl -n {space} edit networkpolicies.networking.k8s.io {name}"
         yield Finding("", "warning", CHECK, f"NetworkPolicy {space}/{name}: {text}", repair)
 
 
-def _admin(found: Mapping[str, Any], kind: str, short: str, namespace: str) -> Iterator[Finding]:
-    """One without a report of the controller is not enforced either."""
-    conditions = found.get("status", {}).get("conditions", ())
-    if any(one.get("type") == JUDGED for one in conditions):
-        yield from _unrealizable(found, kind, short, namespace)
+def _of_policy(policy: Mapping[str, Any], kind: PolicyKind, namespace: str) -> Iterator[Finding]:
+    """Find out whether a policy is enforced; without a report of the controller it is not, if its kind always has one."""
+    conditions = policy.get("status", {}).get("conditions", ())
+    if not kind.is_always_judged or any(condition.get("type") == JUDGED for condition in conditions):
+        yield from _unrealizable(policy, kind.name, kind.short, namespace)
         return
-    text = f"{kind} {found['metadata']['name']} is not enforced: antrea-controller has not read it"
+    text = f"{kind.name} {policy['metadata']['name']} is not enforced: antrea-controller has not read it"
     yield Finding("", "error", CHECK, text, "antctl get featuregates")
 
 
@@ -108,13 +98,14 @@ def _listed(kubernetes: Server, path: str, kind: str) -> Iterable[Any]:
     return items
 
 
-def _unrealizable(found: Mapping[str, Any], kind: str, short: str, antrea: str) -> Iterator[Finding]:
-    meta = found["metadata"]
+def _unrealizable(policy: Mapping[str, Any], kind: str, short: str, antrea: str) -> Iterator[Finding]:
+    meta = policy["metadata"]
     space = meta.get("namespace", "")
     name = f"{space}/{meta['name']}" if space else meta["name"]
     repair = f"kubectl {f'-n {space} ' if space else ''}edit {short} {meta['name']}"
-    for one in found.get("status", {}).get("conditions", ()):
-        judged, message = (one.get("type"), one.get("status")), one_line(one.get("message", ""))
+    for condition in policy.get("status", {}).get("conditions", ()):
+        judged = (condition.get("type"), condition.get("status"))
+        message = one_line(condition.get("message", ""))
         if judged in NOT_ENFORCED:
             text = f"{kind} {name} is not enforced as it is written: {message}"
             yield Finding("", "error", CHECK, text, repair)

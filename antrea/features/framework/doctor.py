@@ -80,6 +80,17 @@ class ObjectCheck(NamedTuple):
     """Query of the list, such as a field selector."""
 
 
+class PolicyKind(NamedTuple):
+    """A kind of policies whose conditions show whether they are enforced: an element of `POLICY_KINDS`."""
+
+    path: str
+    name: str
+    short: str
+    """Name of the resource for kubectl."""
+    is_always_judged: bool = False
+    """Whether the controller writes a condition for each policy that it has read."""
+
+
 def conditions_of(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of an object by their types."""
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.features.framework.doctor import EDIT_CONFIGURATION, ConditionCheck
+from antrea.features.framework.doctor import EDIT_CONFIGURATION, ConditionCheck, PolicyKind
 
 CONDITIONS = (
     ConditionCheck(
@@ -12,4 +12,8 @@ CONDITIONS = (
         "kubectl -n {namespace} exec {pod} -c antrea-agent -- antctl get fqdncache",
     ),
     ConditionCheck("fqdn-servers", "FqdnServersUntrusted", "warning", EDIT_CONFIGURATION),
+)
+POLICY_KINDS = (
+    PolicyKind("/apis/crd.antrea.io/v1beta1/clusternetworkpolicies", "ClusterNetworkPolicy", "acnp"),
+    PolicyKind("/apis/crd.antrea.io/v1beta1/networkpolicies", "NetworkPolicy", "annp"),
 )

@@ -1,4 +1,4 @@
-"""How each kind of crd.antrea.io, and of policy.networking.k8s.io, is served: names, scope, versions, columns, feature gates.
+"""How kube-apiserver serves each kind that features declare: names, scope, versions, columns, feature gates.
 
 A feature declares its kinds in module `crd` of its folder.
 

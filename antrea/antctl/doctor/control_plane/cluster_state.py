@@ -16,6 +16,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, DAEMON_SETS
 from antrea.antctl.request import ErrorResponse, ask, date, text
 from antrea.antctl.supportbundle.cluster import listed
+from antrea.apis.network_policy_api.part import GROUP as POLICY_GROUP
 from antrea.apis.shown import one_line
 from antrea.decoding import decode_base64
 from antrea.errors import Invalid
@@ -75,7 +76,7 @@ class ClusterState(NamedTuple):
     resources: frozenset[str] | None = frozenset()
     """Kinds of crd.antrea.io that kube-apiserver serves, as `version/plural`."""
     policy_resources: frozenset[str] | None = frozenset()
-    """Kinds of policy.networking.k8s.io that kube-apiserver serves, in the same form."""
+    """Kinds of the group POLICY_GROUP that kube-apiserver serves, in the same form."""
     agent_infos: Sequence[Mapping[str, Any]] | None = ()
     controller_info: Mapping[str, Any] | None = NOTHING
     """AntreaControllerInfo; empty: there is none."""
@@ -226,7 +227,7 @@ def _registrations(
             for item in reader.all(f"{WEBHOOKS}/{plural}")
         },
         "resources": lambda: _resources(reader, "crd.antrea.io"),
-        "policy_resources": lambda: _resources(reader, "policy.networking.k8s.io"),
+        "policy_resources": lambda: _resources(reader, POLICY_GROUP),
         "agent_infos": lambda: reader.all(AGENT_INFOS),
         "authority": lambda: str(reader.get(f"{scope}/configmaps/antrea-ca").get("data", {}).get("ca.crt", "")),
         "certificate": lambda: _certificate(reader.get(f"{scope}/secrets/{CERTIFICATE_SECRET}")),

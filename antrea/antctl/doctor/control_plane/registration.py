@@ -8,6 +8,7 @@ from antrea.antctl.doctor.control_plane.cluster_state import CONTROLLER, name_of
 from antrea.antctl.doctor.control_plane.release import create
 from antrea.antctl.doctor.control_plane.rollout import condition
 from antrea.antctl.doctor.state import Finding
+from antrea.apis.network_policy_api.part import GROUP as POLICY_GROUP
 from antrea.apis.shown import one_line
 from antrea.decoding import decode_base64
 from antrea.errors import Invalid
@@ -136,7 +137,7 @@ def enabled_gates(state: ClusterState, file: str) -> frozenset[str]:
 
 
 def policy_definitions(state: ClusterState) -> Iterator[Finding]:
-    """Yield kinds of policy.networking.k8s.io whose feature gate is on, and that kube-apiserver does not serve."""
+    """Yield kinds of the group POLICY_GROUP whose feature gate is on, and that kube-apiserver does not serve."""
     gates = enabled_gates(state, CONTROLLER_CONF)
     missing = sorted(
         f"{version.name}/{crd.plural}"
@@ -147,7 +148,7 @@ def policy_definitions(state: ClusterState) -> Iterator[Finding]:
     )
     if missing:
         text = (
-            f"kube-apiserver does not serve {', '.join(missing)} of policy.networking.k8s.io, whose feature gate is on: the "
+            f"kube-apiserver does not serve {', '.join(missing)} of {POLICY_GROUP}, whose feature gate is on: the "
             "CustomResourceDefinition is missing or of another release"
         )
         repair = create(state._replace(releases=()), "network-policy-api-crds.yml")

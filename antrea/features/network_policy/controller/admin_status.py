@@ -1,4 +1,4 @@
-"""Status of policies of policy.networking.k8s.io, which has only conditions. Upstream writes none."""
+"""Status of policies of the network-policy-api project, which has only conditions. Upstream writes none."""
 
 from __future__ import annotations
 
