@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.config.agent import NODE_TYPE
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features import FEATURES as FOLDERS
-from antrea.features.framework.agent_feature import AgentFeature, Families, NodeType
+from antrea.features.framework.agent_feature import AgentFeature, Families
 from antrea.features.framework.gate import is_opened
 from antrea.features.framework.plug import declared
 from antrea.openflow.cookie import Category
@@ -18,7 +19,7 @@ from antrea.openflow.pipeline import Pipeline
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from antrea.config.agent import AgentConfig
+    from antrea.config.agent import AgentConfig, NodeType
     from antrea.facts.fact import Fact
 
 BY_FOLDER: Mapping[str, tuple[AgentFeature, ...]] = declared(FOLDERS, "agent", AgentFeature)
@@ -37,13 +38,13 @@ def is_on(feature: AgentFeature, gates: Collection[str]) -> bool:
 
 
 def active(
-    gates: Collection[str], features: Collection[AgentFeature] = FEATURES, node_type: NodeType = "k8sNode"
+    gates: Collection[str], features: Collection[AgentFeature] = FEATURES, node_type: NodeType = NODE_TYPE
 ) -> tuple[AgentFeature, ...]:
     """Select the features that these gates leave on, on a Node or on a machine outside the cluster."""
     return tuple(feature for feature in features if node_type in feature.runs_on and is_on(feature, gates))
 
 
-def folders_on(gates: Collection[str], node_type: NodeType = "k8sNode") -> frozenset[str]:
+def folders_on(gates: Collection[str], node_type: NodeType = NODE_TYPE) -> frozenset[str]:
     """Return the names of the folders with at least one feature that is on."""
     return frozenset(name for name, features in BY_FOLDER.items() if active(gates, features, node_type))
 

@@ -8,6 +8,7 @@ from antrea.agent.node.bootstrap import prepare
 from antrea.agent.node.cluster_feed import CLUSTER_NODES
 from antrea.agent.node.feeds import LOCAL_PODS, ThisNodeFeed, own_node
 from antrea.agent.node.machine_bootstrap import prepare_machine
+from antrea.config.agent import MACHINE_TYPE
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.facts.pod import LocalPod
@@ -95,13 +96,13 @@ class NothingFeed:
 
 def full_name(config: AgentConfig, name: str) -> str:
     """Return the name of the Node, or Namespace and name of the ExternalNode, for the name that the process was given."""
-    if config.node_type == "externalNode":
+    if config.node_type == MACHINE_TYPE:
         return f"{config.external_node.external_node_namespace}/{name}"
     return name
 
 
 def role_of(config: AgentConfig, kube: Kube, name: str) -> Role:
     """Choose the role by `nodeType`; `name` is that of the Node or of the ExternalNode."""
-    if config.node_type == "externalNode":
+    if config.node_type == MACHINE_TYPE:
         return ExternalMachine(config, name)
     return KubernetesNode(config, kube, name)

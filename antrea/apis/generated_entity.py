@@ -10,7 +10,7 @@ from antrea.rank import Rank
 
 ENTITIES = "externalentities"
 API = "crd.antrea.io/v1alpha2"
-OWNER_API, OWNER_KIND = "crd.antrea.io/v1alpha1", "ExternalNode"
+OWNER_API = "crd.antrea.io/v1alpha1"
 
 
 class GeneratedEntity(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Source: upstream pkg/config/agent/config.go, cmd/antrea-agent/options.go, build/
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,11 @@ from antrea.config.shape import (
     Port,
 )
 from antrea.facts.fact import Fact
+
+NodeType: TypeAlias = Literal["k8sNode", "externalNode"]
+NODE_TYPE: Final = "k8sNode"
+MACHINE_TYPE: Final = "externalNode"
+"""Type of a machine outside the cluster."""
 
 
 class AgentConfig(Fact, frozen=True, rename="camel"):
@@ -160,7 +165,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """Our own key: let a Pod start after 2 s, or at once without a connection to antrea-controller, even if its policies are unknown; false: it starts once they are known."""
     network_policy_stats_interval: Duration = "60s"
     """Our own key: how often the agent looks at what policies matched and Egresses sent, and reports it to antrea-controller."""
-    node_type: Literal["k8sNode", "externalNode"] = "k8sNode"
+    node_type: NodeType = NODE_TYPE
     """Type of the machine: a Node of the cluster or a machine outside it."""
     external_node: ExternalNode = ExternalNode()
     """The agent on a machine outside the cluster."""

@@ -19,6 +19,7 @@ import msgspec
 from antrea import VERSION
 from antrea.apis.annotation import GATES_IN_EFFECT
 from antrea.apis.core import ObjectMeta
+from antrea.apis.crd.external import MACHINE_KIND
 from antrea.apis.crd.info import (
     AgentCondition,
     AntreaAgentInfo,
@@ -102,7 +103,7 @@ def node_reference(node: ThisNode) -> ObjectReference:
     if not node.is_machine:
         return ObjectReference(kind="Node", name=node.name)
     namespace, _, name = node.name.rpartition("/")
-    return ObjectReference(kind="ExternalNode", namespace=namespace, name=name)
+    return ObjectReference(kind=MACHINE_KIND, namespace=namespace, name=name)
 
 
 def responds(view: AgentView) -> bool:

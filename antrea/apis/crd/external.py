@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 from antrea.apis.crd.part import Address, CrdStruct, Metadata
 from antrea.apis.schema import doc
 
+MACHINE_KIND = "ExternalNode"
+MACHINES = "/apis/crd.antrea.io/v1alpha1/externalnodes"
 MAX_INTERFACES = 16
 """Maximum number of interfaces of an ExternalNode; upstream's CRD allows one."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from antrea.apis import core
 from antrea.apis.core import ObjectMeta
-from antrea.apis.crd.external import ExternalNode
+from antrea.apis.crd.external import MACHINES, ExternalNode
 from antrea.apis.crd.info import AntreaAgentInfo
 from antrea.errors import Refused, Unavailable
 from antrea.facts.fact import Fact
@@ -29,7 +29,7 @@ log = klog.logger(__name__)
 
 API = "crd.antrea.io/v1beta1"
 PATH = f"/apis/{API}/antreaagentinfos"
-NODES, EXTERNAL_NODES = "/api/v1/nodes", "/apis/crd.antrea.io/v1alpha1/externalnodes"
+NODES = "/api/v1/nodes"
 RECONCILE_SECONDS = 600.0
 
 
@@ -81,7 +81,7 @@ class AgentInfos(ControllerPart):
         self._seconds = seconds
         watched = [Watched(NODES, core.Node, NodeWithInfo, node_row)]
         if "ExternalNode" in controller.gates:
-            watched.append(Watched(EXTERNAL_NODES, ExternalNode, MachineWithInfo, machine_row))
+            watched.append(Watched(MACHINES, ExternalNode, MachineWithInfo, machine_row))
         self._watched = tuple(watched)
         self._held: set[str] | None = None
         """Names of the objects that exist; None: to be listed."""

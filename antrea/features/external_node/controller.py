@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from antrea.apis.crd import external
 from antrea.apis.generated_entity import GeneratedEntity
 from antrea.engine import Unit
-from antrea.facts.external_node import ExternalNode
-from antrea.features.external_node.machine import GATE, PATH, entity_name, external_node_row
+from antrea.facts.machine import AgentMachine
+from antrea.features.external_node.machine import GATE, entity_name, external_node_row
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
-def generated_entities(_: Facts, node: ExternalNode) -> Iterator[GeneratedEntity]:
+def generated_entities(_: Facts, node: AgentMachine) -> Iterator[GeneratedEntity]:
     """Yield one entity for each interface; of several without a name only the first has one."""
     names: set[str] = set()
     for interface in node.interfaces:
@@ -42,8 +42,8 @@ def generated_entities(_: Facts, node: ExternalNode) -> Iterator[GeneratedEntity
 
 FEATURE = ControllerFeature(
     name="ExternalNode",
-    watched=(Watched(PATH, external.ExternalNode, ExternalNode, external_node_row),),
-    units=(Unit(ExternalNode, generated_entities),),
+    watched=(Watched(external.MACHINES, external.ExternalNode, AgentMachine, external_node_row),),
+    units=(Unit(AgentMachine, generated_entities),),
     gate=GATE,
 )
 FEATURES = (FEATURE,)

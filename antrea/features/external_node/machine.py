@@ -8,18 +8,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from antrea.facts.external_node import ExternalNode, MachineInterface
+from antrea.facts.machine import AgentMachine, MachineInterface
 from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:
     from antrea.apis.crd import external
 
 GATE = "ExternalNode"
-PATH = "/apis/crd.antrea.io/v1alpha1/externalnodes"
 HASH_LENGTH = 5
 
 
-def external_node_row(stored: external.ExternalNode) -> ExternalNode:
+def external_node_row(stored: external.ExternalNode) -> AgentMachine:
     """Make the row; an invalid address counts as none: the schema of the CRD refuses it."""
     meta = stored.metadata
     interfaces = (
@@ -27,7 +26,7 @@ def external_node_row(stored: external.ExternalNode) -> ExternalNode:
         for interface in stored.spec.interfaces
     )
     labels = tuple(sorted(meta.labels.items()))
-    return ExternalNode(meta.namespace, meta.name, meta.uid, labels, tuple(interfaces))
+    return AgentMachine(meta.namespace, meta.name, meta.uid, labels, tuple(interfaces))
 
 
 def entity_name(node: str, interface: str) -> str:

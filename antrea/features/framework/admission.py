@@ -19,6 +19,7 @@ from antrea.features.framework.gate import GATES, resolve
 from antrea.features.framework.label import is_object_name
 
 if TYPE_CHECKING:
+    from antrea.apis.crd.definition import Crd
     from antrea.features.framework.gate_row import Component
 
 T = TypeVar("T")
@@ -171,6 +172,24 @@ class Webhook(msgspec.Struct, frozen=True):
     """Kinds that must have been listed before it can decide."""
     anew: tuple[Watched, ...] = ()
     """Small collections that are listed again for each decision: uniqueness cannot be judged by a watch that lags."""
+
+
+def feature_warning(crd: Crd) -> Webhook:
+    """Make the webhook of a kind for which upstream has none: it warns while the feature is off or not built, and denies nothing."""
+    return Webhook(
+        f"{crd.plural}.feature.antrea.io",
+        f"/validate/feature/{crd.plural}",
+        ("CREATE",),
+        "crd.antrea.io",
+        tuple(version.name for version in crd.versions),
+        crd.plural,
+        "*",
+        dict[str, Any],
+        "warns while the feature is off or not built",
+        # of several gates the last is the one that acts on the kind; those before it let policies select its objects
+        feature=crd.gates[-1],
+        failure="Ignore",
+    )
 
 
 def wanted_gates(configured: Mapping[str, bool]) -> frozenset[str]:

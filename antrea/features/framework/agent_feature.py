@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.config.agent import AgentConfig
+from antrea.config.agent import MACHINE_TYPE, NODE_TYPE, AgentConfig, NodeType
 from antrea.engine import Facts, Unit
 from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
@@ -25,8 +25,7 @@ from antrea.openflow.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NodeType = Literal["k8sNode", "externalNode"]
-EVERYWHERE: tuple[NodeType, ...] = ("k8sNode", "externalNode")
+EVERYWHERE: tuple[NodeType, ...] = (NODE_TYPE, MACHINE_TYPE)
 
 
 def stamped(unit: Unit, category: Category) -> Unit:
@@ -132,7 +131,7 @@ class AgentFeature(msgspec.Struct, frozen=True):
     """Rows of `watched` to save on disk, by kind, beside all rows of `watches`, for a start without antrea-controller."""
     lacking: Callable[[Facts], str] | None = None
     """Return what is not synced yet but must be before a Pod starts, beside antrea-controller's watches; empty if nothing."""
-    runs_on: tuple[NodeType, ...] = ("k8sNode",)
+    runs_on: tuple[NodeType, ...] = (NODE_TYPE,)
     """`nodeType`s of agents that have it."""
     counted: Counted | None = None
     """How to read the counters of its flows for the statistics API."""

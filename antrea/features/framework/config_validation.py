@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea.config.agent import MACHINE_TYPE, NODE_TYPE
 from antrea.config.shape import seconds
 from antrea.errors import Invalid
 from antrea.features.framework.gate import GATES, EnabledGates, resolve
@@ -105,7 +106,7 @@ def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False)
         gates = msgspec.structs.replace(gates, names=gates.names - {"AntreaProxy"})
     if _needs_proxy(config) and not encap_free_without_proxy:
         raise Invalid("trafficEncapMode", f"{config.traffic_encap_mode} requires AntreaProxy to be enabled")
-    if config.node_type == "externalNode":
+    if config.node_type == MACHINE_TYPE:
         gates = _on_machine(config, gates)
     _check(config, gates, AGENT_RULES, AGENT_NOT_BUILT)
     return msgspec.structs.replace(gates, notes=(*gates.notes, *_idle_switches(config, gates)))
@@ -165,7 +166,7 @@ UNBUILT = {
 
 
 def _needs_proxy(c: AgentConfig) -> bool:
-    if c.node_type == "externalNode":
+    if c.node_type == MACHINE_TYPE:
         return False
     without = not c.antrea_proxy.enable or c.feature_gates.get("AntreaProxy") is False
     return without and c.traffic_encap_mode != "encap"
@@ -188,7 +189,7 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
         "nodeType",
         "externalNode requires the feature gate ExternalNode",
-        when={"nodeType": ("externalNode",)},
+        when={"nodeType": (MACHINE_TYPE,)},
         gate="ExternalNode",
     ),
     ConfigRule(
@@ -283,7 +284,7 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
 OFF = (False,)
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
-        "trafficEncapMode", "any mode but encap and noEncap", ("encap", "noEncap"), {"nodeType": ("k8sNode",)}
+        "trafficEncapMode", "any mode but encap and noEncap", ("encap", "noEncap"), {"nodeType": (NODE_TYPE,)}
     ),
     UnbuiltKey("tunnelType", "any tunnel but geneve", ("geneve",)),
     UnbuiltKey("trafficEncryptionMode", "encryption between Nodes", ("none",)),

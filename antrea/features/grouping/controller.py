@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from antrea.apis import core
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod, PodFeedProgress
-from antrea.facts.external_node import ExternalNode
 from antrea.facts.group import (
     ENTITY,
     NODE,
@@ -27,6 +26,7 @@ from antrea.facts.group import (
     UnenforcedMember,
     label_set,
 )
+from antrea.facts.machine import AgentMachine
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.grouping.member import (
@@ -125,7 +125,7 @@ def _named_ports(labelled: Pod | Entity) -> tuple[tuple[str, str], ...]:
 def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | UnenforcedMember]:
     """Yield all groups of an ExternalEntity; policies are for those with an agent."""
     for group in _groups(facts, entity.labels):
-        if group.resource == APPLIED and facts.get(ExternalNode, entity.node) is None:
+        if group.resource == APPLIED and facts.get(AgentMachine, entity.node) is None:
             yield UnenforcedMember(group.name, entity.key)
         if group.resource == PORTS:
             yield GroupPorts(group.name, _named_ports(entity))

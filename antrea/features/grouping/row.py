@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import AUDIT, ENABLE_LOGGING, ENFORCEMENT
+from antrea.apis.crd.external import MACHINE_KIND
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity, Namespace, Pod
 from antrea.facts.family import one_per_family
 from antrea.facts.group import ENTITY, NODE, label_key
@@ -89,7 +90,7 @@ def service_row(service: core.Service) -> ClusterService:
 def entity_row(entity: ExternalEntity) -> Entity:
     """Make the row of an ExternalEntity; one made for an ExternalNode is at the agent with that name and its Namespace."""
     meta, spec = entity.metadata, entity.spec
-    made = any(owner.kind == "ExternalNode" for owner in meta.owner_references[:1])
+    made = any(owner.kind == MACHINE_KIND for owner in meta.owner_references[:1])
     return Entity(
         meta.namespace,
         meta.name,

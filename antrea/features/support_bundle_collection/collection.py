@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
-from antrea.apis.crd import external
+from antrea.apis.crd.external import MACHINES, ExternalNode
 from antrea.apis.crd.support_bundle import SupportBundleCollection, SupportBundleCollectionSpec
 from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
@@ -139,7 +139,7 @@ def collected_node(node: core.Node) -> CollectedNode:
     return CollectedNode(node.metadata.name, tuple(sorted(node.metadata.labels.items())))
 
 
-def collected_machine(machine: external.ExternalNode) -> CollectedMachine:
+def collected_machine(machine: ExternalNode) -> CollectedMachine:
     """Make the row of an object."""
     meta = machine.metadata
     return CollectedMachine(meta.namespace, meta.name, tuple(sorted(meta.labels.items())))
@@ -152,11 +152,5 @@ def is_listed(facts: Facts) -> bool:
 
 NODES = Watched("/api/v1/nodes", core.Node, CollectedNode, collected_node)
 COLLECTIONS = Watched(PATH, SupportBundleCollection, OpenCollection, open_collection, optional=True)
-MACHINES = Watched(
-    "/apis/crd.antrea.io/v1alpha1/externalnodes",
-    external.ExternalNode,
-    CollectedMachine,
-    collected_machine,
-    optional=True,
-)
+COLLECTED_MACHINES = Watched(MACHINES, ExternalNode, CollectedMachine, collected_machine, optional=True)
 """Watches of CRDs that an older installation may lack: that must not keep policies from agents."""

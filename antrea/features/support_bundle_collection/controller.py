@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 from antrea.apis import controlplane as cp
 from antrea.apis import meta
 from antrea.apis.annotation import ACCEPT_ANY_HOST_KEY
+from antrea.apis.crd.external import MACHINE_KIND
 from antrea.engine import Unit
 from antrea.errors import Unavailable
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle_collection.collection import (
+    COLLECTED_MACHINES,
     COLLECTIONS,
     GATE,
-    MACHINES,
     NODES,
     PLURAL,
     NodeBundle,
@@ -133,7 +134,7 @@ def record_report(facts: Facts, query: Query) -> meta.Status:
     row = facts.get(OpenCollection, query.name)
     nodes = frozenset(chosen_nodes(facts, row)) if row is not None else frozenset()
     for node_report in query.posted.nodes:
-        is_machine = node_report.node_type == "ExternalNode"
+        is_machine = node_report.node_type == MACHINE_KIND
         node = (
             f"{node_report.node_namespace}/{node_report.node_name}" if is_machine else node_report.node_name
         )
@@ -150,7 +151,7 @@ def record_report(facts: Facts, query: Query) -> meta.Status:
 
 FEATURE = ControllerFeature(
     name="SupportBundleCollection",
-    watched=(COLLECTIONS, NODES, MACHINES),
+    watched=(COLLECTIONS, NODES, COLLECTED_MACHINES),
     units=(Unit(OpenCollection, collection),),
     publishes=(PLURAL,),
     gate=GATE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import GROUP, VERSION
+from antrea.apis.crd.external import MACHINE_KIND
 from antrea.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def _node_fields(node: str) -> dict[str, str]:
     """An ExternalNode has its Namespace before its name."""
     namespace, _, name = node.rpartition("/")
     if namespace:
-        return {"nodeName": name, "nodeNamespace": namespace, "nodeType": "ExternalNode"}
+        return {"nodeName": name, "nodeNamespace": namespace, "nodeType": MACHINE_KIND}
     return {"nodeName": name, "nodeType": "Node"}
 
 

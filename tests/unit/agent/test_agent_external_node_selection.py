@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.facts.external_node import ExternalNode, MachineInterface
+from antrea.facts.machine import AgentMachine, MachineInterface
 from antrea.features.external_node.agent_part.selection import Cards, selected
 from antrea.features.external_node.machine import entity_name
 
@@ -15,7 +15,7 @@ def found(
 ) -> tuple[dict[str, str], str]:
     """ExternalEntities by interface, and the troubles."""
     interfaces = tuple(MachineInterface(name, ips) for name, ips in listed)
-    node = ExternalNode("vms", "vm1", interfaces=interfaces)
+    node = AgentMachine("vms", "vm1", interfaces=interfaces)
     chosen = selected(node, Cards(CARDS, connected or {}))
     return {name: entity for name, (entity, _) in chosen.interfaces.items()}, "; ".join(chosen.troubles)
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from antrea.apis.core import ObjectReference
 from antrea.apis.crd import external
-from antrea.apis.generated_entity import OWNER_API, OWNER_KIND
+from antrea.apis.generated_entity import OWNER_API
 from antrea.errors import Refused, Unavailable
-from antrea.facts.external_node import ExternalNode
+from antrea.facts.machine import AgentMachine
 from antrea.facts.ovs import PodInterface
 from antrea.features.external_node.agent_part.connection import MARK, InterfaceConnector, card_name
 from antrea.features.external_node.agent_part.journal import InterfaceJournal
 from antrea.features.external_node.agent_part.selection import Cards, selected
 from antrea.features.external_node.boot_guard import SET, TABLE, guard_script
-from antrea.features.external_node.machine import PATH, external_node_row
+from antrea.features.external_node.machine import external_node_row
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_part import Part
 from antrea.features.network_policy.agent.received import SentAddressGroup, SentAppliedGroup, SentPolicy
@@ -123,9 +123,9 @@ class ExternalNodePart(Part):
         return {}
 
     def watched(self) -> Iterable[Watched]:
-        root, _, plural = PATH.rpartition("/")
+        root, _, plural = external.MACHINES.rpartition("/")
         path, this = f"{root}/namespaces/{self._namespace}/{plural}", f"metadata.name={self._name}"
-        yield Watched(path, external.ExternalNode, ExternalNode, external_node_row, field_selector=this)
+        yield Watched(path, external.ExternalNode, AgentMachine, external_node_row, field_selector=this)
 
     def conditions(self) -> Mapping[str, Check]:
         return {CONDITION: lambda: self._trouble}
@@ -137,7 +137,7 @@ class ExternalNodePart(Part):
         await self._agent.ready.wait()
         for name in self._journal.names():
             await self._noted(self._resume(connector, name))
-        with self._facts.watch(ExternalNode, PodInterface) as news:
+        with self._facts.watch(AgentMachine, PodInterface) as news:
             while True:
                 news.clear()
                 await self._noted(self._align(connector))
@@ -153,9 +153,9 @@ class ExternalNodePart(Part):
 
     async def _align(self, connector: InterfaceConnector) -> str:
         """Align the interfaces; return what is wrong, empty if nothing."""
-        node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
+        node = self._facts.get(AgentMachine, f"{self._namespace}/{self._name}")
         if node is None:
-            if not self._facts.feeds.has(ExternalNode):
+            if not self._facts.feeds.has(AgentMachine):
                 return await self._restored(connector)
             for name in connector.known():
                 await connector.disconnect(name)
@@ -211,10 +211,10 @@ class ExternalNodePart(Part):
 
     def _reference(self) -> ObjectReference | None:
         """Return the ExternalNode with its UID, by which `kubectl describe` finds Events; None if there is none."""
-        node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
+        node = self._facts.get(AgentMachine, f"{self._namespace}/{self._name}")
         if node is None:
             return None
-        return ObjectReference(OWNER_KIND, node.name, node.namespace, node.uid, OWNER_API)
+        return ObjectReference(external.MACHINE_KIND, node.name, node.namespace, node.uid, OWNER_API)
 
     async def _noted(self, work: Coroutine[Any, Any, str]) -> None:
         """Report what is wrong, once, in the log, a condition and an Event; it is tried again."""

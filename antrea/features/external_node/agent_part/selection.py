@@ -15,7 +15,7 @@ from antrea.features.external_node.machine import entity_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
-    from antrea.facts.external_node import ExternalNode, MachineInterface
+    from antrea.facts.machine import AgentMachine, MachineInterface
 
 
 class Cards(NamedTuple):
@@ -39,7 +39,7 @@ class _NotFound(Exception):
     """Reason why no card is a listed interface."""
 
 
-def selected(node: ExternalNode, cards: Cards) -> Selection:
+def selected(node: AgentMachine, cards: Cards) -> Selection:
     """Select cards with listed addresses and names before those that stay."""
     interfaces: dict[str, tuple[str, MachineInterface]] = {}
     troubles: list[str] = []
@@ -65,7 +65,7 @@ def selected(node: ExternalNode, cards: Cards) -> Selection:
     return Selection(interfaces, tuple(troubles))
 
 
-def _entities(node: ExternalNode, troubles: list[str]) -> Iterator[tuple[str, MachineInterface]]:
+def _entities(node: AgentMachine, troubles: list[str]) -> Iterator[tuple[str, MachineInterface]]:
     """Interfaces that have an ExternalEntity of their own."""
     names: set[str] = set()
     for interface in node.interfaces:

@@ -14,7 +14,7 @@ import msgspec
 from antrea.apis import controlplane as cp
 from antrea.apis.policy_report import ON_NODE, PolicyReport
 from antrea.apis.shown import one_line
-from antrea.config.agent import AgentConfig
+from antrea.config.agent import MACHINE_TYPE, AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
@@ -261,7 +261,7 @@ MACHINE = AgentFeature(
     category=Category.NETWORK_POLICY,
     sweep_after=KINDS,
     replay_after=KINDS,
-    runs_on=("externalNode",),
+    runs_on=(MACHINE_TYPE,),
 )
 FEATURE = msgspec.structs.replace(
     MACHINE,

@@ -13,7 +13,7 @@ from antrea.apis.crd.part import Condition
 from antrea.apis.meta import ObjectMetadata
 from antrea.apis.schema import schema_of
 from antrea.apis.status import Status
-from antrea.facts.external_node import ExternalNode
+from antrea.facts.machine import AgentMachine
 from antrea.features.network_policy.controller.realization import record_report
 from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 
@@ -203,7 +203,7 @@ def test_nor_is_one_for_an_external_entity_without_an_agent_until_it_has_an_exte
     assert (phase, current, realizable) == ("Failed", 0, unrealizable(f"ExternalEntity ns/e {NO_MACHINE}"))
     owner = {"kind": "ExternalNode", "name": "vm", "uid": "u"}
     entity = {"endpoints": [{"ip": "192.0.2.1"}], "externalNode": "vm"}
-    told.put(ExternalNode("ns", "vm"), row("ExternalEntity", "e", "ns", spec=entity, ownerReferences=[owner]))
+    told.put(AgentMachine("ns", "vm"), row("ExternalEntity", "e", "ns", spec=entity, ownerReferences=[owner]))
     # no agent has reported yet
     assert status(told) == ("Realizing", 0, 1, Condition("Realizable", "True"))
     report = (NetworkPolicyNodeStatus(node_name="ns/vm", generation=1),)

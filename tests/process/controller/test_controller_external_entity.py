@@ -10,7 +10,7 @@ from certificate_world import api_server
 
 from antrea.apis.generated_entity import GeneratedEntity
 from antrea.errors import Refused
-from antrea.outside.kube.external_entity_sink import REASON, ExternalEntitySink
+from antrea.features.external_node.controller_part import REASON, ExternalEntitySink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

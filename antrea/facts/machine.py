@@ -1,4 +1,4 @@
-"""Machines outside the cluster that run an agent, as their ExternalNodes describe them."""
+"""Machines outside the cluster that run an agent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MachineInterface(NamedTuple):
     """Addresses as Python writes them, without prefix length."""
 
 
-class ExternalNode(Fact, frozen=True):
-    """An ExternalNode; its feed writes it."""
+class AgentMachine(Fact, frozen=True):
+    """A machine as its ExternalNode describes it; the feed of ExternalNodes writes it."""
 
     namespace: str
     name: str
