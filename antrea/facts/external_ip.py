@@ -225,7 +225,7 @@ class AnsweredAddress(Fact, frozen=True):
 
 
 class AnsweringNetwork(Fact, frozen=True):
-    """Whether neighbours in a network of this Node answer it; antrea/features/service_external_ip/agent_part/network_feed.py writes it."""
+    """Whether neighbours in a network of this Node answer it; the feed of networks writes it."""
 
     dev: str
     network: str
@@ -271,7 +271,7 @@ class ExternalIPOwner(Fact, frozen=True):
 class OwnClaims(Fact, frozen=True):
     """External IPs of Services that this Node keeps from better ones, as its annotation is to name them.
 
-    antrea/features/service_external_ip/agent_part/claim_feed.py writes it. What the API shows of this Node is older than this.
+    What the API shows of this Node is older than this.
     """
 
     kept: tuple[KeptAddress, ...] = ()

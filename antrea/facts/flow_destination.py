@@ -6,7 +6,7 @@ from antrea.facts.fact import Fact
 
 
 class FlowDestination(Fact, frozen=True):
-    """A FlowExporterDestination as agents need it."""
+    """A destination of flow records, as agents need it."""
 
     name: str
     uid: str

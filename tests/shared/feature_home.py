@@ -13,7 +13,8 @@ PRODUCT = Path(antrea.__path__[0])
 HOMES = PRODUCT / "features"
 
 
-def modules_in(path: Path) -> set[str]:
+@cache
+def modules_in(path: Path) -> frozenset[str]:
     """Modules that a file imports."""
     found = set[str]()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -21,7 +22,7 @@ def modules_in(path: Path) -> set[str]:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def features_in(path: Path) -> set[str]:

@@ -15,7 +15,7 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.egress_address import EGRESSES
 from antrea.apis.service_address import SERVICES
 from antrea.errors import Invalid, Unavailable
-from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
+from antrea.features.external_ip_pool.pool import GATES, WATCHED, PoolRow, pool_row, spans_of
 from antrea.features.framework.admission import FindAll, Warn, Webhook
 from antrea.features.framework.ip_range import (
     TakenRanges,
@@ -141,7 +141,7 @@ WEBHOOKS = (
         "externalippoolvalidator.antrea.io", "/validate/externalippool", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
         "each range has one IP family, is in the subnet, overlaps with no range of any pool, and has addresses that Nodes can use as source; ranges cannot be removed or changed. Warns about selectors that match nothing",
-        validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,), anew=WATCHED,
+        validate=validate_pool, gates=GATES, reads=(PoolRow,), anew=WATCHED,
     ),
     # of its own, because a pool can be deleted also while no controller runs
     Webhook(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from antrea.apis.crd import pool, v1alpha2
 from antrea.apis.crd.definition import CONVERTED, POOL_COLUMNS, Crd, Version
+from antrea.features.external_ip_pool.pool import GATES
 
 CRDS = (
     Crd(
@@ -14,7 +15,7 @@ CRDS = (
             Version("v1alpha2", v1alpha2.ExternalIPPool, POOL_COLUMNS, storage=False, status=True),
             Version("v1beta1", pool.ExternalIPPool, POOL_COLUMNS, status=True),
         ),
-        ("Egress", "ServiceExternalIP"),
+        GATES,
         CONVERTED,
         "/convert/externalippool",
     ),
