@@ -44,7 +44,7 @@ class Checker:
     def deploy(self, image: str) -> None:
         """Raises Failure if the Pod does not run in time."""
         self.room.create(NAME, "pre installation")
-        self.room.report.say("Creating Deployment")
+        self.room.report.print_line("Creating Deployment")
         self.room.make("apis/apps/v1", "deployments", body(image))
         self.room.wait_deployment(NAME)
         pods = self.room.pods(f"name={NAME}")
@@ -88,7 +88,7 @@ def kubernetes_version(checker: Checker) -> None:
         raise Failure(f'error parsing server version: invalid version "{version}"')
     if tuple(int(part or 0) for part in match.groups()) < OLDEST:
         raise Failure(f"Kubernetes min version required: v{'.'.join(map(str, OLDEST))}")
-    checker.room.report.say(
+    checker.room.report.print_line(
         f"Kubernetes server version is compatible with Antrea. Kubernetes version: {version}"
     )
 
@@ -97,9 +97,11 @@ def open_vswitch_loadable(checker: Checker) -> None:
     """Raises Failure if the kernel cannot have the module openvswitch."""
     report = checker.room.report
     if checker.run("sh", "-c", BUILT_IN).code == 0:
-        report.say("The kernel module openvswitch is built-in or loaded")
+        report.print_line("The kernel module openvswitch is built-in or loaded")
         return
-    report.say("The kernel module openvswitch is not built-in. Running modprobe command to load the module.")
+    report.print_line(
+        "The kernel module openvswitch is not built-in. Running modprobe command to load the module."
+    )
     done = checker.run("modprobe", "openvswitch")
     if done.code or done.stderr:
         why = done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}"
@@ -107,7 +109,7 @@ def open_vswitch_loadable(checker: Checker) -> None:
             f"failed to load the OVS kernel module: {why}, try running 'modprobe openvswitch' on your Nodes; "
             "a kernel without that module needs the value ovs.datapathType: netdev (docs/datapaths.md)"
         )
-    report.say("openvswitch kernel module loaded successfully")
+    report.print_line("openvswitch kernel module loaded successfully")
 
 
 def cni_existence(checker: Checker) -> None:
@@ -119,23 +121,25 @@ def cni_existence(checker: Checker) -> None:
     files = sorted(name for name in done.stdout.split() if name.endswith((".conf", ".conflist", ".json")))
     report = checker.room.report
     if not files:
-        report.say(f"No files present in /etc/cni/net.d in Node {checker.node}")
+        report.print_line(f"No files present in /etc/cni/net.d in Node {checker.node}")
     elif files[0] < OURS:
         raise Uncertain(
             "another CNI configuration file with higher priority than Antrea's CNI configuration file found: "
             f"{files[0]}; this may be expected if networkPolicyOnly mode is enabled"
         )
     elif files[0] != OURS:
-        report.say(f"Another CNI configuration file found: {files[0]} with Antrea having higher precedence")
+        report.print_line(
+            f"Another CNI configuration file found: {files[0]} with Antrea having higher precedence"
+        )
     else:
-        report.say(f"Antrea's CNI configuration file already present: {files[0]}")
+        report.print_line(f"Antrea's CNI configuration file already present: {files[0]}")
 
 
 def control_plane_nodes(checker: Checker) -> None:
     """Raises Uncertain if the API server may be out of the Pod network's reach."""
     for label in CONTROL_PLANE_LABELS:
         if ask(checker.room.server, "/api/v1/nodes", {"labelSelector": label, "limit": "1"})["items"]:
-            checker.room.report.say("control-plane Nodes were found in the cluster.")
+            checker.room.report.print_line("control-plane Nodes were found in the cluster.")
             return
     raise Uncertain(
         "no control-plane Nodes were found; if installing Antrea in encap mode, some K8s functionalities "

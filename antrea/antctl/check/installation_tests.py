@@ -68,7 +68,7 @@ class Bench:
     def deploy(self) -> None:
         """Raises Failure if Antrea is not ready, or the Pods do not run in time."""
         room, report, namespace = self.room, self.room.report, self.options.namespace
-        report.say("Test starting....")
+        report.print_line("Test starting....")
         apps = f"/apis/apps/v1/namespaces/{namespace}"
         wait_ready(room.server, report, "Deployment", "antrea-controller", f"{apps}/deployments")
         agents = (room.server, report, "DaemonSet", "antrea-agent", f"{apps}/daemonsets")
@@ -79,11 +79,11 @@ class Bench:
         if len(ask(room.server, "/api/v1/nodes", {"limit": "2"})["items"]) > 1:
             servers.append(OTHER)
         else:
-            report.say("skipping other Node Deployments as multiple Nodes are not available")
+            report.print_line("skipping other Node Deployments as multiple Nodes are not available")
         for name in servers:
-            report.say(f"Deploying {name} Service {name}...")
+            report.print_line(f"Deploying {name} Service {name}...")
             self.service_ips[name] = room.make("api/v1", "services", service(name, 80))["spec"]["clusterIPs"]
-        report.say(f"Deploying client Deployment {CLIENT}...")
+        report.print_line(f"Deploying client Deployment {CLIENT}...")
         room.make("apis/apps/v1", "deployments", self._deployment(CLIENT, IDLE))
         for name in servers:
             room.make("apis/apps/v1", "deployments", self._deployment(name, SERVE, affinity=affinity(name)))
@@ -95,7 +95,7 @@ class Bench:
         clients = room.pods(f"name={CLIENT}")
         self.clients = [pod["metadata"]["name"] for pod in clients]
         self.node = clients[0]["spec"]["nodeName"]
-        report.say("Deployment is validated successfully")
+        report.print_line("Deployment is validated successfully")
 
     def _deployment(self, name: str, script: str, **more: Any) -> dict[str, Any]:
         labels = {"app": "antrea", "component": "installation-checker", "name": name}
@@ -111,7 +111,7 @@ class Bench:
         if not done.code:
             return ""
         why = failed_because(done)
-        self.room.report.say(f"tcp probe of {host} port {port} failed: {why}")
+        self.room.report.print_line(f"tcp probe of {host} port {port} failed: {why}")
         return why
 
     def unreached_by_node(self, host: str, port: int) -> str:
@@ -148,10 +148,10 @@ def to_internet(bench: Bench) -> None:
     host, port = bench.options.internet or DEFAULT
     for client in bench.clients:
         source = f"{bench.room.namespace}/{client}"
-        bench.room.report.say(f"Validating connectivity from Pod {source} to the world ({host})...")
+        bench.room.report.print_line(f"Validating connectivity from Pod {source} to the world ({host})...")
         why = why_unreached(functools.partial(bench.reaches, client, host, port))
         if not why:
-            bench.room.report.say(f"Pod {source} was able to connect to {host}")
+            bench.room.report.print_line(f"Pod {source} was able to connect to {host}")
             continue
         if bench.options.internet is None and (of_node := bench.unreached_by_node(host, port)):
             raise NotRunnable(
@@ -171,12 +171,12 @@ def to_pod(server: str) -> Callable[[Bench], None]:
         for client in bench.clients:
             for ip in bench.pod_ips[server]:
                 source, target = f"{bench.room.namespace}/{client}", f"{bench.room.namespace}/{name}"
-                report.say(f"Validating from Pod {source} to Pod {target} at IP {ip}...")
+                report.print_line(f"Validating from Pod {source} to Pod {target} at IP {ip}...")
                 if why := bench.reaches(client, ip):
                     raise Failure(
                         f"client Pod {client} was not able to communicate with echo Pod {name} ({ip}): {why}"
                     )
-                report.say(f"client Pod {client} was able to communicate with echo Pod {name} ({ip})")
+                report.print_line(f"client Pod {client} was able to communicate with echo Pod {name} ({ip})")
 
     return test
 
@@ -189,7 +189,7 @@ def to_service(server: str) -> Callable[[Bench], None]:
             raise NotRunnable(NO_OTHER_NODE)
         report = bench.room.report
         for client in bench.clients:
-            report.say(
+            report.print_line(
                 f"Validating from Pod {client} to Service {server} in Namespace {bench.room.namespace}..."
             )
             for ip in bench.service_ips[server]:
@@ -200,9 +200,9 @@ def to_service(server: str) -> Callable[[Bench], None]:
                     )
                     if time.monotonic() > end:
                         raise Failure(f"c{policy_note}")
-                    report.say(f"C{policy_note}, retrying...")
+                    report.print_line(f"C{policy_note}, retrying...")
                     time.sleep(RETRY_SECONDS)
-                report.say(f"Client Pod {client} was able to communicate with Service {server} ({ip})")
+                report.print_line(f"Client Pod {client} was able to communicate with Service {server} ({ip})")
 
     return test
 
@@ -220,7 +220,7 @@ def denied(direction: str, targets: tuple[str, ...]) -> Callable[[Bench], None]:
             "spec": {"podSelector": selector, "policyTypes": [direction]},
         }
         room.make("apis/networking.k8s.io/v1", "networkpolicies", body)
-        room.report.say("NetworkPolicy applied successfully")
+        room.report.print_line("NetworkPolicy applied successfully")
         try:
             _all_denied(bench)
         finally:
@@ -230,7 +230,7 @@ def denied(direction: str, targets: tuple[str, ...]) -> Callable[[Bench], None]:
                 {},
                 method="DELETE",
             )
-            room.report.say("NetworkPolicy deletion was successful")
+            room.report.print_line("NetworkPolicy deletion was successful")
 
     return test
 
@@ -248,7 +248,7 @@ def _all_denied(bench: Bench) -> None:
                             f"Service {server} ({ip}) when it should not"
                         )
                     time.sleep(RETRY_SECONDS)
-                bench.room.report.say(
+                bench.room.report.print_line(
                     f"NetworkPolicy is working as expected: Pod {client} cannot connect to Service {server} ({ip})"
                 )
 
@@ -272,7 +272,7 @@ def memberlist(bench: Bench) -> None:
         keys = parse_keys(decode_text(decode_base64(secret.get("data", {}).get(KEYS, ""), KEYS), KEYS))
     except (ValueError, Invalid) as error:
         raise Failure(f'"{SECRET}" Secret does not hold a usable key: {error}') from error
-    report.say(f"memberlist key is present ({len(keys)} key(s) configured)")
+    report.print_line(f"memberlist key is present ({len(keys)} key(s) configured)")
     section = config.get("memberlist") or {}
     incoming, outgoing = (section.get(f"gossipVerify{way}", True) for way in ("Incoming", "Outgoing"))
     if not incoming:
@@ -285,7 +285,7 @@ def memberlist(bench: Bench) -> None:
             "memberlist gossipVerifyOutgoing is disabled: the gossip traffic sent by antrea-agent is not encrypted"
         )
     if incoming and outgoing:
-        report.say("memberlist gossip traffic is authenticated and encrypted")
+        report.print_line("memberlist gossip traffic is authenticated and encrypted")
 
 
 def encrypted(mode: str, name: str) -> Callable[[Bench], None]:

@@ -21,22 +21,22 @@ class Report(NamedTuple):
 
     cluster: str
 
-    def say(self, line: str, colour: str = "") -> None:
+    def print_line(self, line: str, colour: str = "") -> None:
         """One line of progress."""
         click.echo(f"[{self.cluster}] {click.style(line, fg=colour) if colour else line}")
 
     def good(self, line: str) -> None:
-        self.say(line, "green")
+        self.print_line(line, "green")
 
     def bad(self, line: str) -> None:
-        self.say(line, "red")
+        self.print_line(line, "red")
 
     def doubtful(self, line: str) -> None:
-        self.say(line, "yellow")
+        self.print_line(line, "yellow")
 
     def header(self, line: str) -> None:
         for text in (RULE, line, RULE):
-            self.say(text)
+            self.print_line(text)
 
 
 class Choice(NamedTuple):
@@ -96,7 +96,7 @@ def run_tests(
         else:
             report.good(f"Test {name} passed")
             passed += 1
-    report.say(
+    report.print_line(
         f"Test finished: {passed} tests succeeded, {failed} tests failed, {others} tests were {undecided.verdict}"
     )
     if failed:

@@ -44,7 +44,7 @@ class Room:
 
     def create(self, component: str, purpose: str) -> None:
         """Make the Namespace. Raises Failure."""
-        self.report.say(f"Creating Namespace {self.namespace} for {purpose} tests...")
+        self.report.print_line(f"Creating Namespace {self.namespace} for {purpose} tests...")
         labels = {"app": "antrea", "component": component}
         body = {
             "apiVersion": "v1",
@@ -76,12 +76,12 @@ class Room:
         )
 
     def _tear_down(self) -> None:
-        self.report.say("Deleting installation tests setup...")
+        self.report.print_line("Deleting installation tests setup...")
         path = f"/api/v1/namespaces/{self.namespace}"
         try:
             if not self._exists(path, "DELETE"):
                 return
-            self.report.say(f"Waiting for Namespace {self.namespace} to be deleted")
+            self.report.print_line(f"Waiting for Namespace {self.namespace} to be deleted")
             end = time.monotonic() + GONE_SECONDS
             while self._exists(path, "GET"):
                 if time.monotonic() > end:
@@ -112,19 +112,19 @@ def wait_ready(
     trouble: Callable[[], dict[str, str]] = dict,
 ) -> None:
     """Wait until the Deployment or DaemonSet is ready; print each state once. Raises Failure if that takes too long."""
-    report.say(f'Waiting for {kind} "{name}" to become ready...')
+    report.print_line(f'Waiting for {kind} "{name}" to become ready...')
     end, said = time.monotonic() + seconds, set()
     while True:
         left = (deployment_left if kind == "Deployment" else daemon_set_left)(
             ask(server, f"{collection}/{name}", {})
         )
         if not left:
-            report.say(f'{kind} "{name}" is ready')
+            report.print_line(f'{kind} "{name}" is ready')
             return
         missing = trouble()
         why, state = "; ".join(sorted(missing.values())), (left, *sorted(missing))
         if state not in said:
-            report.say(f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}')
+            report.print_line(f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}')
             said.add(state)
         if time.monotonic() > end:
             reason = f": {why}" if why else ""

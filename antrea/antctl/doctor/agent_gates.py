@@ -69,23 +69,23 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Ga
                 text = f"{kind.name}: cannot be listed: {error.format_message()}"
                 findings.append(Finding("", "error", CHECK, text, ""))
             continue
-        if (one := waiting_objects(kind, items)).names or one.late:
-            waiting.append(one)
+        if (objects := waiting_objects(kind, items)).names or objects.late:
+            waiting.append(objects)
     if not waiting:
         return GatedObjects(tuple(findings))
     gates: dict[str, Mapping[str, bool]] = {}
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
-        for node, told in zip(
-            pods, pool.map(lambda pod: _asked(kubernetes, pod), pods.values()), strict=True
+        for node, read in zip(
+            pods, pool.map(lambda pod: _read_gates(kubernetes, pod), pods.values()), strict=True
         ):
-            if isinstance(told, str):
-                findings.append(Finding(node, "error", CHECK, told, ""))
+            if isinstance(read, str):
+                findings.append(Finding(node, "error", CHECK, read, ""))
             else:
-                gates[node] = told
+                gates[node] = read
     namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")
-    found = [gated(one, gates, namespace) for one in waiting]
-    findings += [finding for one in found for finding in one.findings]
-    return GatedObjects(tuple(findings), frozenset().union(*(one.named for one in found)))
+    by_kind = [gated(objects, gates, namespace) for objects in waiting]
+    findings += [finding for objects in by_kind for finding in objects.findings]
+    return GatedObjects(tuple(findings), frozenset().union(*(objects.named for objects in by_kind)))
 
 
 def waiting_objects(kind: GatedKind, items: Sequence[Mapping[str, Any]]) -> WaitingObjects:
@@ -95,15 +95,16 @@ def waiting_objects(kind: GatedKind, items: Sequence[Mapping[str, Any]]) -> Wait
     return WaitingObjects(kind, names, late)
 
 
-def gated(one: WaitingObjects, gates: Mapping[str, Mapping[str, bool]], namespace: str) -> GatedObjects:
+def gated(objects: WaitingObjects, gates: Mapping[str, Mapping[str, bool]], namespace: str) -> GatedObjects:
     """Objects of a kind that wait for its gate, by the gates of each Node's agent."""
-    nowhere = bool(gates) and not any(told.get(one.kind.gate, False) for told in gates.values())
-    names = (*one.names, *one.late) if nowhere else one.names
-    findings = tuple(unread(one.kind, names, gates, namespace))
-    return GatedObjects(findings, frozenset((one.kind.name, name) for name in names if findings))
+    kind = objects.kind
+    nowhere = bool(gates) and not any(states.get(kind.gate, False) for states in gates.values())
+    names = (*objects.names, *objects.late) if nowhere else objects.names
+    findings = tuple(unread(kind, names, gates, namespace))
+    return GatedObjects(findings, frozenset((kind.name, name) for name in names if findings))
 
 
-def _asked(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | str:
+def _read_gates(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | str:
     """The gates of an agent, or why they are not known."""
     place = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     try:
@@ -127,7 +128,7 @@ def unread(
     kind: GatedKind, names: Sequence[str], gates: Mapping[str, Mapping[str, bool]], namespace: str
 ) -> Iterator[Finding]:
     """One for each object, if the gate of its kind is off in all agents whose gates are known, or in some."""
-    off = sorted(node for node, told in gates.items() if not told.get(kind.gate, False))
+    off = sorted(node for node, states in gates.items() if not states.get(kind.gate, False))
     if not off:
         return
     repair = f"{edit(namespace)}  # set featureGates.{kind.gate} in antrea-agent.conf"

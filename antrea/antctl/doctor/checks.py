@@ -446,14 +446,14 @@ def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def pod_mtus(infos: Sequence[Mapping[str, Any]], namespace: str) -> Iterator[Finding]:
     """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos, `namespace` is that of Antrea."""
-    told = {
+    mtus = {
         info["metadata"]["name"]: info["networkInfo"]["podMTU"]
         for info in infos
         if info.get("networkInfo", {}).get("podMTU")
     }
-    values = list(told.values())
+    values = list(mtus.values())
     usual = max(values, key=lambda value: (values.count(value), value), default=0)
-    for name, value in sorted(told.items()):
+    for name, value in sorted(mtus.items()):
         if value != usual:
             yield Finding(
                 *(name, "warning", "mtu"),

@@ -228,15 +228,15 @@ def _findings(text: str) -> list[Finding]:
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
     """Findings of the doctor in the agent's container; a failure to run it is a finding."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    words = ("antctl", "doctor", "-o", "json")
+    command = ("antctl", "doctor", "-o", "json")
     try:
         done = run_in_pod(
-            *(kubernetes, f"{namespace}/{name}", words), container="antrea-agent", seconds=NODE_TIMEOUT
+            *(kubernetes, f"{namespace}/{name}", command), container="antrea-agent", seconds=NODE_TIMEOUT
         )
         if done.code not in (0, 1) or not done.stdout.startswith("["):
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
         return guarded("its answer", _findings, done.stdout)
     except (Failure, Invalid) as error:
-        words_of = error.format_message() if isinstance(error, Failure) else str(error)
-        told = f"the doctor in Pod {namespace}/{name} cannot be asked: {words_of}"
-        return [Finding(node, "error", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")]
+        message = error.format_message() if isinstance(error, Failure) else str(error)
+        text = f"the doctor in Pod {namespace}/{name} cannot be asked: {message}"
+        return [Finding(node, "error", "agent", text, f"kubectl -n {namespace} logs {name} -c antrea-agent")]

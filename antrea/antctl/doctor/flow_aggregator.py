@@ -28,7 +28,7 @@ CONDITIONS = {
     "RecordsNotTaken": ("error", "takes no records", ""),
     "CertificatesFailing": ("warning", "cannot keep its certificates", ""),
 }
-"""Severity, words and repair by the type of a condition; no repair: its log."""
+"""Severity, fault and repair by the type of a condition; no repair: its log."""
 
 
 def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
@@ -40,20 +40,20 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
             text = f"Pods of the flow aggregator cannot be listed: {error.format_message()}"
             yield Finding("", "error", CHECK, text, "")
         return
-    for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
+    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         if pod["metadata"].get("deletionTimestamp"):
             continue
         name = pod["metadata"]["name"]
         try:
-            told, destinations = (_asked(kubernetes, name, what) for what in ("conditions", "destinations"))
+            states, destinations = (_rows(kubernetes, name, what) for what in ("conditions", "destinations"))
         except Failure as error:
             yield unanswered(pod, error.format_message())
             continue
-        yield from conditions(name, told)
+        yield from conditions(name, states)
         yield from lost(name, destinations)
 
 
-def _asked(kubernetes: Server, pod: str, what: str) -> list[dict[str, Any]]:
+def _rows(kubernetes: Server, pod: str, what: str) -> list[dict[str, Any]]:
     """Rows that antctl prints there. Raises Failure."""
     command = ("antctl", "get", what, "-o", "json")
     done = run_in_pod(kubernetes, f"{NAMESPACE}/{pod}", command, container="flow-aggregator")
@@ -69,42 +69,48 @@ def unanswered(pod: Mapping[str, Any], why: str) -> Finding:
     """The finding on a Pod that cannot be asked, with what its program printed when it last ended by a fault."""
     name = pod["metadata"]["name"]
     repair = f"kubectl -n {NAMESPACE} describe pod {name}"
-    for one in pod.get("status", {}).get("containerStatuses", []):
-        state = one.get("state", {})
-        ended = state.get("terminated") or one.get("lastState", {}).get("terminated") or {}
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        state = container.get("state", {})
+        ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
         if (
             "running" not in state
             and ended.get("exitCode")
-            and (said := ended.get("message", "").strip().rpartition("\n")[2])
+            and (printed := ended.get("message", "").strip().rpartition("\n")[2])
         ):
             return Finding(
-                "", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(said)}", repair
+                "", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(printed)}", repair
             )
     return Finding("", "error", CHECK, f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why)}", repair)
 
 
 def conditions(pod: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings on one Pod as a whole."""
-    for one in rows:
-        if one["type"] in CONDITIONS:
-            severity, words, repair = CONDITIONS[one["type"]]
-            text = f"Pod {NAMESPACE}/{pod} {words}: {one_line(one['message'])}"
+    for row in rows:
+        if row["type"] in CONDITIONS:
+            severity, fault, repair = CONDITIONS[row["type"]]
+            text = f"Pod {NAMESPACE}/{pod} {fault}: {one_line(row['message'])}"
             yield Finding("", severity, CHECK, text, repair or f"kubectl -n {NAMESPACE} logs {pod}")
 
 
 def lost(pod: str, destinations: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings on the destinations of one Pod: records that were not written, or not kept."""
     repair = f"kubectl -n {NAMESPACE} logs {pod}"
-    for one in destinations:
-        where = f"{one['name']} of Pod {NAMESPACE}/{pod}"
-        dropped = f"{one['dropped']} records were dropped since it started" if one["dropped"] else ""
-        if one["trouble"]:
-            text = f"{where} takes no records: {one_line(one['trouble'])}{'; ' * bool(dropped)}{dropped}"
+    for destination in destinations:
+        where = f"{destination['name']} of Pod {NAMESPACE}/{pod}"
+        dropped = (
+            f"{destination['dropped']} records were dropped since it started"
+            if destination["dropped"]
+            else ""
+        )
+        if destination["trouble"]:
+            text = (
+                f"{where} takes no records: {one_line(destination['trouble'])}{'; ' * bool(dropped)}{dropped}"
+            )
             yield Finding("", "warning", CHECK, text, repair)
         elif dropped:
             yield Finding(
                 "", "warning", CHECK, f"{where}: {dropped}, for which its buffer had no room", repair
             )
-        if one["removed"]:
-            text = f"{where}: {one['removed']} records were removed before their time, for store.maxSize or a full disk"
+        if destination["removed"]:
+            text = f"{where}: {destination['removed']} records were removed before their time, for store.maxSize or a full disk"
             yield Finding("", "warning", CHECK, text, repair)

@@ -61,24 +61,24 @@ class Host:
 
     def processes(self) -> frozenset[str]:
         """Names of all. Raises OSError."""
-        found = set()
+        names = set()
         for place in self.proc.iterdir():
             if place.name.isdigit():
                 try:
-                    found.add((place / "comm").read_text().strip())
+                    names.add((place / "comm").read_text().strip())
                 except (FileNotFoundError, ProcessLookupError):
                     continue  # it ended meanwhile
-        return frozenset(found)
+        return frozenset(names)
 
     def mtus(self) -> dict[str, int]:
         """Return the MTU of every interface of the Node by its name. Raises OSError."""
-        found = {}
+        sizes = {}
         for place in (self.sys / "class/net").iterdir():
             try:
-                found[place.name] = int((place / "mtu").read_text())
+                sizes[place.name] = int((place / "mtu").read_text())
             except (FileNotFoundError, NotADirectoryError, OSError):
                 continue  # it went meanwhile, or is none, such as bonding_masters
-        return found
+        return sizes
 
     def file_systems(self) -> tuple[FileSystem, ...]:
         """Return the file systems in which the agent writes. Raises OSError."""
@@ -121,17 +121,17 @@ def _plugins(path: Path) -> tuple[str, ...]:
 
 def needed_modules(config: Mapping[str, Any]) -> list[str]:
     """Return the kernel modules that this configuration needs."""
-    found = [] if config.get("ovsDatapathType") == "netdev" else ["openvswitch"]
+    modules = [] if config.get("ovsDatapathType") == "netdev" else ["openvswitch"]
     if str(config.get("trafficEncryptionMode", "none")).lower() == "wireguard":
-        found.append("wireguard")
-    return found
+        modules.append("wireguard")
+    return modules
 
 
 def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
     """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises OSError, subprocess.SubprocessError, Invalid."""
     names = output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
-    words = ("--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
-    errors = guarded("output of ovs-vsctl", interface_errors, output("ovs-vsctl", *words))
+    arguments = ("--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
+    errors = guarded("output of ovs-vsctl", interface_errors, output("ovs-vsctl", *arguments))
     return tuple(OvsInterface(name, errors.get(name, "")) for name in sorted(names))
 
 
@@ -143,8 +143,8 @@ def interface_errors(listed: str) -> dict[str, str]:
 
 def gossip_addresses(node: Mapping[str, Any]) -> list[str]:
     """Where tunnels to a Node end, else its InternalIPs."""
-    if said := node["metadata"].get("annotations", {}).get(TRANSPORT_ADDRESSES):
-        return [address.strip() for address in said.split(",")]
+    if annotated := node["metadata"].get("annotations", {}).get(TRANSPORT_ADDRESSES):
+        return [address.strip() for address in annotated.split(",")]
     rows = node.get("status", {}).get("addresses", [])
     return [row["address"] for row in rows if row["type"] == "InternalIP"]
 
@@ -156,7 +156,7 @@ def gateways(node: Mapping[str, Any]) -> list[str]:
 
 def peers(
     nodes: Sequence[Mapping[str, Any]],
-    own: str,
+    this_node: str,
     port: int,
     where: Callable[[Mapping[str, Any]], list[str]] = gossip_addresses,
 ) -> tuple[Peer, ...]:
@@ -164,7 +164,7 @@ def peers(
     addresses = [
         (node["metadata"]["name"], address)
         for node in nodes
-        if node["metadata"]["name"] != own
+        if node["metadata"]["name"] != this_node
         for address in where(node)
     ]
 
@@ -178,8 +178,8 @@ def peers(
 
         return await asyncio.gather(*(ask_one(address) for _, address in addresses))
 
-    found = asyncio.run(all_())
-    return tuple(Peer(*place, why) for place, why in zip(addresses, found, strict=True))
+    troubles = asyncio.run(all_())
+    return tuple(Peer(*place, why) for place, why in zip(addresses, troubles, strict=True))
 
 
 def path_sizes(peers: Sequence[Peer], wanted: int, carries: int) -> tuple[PathSize, ...]:
@@ -201,22 +201,22 @@ def service_trouble(environ: Mapping[str, str]) -> str:
 def skew(server: Server) -> float:
     """Seconds that this clock is ahead of the one of `server`. Raises Failure."""
     before = time.time()
-    told = date(server, "/version")
+    header = date(server, "/version")
     now = (before + time.time()) / 2
     # the header names the second that has begun
-    return now - (parsedate_to_datetime(told).timestamp() + 0.5)
+    return now - (parsedate_to_datetime(header).timestamp() + 0.5)
 
 
 class NodeInspector:
-    """Collects a NodeState: what cannot be seen is noted, and the rest is looked at all the same."""
+    """Collects a NodeState: what cannot be read is noted in `unseen`, and the rest is read all the same."""
 
     def __init__(self) -> None:
         self.unseen: dict[str, str] = {}
 
-    def look(self, field: str, see: Callable[[], Any], otherwise: Any = None) -> Any:
-        """Return the result of `see`, or `otherwise` where it fails."""
+    def read(self, field: str, source: Callable[[], Any], otherwise: Any = None) -> Any:
+        """Return the result of `source`, or `otherwise` where it fails."""
         try:
-            return see()
+            return source()
         except Failure as error:
             self.unseen[field] = error.format_message()
         except subprocess.CalledProcessError as error:
@@ -232,44 +232,44 @@ def gather(
     """The Node that this container runs on; `kubernetes` finds the API server by the agent's configuration."""
     node = NodeInspector()
     config, refused = _configuration(agent, node)
-    told = node.look("agentinfo", lambda: ask(_answering(agent, node), "/agentinfo", {}))
-    info = told or {}
+    agent_info = node.read("agentinfo", lambda: ask(_answering(agent, node), "/agentinfo", {}))
+    info = agent_info or {}
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
-    server = node.look("server", lambda: kubernetes(config))
+    server = node.read("server", lambda: kubernetes(config))
 
     def conditions() -> dict[str, str]:
-        return messages_of(_there(told, node, "agentinfo").get("agentConditions", ()))
+        return messages_of(_required(agent_info, node, "agentinfo").get("agentConditions", ()))
 
-    said = node.look("conditions", conditions)
+    messages = node.read("conditions", conditions)
     state = NodeState(
         name=environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", ""),
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
         refusal=refused,
-        conditions=said,
-        unknown_keys=node.look("unknown_keys", lambda: _unknown_keys(agent, node)),
+        conditions=messages,
+        unknown_keys=node.read("unknown_keys", lambda: _unknown_keys(agent, node)),
         pod_mtu=info.get("networkInfo", {}).get("podMTU", 0),
         pod_cidrs=tuple(info.get("nodeSubnets", ())),
         transport=info.get("networkInfo", {}).get("transportInterface", ""),
-        chains=node.look("chains", lambda: chains(drops_invalid=CONDITION in (said or {}))),
-        interfaces=node.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
-        service_trouble=node.look("service_trouble", lambda: service_trouble(environ)),
-        skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
+        chains=node.read("chains", lambda: chains(drops_invalid=CONDITION in (messages or {}))),
+        interfaces=node.read("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
+        service_trouble=node.read("service_trouble", lambda: service_trouble(environ)),
+        skew=node.read("skew", lambda: skew(_required(server, node, "server"))),
     )
     state = _with_host(node, state, host)
-    nodes = node.look("nodes", lambda: ask(_there(server, node, "server"), "/api/v1/nodes", {})["items"])
+    nodes = node.read("nodes", lambda: ask(_required(server, node, "server"), "/api/v1/nodes", {})["items"])
     return _with_paths(node, state, nodes)._replace(unseen=node.unseen)
 
 
 def _with_host(node: NodeInspector, state: NodeState, host: Host) -> NodeState:
     """Return the state with files and settings of the Node."""
     return state._replace(
-        cni_files=node.look("cni_files", host.cni_files),
-        mtus=node.look("mtus", host.mtus),
-        processes=node.look("processes", host.processes),
-        file_systems=node.look("file_systems", host.file_systems),
-        forwarding=node.look("forwarding", lambda: host.forwarding(state.pod_cidrs)),
-        missing_modules=node.look(
+        cni_files=node.read("cni_files", host.cni_files),
+        mtus=node.read("mtus", host.mtus),
+        processes=node.read("processes", host.processes),
+        file_systems=node.read("file_systems", host.file_systems),
+        forwarding=node.read("forwarding", lambda: host.forwarding(state.pod_cidrs)),
+        missing_modules=node.read(
             "missing_modules", lambda: host.missing_modules(needed_modules(state.config))
         ),
     )
@@ -282,19 +282,21 @@ def _with_paths(
     port = state.config.get("clusterPort", 10351)
 
     def probe(where: Callable[[Mapping[str, Any]], list[str]]) -> tuple[Peer, ...]:
-        return peers(_there(nodes, node, "nodes"), state.name, port, where)
+        return peers(_required(nodes, node, "nodes"), state.name, port, where)
 
-    reached = node.look("peers", lambda: probe(gossip_addresses))
+    reached = node.read("peers", lambda: probe(gossip_addresses))
 
     def sizes() -> tuple[PathSize, ...]:
         wanted = state.pod_mtu + overhead(state.config) if state.pod_mtu else 0
-        return path_sizes(_there(reached, node, "peers"), wanted, (state.mtus or {}).get(state.transport, 0))
+        return path_sizes(
+            _required(reached, node, "peers"), wanted, (state.mtus or {}).get(state.transport, 0)
+        )
 
     return state._replace(
         peers=reached,
-        pod_peers=node.look("pod_peers", lambda: probe(gateways)),
-        path_sizes=node.look("path_sizes", sizes),
-        devices=node.look(
+        pod_peers=node.read("pod_peers", lambda: probe(gateways)),
+        path_sizes=node.read("path_sizes", sizes),
+        devices=node.read(
             "devices", lambda: {peer.address: device_to(peer.address) for peer in reached or ()}
         ),
     )
@@ -312,7 +314,7 @@ def _configuration(agent: Server, node: NodeInspector) -> tuple[dict[str, Any], 
             refused = refusal(agent)  # not asked where no answer came: an agent that hangs is waited for once
             raise
 
-    rows = node.look("config", values, [])
+    rows = node.read("config", values, [])
     return {row["key"]: row["value"] for row in rows}, refused
 
 
@@ -328,7 +330,8 @@ def _answering(agent: Server, node: NodeInspector) -> Server:
     return agent
 
 
-def _there(found: F | None, node: NodeInspector, field: str) -> F:
-    if found is None:
+def _required(value: F | None, node: NodeInspector, field: str) -> F:
+    """Return a value that was read before. Raises Failure if it could not be."""
+    if value is None:
         raise Failure(node.unseen[field])
-    return found
+    return value

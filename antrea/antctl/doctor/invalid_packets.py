@@ -21,7 +21,7 @@ def invalid_packets(node: NodeState) -> Iterator[FindingText]:
             for chain in node.chains or ()
             if (chain.table, chain.name) in PLACES and any(map(_drops_invalid, chain.rules))
         }
-        repair = " && ".join(one.removal for one in sorted(rules))
+        repair = " && ".join(rule.removal for rule in sorted(rules))
         yield FindingText("warning", message, LIBERAL if "kube-proxy" in (node.processes or ()) else repair)
 
 

@@ -39,14 +39,14 @@ CHECKS: Final[Mapping[str, Sequence[MetadataCheck]]] = _by_check()
 
 def metadata(kubernetes: Server, check: str) -> list[Finding]:
     """Findings of all kinds of a check. Raises Failure."""
-    found = list(
+    findings = list(
         islice((row for kind in CHECKS[check] for row in _of_kind(kubernetes, kind)), MAX_FINDINGS + 1)
     )
-    if len(found) > MAX_FINDINGS:
-        found[MAX_FINDINGS:] = [
+    if len(findings) > MAX_FINDINGS:
+        findings[MAX_FINDINGS:] = [
             Finding("", "warning", check, f"there are more than {MAX_FINDINGS} of them", "")
         ]
-    return found
+    return findings
 
 
 def _of_kind(kubernetes: Server, kind: MetadataCheck) -> Iterator[Finding]:

@@ -41,12 +41,12 @@ def node_latency(kubernetes: Server, nodes: Sequence[str]) -> Iterator[Finding]:
     except ErrorResponse as error:
         yield Finding("", "error", CHECK, f"NodeLatencyStats: {error.format_message()}", "")
         return
-    found = list(islice(judged(monitor, reports, nodes), MAX_FINDINGS + 1))
-    if len(found) > MAX_FINDINGS:
-        found[MAX_FINDINGS:] = [
+    findings = list(islice(judged(monitor, reports, nodes), MAX_FINDINGS + 1))
+    if len(findings) > MAX_FINDINGS:
+        findings[MAX_FINDINGS:] = [
             Finding("", "warning", CHECK, f"there are more than {MAX_FINDINGS} of them", SHOW)
         ]
-    yield from found
+    yield from findings
 
 
 def judged(
@@ -55,29 +55,27 @@ def judged(
     """Find missing and slow answers in the reports of agents; a single Node has nothing to report."""
     interval = float(monitor.get("spec", {}).get("pingIntervalSeconds", 60))
     limit = _threshold(monitor)
-    by_node = {one["metadata"]["name"]: one for one in reports}
+    by_node = {report["metadata"]["name"]: report for report in reports}
     for node in nodes if len(nodes) > 1 else ():
         if not by_node.get(node, {}).get("peerNodeLatencyStats"):
             text = f"Node {node} reports no round-trip times, as NodeLatencyMonitor default asks of it: its gate is off, it does not reach the controller, or began less than {REPORT:g} s ago"
             yield Finding("", "warning", CHECK, text, f"kubectl get aai {node} -o yaml")
     for node, report in by_node.items():
         for peer in report.get("peerNodeLatencyStats", ()):
-            for one in peer.get("targetIPLatencyStats", ()):
-                if why := _slow(one, interval, limit):
-                    text = (
-                        f"Node {node} to Node {peer.get('nodeName', '')} ({one.get('targetIP', '')}): {why}"
-                    )
+            for target in peer.get("targetIPLatencyStats", ()):
+                if why := _slow(target, interval, limit):
+                    text = f"Node {node} to Node {peer.get('nodeName', '')} ({target.get('targetIP', '')}): {why}"
                     yield Finding("", "warning", CHECK, one_line(text), f"{SHOW} {node}")
 
 
-def _slow(one: Mapping[str, Any], interval: float, limit: float) -> str:
+def _slow(target: Mapping[str, Any], interval: float, limit: float) -> str:
     """Return the fault of the path to an address, or an empty string."""
-    sent, answered = one.get("lastSendTime"), one.get("lastRecvTime")
+    sent, answered = target.get("lastSendTime"), target.get("lastRecvTime")
     if sent and not answered:
         return "has never answered"
     if sent and answered and _time(sent) - _time(answered) > LOST * interval:
         return f"has not answered since {answered}"
-    took = one.get("lastMeasuredRTTNanoseconds", 0)
+    took = target.get("lastMeasuredRTTNanoseconds", 0)
     if limit and took > limit * 1e9:
         return f"took {took / 1e6:.3f} ms, more than the threshold of {limit * 1e3:g} ms"
     return ""

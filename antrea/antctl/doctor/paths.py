@@ -27,19 +27,19 @@ def transport(node: NodeState) -> Iterator[FindingText]:
     Open vSwitch in user space sends those of tunnels only by its own bridge.
     """
     what = "tunnels to" if has_tunnels(node.config) else "packets for Pods of"
-    own = node.config.get("ovsDatapathType") == "netdev"
-    device = "br-phy" if own else node.transport
+    in_user_space = node.config.get("ovsDatapathType") == "netdev"
+    device = "br-phy" if in_user_space else node.transport
     others: dict[str, list[str]] = {}
     for peer in node.peers or ():
-        found = (node.devices or {}).get(peer.address)
-        if device and found is not None and found != device:
-            others.setdefault(found, []).append(f"{peer.node} ({peer.address})")
-    for found, peers in others.items():
+        actual = (node.devices or {}).get(peer.address)
+        if device and actual is not None and actual != device:
+            others.setdefault(actual, []).append(f"{peer.node} ({peer.address})")
+    for actual, peers in others.items():
         more = f" and {len(peers) - MAX_NAMED} more" if len(peers) > MAX_NAMED else ""
         card = f"{device}, which has the transport interface {node.transport}"
         way = card if device != node.transport else f"{device}, the transport interface"
-        how = f"leave by {found} and not by {way}" if found else f"have no route by {way}"
-        lost = (own and has_tunnels(node.config)) or not found
+        how = f"leave by {actual} and not by {way}" if actual else f"have no route by {way}"
+        lost = (in_user_space and has_tunnels(node.config)) or not actual
         yield FindingText(
             "error" if lost else "warning",
             f"{what} Node {', '.join(peers[:MAX_NAMED])}{more} {how}{': no packet gets to Pods there' if lost else ''}",
@@ -57,13 +57,13 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
     dead = {peer.node for peer in node.peers or () if peer.trouble}
     for peer in node.pod_peers or ():
         if peer.trouble and peer.node not in dead:
-            told = (
+            unreached = (
                 f"Pods of Node {peer.node} cannot be reached: "
                 f"its gateway {peer.address} does not answer: {peer.trouble}"
             )
             if not has_tunnels(node.config):
                 repair = f"{edit(node.pod.partition('/')[0])}{ENCAP}"
-                yield FindingText("error", f"{told}{UNROUTED}", repair, peer.node)
+                yield FindingText("error", f"{unreached}{UNROUTED}", repair, peer.node)
                 continue
             kind = node.config.get("tunnelType", "geneve")
             port = node.config.get("tunnelPort") or TUNNEL_PORTS.get(kind, 0)
@@ -71,7 +71,7 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
             where = f"; if it is a firewall, the repair is for Node {peer.node}" if accept else ""
             yield FindingText(
                 "error",
-                f"{told}{where}",
+                f"{unreached}{where}",
                 accept,
                 peer.node,
             )

@@ -15,14 +15,14 @@ MAX_CHARACTERS: Final = 64 << 20
 def output(*command: str, seconds: float = COMMAND_SECONDS, most: int = MAX_CHARACTERS) -> str:
     """Return the output of a command. Raises OSError if it has more than `most` characters, and subprocess.SubprocessError."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        printed, told = cast("IO[str]", running.stdout), cast("IO[str]", running.stderr)
+        printed, errors = cast("IO[str]", running.stdout), cast("IO[str]", running.stderr)
         timer = Timer(seconds, running.kill)
         timer.start()
         try:
             text = printed.read(most + 1)
             if len(text) > most:
                 raise OSError(f"{' '.join(command)} prints more than {most} characters")
-            why, code = told.read(most), running.wait()
+            why, code = errors.read(most), running.wait()
         finally:
             timer.cancel()
             running.kill()

@@ -25,7 +25,7 @@ class Bar:
         self._lock = threading.Lock()
         self._shown = self._out.isatty()
 
-    def say(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """Set the item that is counted from now on."""
         with self._lock:
             self._what = what
@@ -39,7 +39,7 @@ class Bar:
 
     def end(self) -> None:
         """Leave the bar as it is."""
-        self.say("Finish ")
+        self.show("Finish ")
         if self._shown:
             self._out.write("\n")
             self._out.flush()

@@ -128,7 +128,7 @@ class Collection:
             raise Failure("interrupted")
 
     def _all(self, what: str, do: Callable[[str], None]) -> None:
-        self._bar.say(what)
+        self._bar.show(what)
 
         def one(name: str) -> None:
             try:

@@ -18,8 +18,8 @@ class WatchedEvent(NamedTuple):
     """Event with the object's name, rows to add and, in a partial update, rows to remove."""
 
     name: str
-    come: list[Fact]
-    gone: list[Fact]
+    added: list[Fact]
+    removed: list[Fact]
 
 
 class ObjectKind(msgspec.Struct, frozen=True):
@@ -72,9 +72,9 @@ class GroupKind(msgspec.Struct, frozen=True):
         name = group.metadata.name or group.name
         members = (*group.members, *group.added, *(group.egress_added or ()))
         heads = [self.head(name)] if self.head else []
-        come = [*heads, *(self.row(name, member) for member in members)]
-        gone = (*group.removed, *(group.egress_removed or ()))
-        return WatchedEvent(name, come, [self.row(name, member) for member in gone])
+        added = [*heads, *(self.row(name, member) for member in members)]
+        removed = (*group.removed, *(group.egress_removed or ()))
+        return WatchedEvent(name, added, [self.row(name, member) for member in removed])
 
 
 class _Meta(msgspec.Struct, frozen=True):

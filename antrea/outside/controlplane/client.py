@@ -87,10 +87,10 @@ class WatchEvent(Protocol):
     def name(self) -> str: ...
 
     @property
-    def come(self) -> list[Fact]: ...
+    def added(self) -> list[Fact]: ...
 
     @property
-    def gone(self) -> list[Fact]: ...
+    def removed(self) -> list[Fact]: ...
 
 
 class WatchedKind(Protocol):
@@ -190,8 +190,8 @@ class WatchFeed:
             return
         self.odd.clear(f"/{watch_event.name}")
         rows = self._rows.setdefault(watch_event.name, {})
-        new = {} if event.type == "DELETED" else _by_key(watch_event.come)
-        gone = {*_by_key(watch_event.gone)} if event.type == "MODIFIED" else {*rows}
+        new = {} if event.type == "DELETED" else _by_key(watch_event.added)
+        gone = {*_by_key(watch_event.removed)} if event.type == "MODIFIED" else {*rows}
         self._replace(facts, rows, new, gone - new.keys())
         if event.type == "DELETED":
             del self._rows[watch_event.name]

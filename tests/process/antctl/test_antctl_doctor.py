@@ -26,7 +26,7 @@ from antrea.antctl.doctor.gather import (
     service_trouble,
     skew,
 )
-from antrea.antctl.doctor.legacy import chains_of
+from antrea.antctl.doctor.packet_filter import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
@@ -485,7 +485,7 @@ def test_a_field_that_cannot_be_seen_says_why() -> None:
     def fails() -> None:
         raise PermissionError(13, "Permission denied", "/x")
 
-    assert node.look("x", fails, 1) == 1
+    assert node.read("x", fails, 1) == 1
     assert node.unseen == {"x": "PermissionError: [Errno 13] Permission denied: '/x'"}
 
 

@@ -202,9 +202,9 @@ def test_antctl_supportbundle_shows_progress_on_a_terminal_only() -> None:
     terminal, file = Terminal(), io.StringIO()
     for out in (terminal, file):
         bar = Bar(4, out)
-        bar.say("Requesting")
+        bar.show("Requesting")
         bar.step()
-        bar.say("Downloading")
+        bar.show("Downloading")
         for _ in range(3):
             bar.step()
         bar.end()

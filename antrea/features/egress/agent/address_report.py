@@ -19,7 +19,7 @@ from antrea.facts.egress import Egress, EgressMark, EgressOwner, MissingAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.address import HELD_ADDRESSES
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.duplicate_address import CONFLICT, conflict_conditions
 from antrea.features.egress.agent.gateway_reachability import gateway_conditions, silence
 from antrea.features.egress.agent.handover import USABLE, assigned_here, state_of
@@ -73,7 +73,7 @@ def why_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
     The last holder of an address without a pool reports that it is gone, and else the one reporting Node.
     """
-    if why := why_unallocated(facts, egress):
+    if why := unallocated_reason(facts, egress):
         return why if _reports_for_all(facts, egress, node) else ""
     if egress.pool or not egress.ip or facts.get(LocalAddress, egress.ip):
         return ""

@@ -27,7 +27,7 @@ BOTH = (False, True)
 """Whether a family is IPv6, of all families."""
 
 
-def why_unallocated(facts: Facts, egress: Egress) -> str:
+def unallocated_reason(facts: Facts, egress: Egress) -> str:
     """Return why this row of an Egress has no usable address; empty if it has one."""
     config = facts.get(AgentConfig)
     if config is not None and not config.has_tunnel:

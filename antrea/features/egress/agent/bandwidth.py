@@ -13,7 +13,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressLimit, EgressMark
 from antrea.facts.node import ThisNode
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.egress.spec import KILO, MAX_KILOBITS
 from antrea.features.framework import packet_mark
@@ -110,7 +110,7 @@ def _why_not(facts: Facts, egress: Egress, node: str) -> tuple[str, str]:
 
 def _chosen(facts: Facts, ip: str) -> Egress | None:
     limited = (egress for egress in facts.by(Egress, "ip", ip) if egress.limit)
-    candidates = (egress for egress in limited if not why_unallocated(facts, egress))
+    candidates = (egress for egress in limited if not unallocated_reason(facts, egress))
     return min(candidates, key=lambda egress: egress.precedence, default=None)
 
 

@@ -19,7 +19,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import ServicePort
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.bandwidth import limited
 from antrea.features.egress.agent.handover import PASSED_ON, previous_holder, state_of
 from antrea.features.egress.agent.multi_address import egresses_of
@@ -211,7 +211,7 @@ def pod_flow(facts: Facts, egress: Egress, mine: tuple[Match, ...]) -> Iterator[
     if config is None or node is None or gateway is None:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
-    if why_unallocated(facts, egress):
+    if unallocated_reason(facts, egress):
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
         return
     moves = state_of(facts, egress, node) in PASSED_ON

@@ -15,7 +15,7 @@ from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.address_report import words_of
-from antrea.features.egress.agent.allocated import families_of, why_unallocated
+from antrea.features.egress.agent.allocated import families_of, unallocated_reason
 from antrea.features.egress.agent.owner import NO_MAJORITY, waiting_by
 from antrea.features.egress.spec import requested_entries
 from antrea.features.framework.address import canonical
@@ -67,7 +67,7 @@ def chosen(facts: Facts, pod: str, rows: Sequence[Egress]) -> Egress:
     """Choose among the addresses of one Egress and family; if none lives, the one that would be chosen if all did."""
     if len(rows) == 1:
         return rows[0]
-    usable = [row for row in rows if row.ip and not why_unallocated(facts, row)]
+    usable = [row for row in rows if row.ip and not unallocated_reason(facts, row)]
     return first_for(pod, [row for row in usable if lives(facts, row)] or usable or rows)
 
 

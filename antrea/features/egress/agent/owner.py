@@ -23,7 +23,7 @@ from antrea.facts.egress import Egress, EgressOwner, PlacementRequest, UnusedAdd
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode, PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.bfd import UNITS as BFD_UNITS
 from antrea.features.egress.agent.hash_ring import AntiAffinityPlace, RingRequest, place, ring
 from antrea.features.egress.agent.subnet import are_apart, name_of
@@ -109,7 +109,7 @@ def failback_conditions(facts: Facts, egress: Egress, owner: EgressOwner) -> tup
 
 def placement_request(facts: Facts, egress: Egress) -> Iterator[PlacementRequest]:
     """Yield the request of an Egress with an address of a pool."""
-    if not (egress.pool and egress.ip) or why_unallocated(facts, egress):
+    if not (egress.pool and egress.ip) or unallocated_reason(facts, egress):
         return
     stays = stays_at(egress)
     apart = f"{egress.name} {is_ipv6(egress.ip)}" if egress.of else ""

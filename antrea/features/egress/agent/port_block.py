@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, EgressMark, EgressPortBlock
 from antrea.facts.family import is_ipv6
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.snat_mark import BEFORE_FORWARD, BEFORE_MASQUERADE, MAPS, MARK, POOL
 from antrea.features.egress.agent.unknown_segment import may_hold
 from antrea.features.egress.port_block import OTHER_PORTS, SIZE, blocks_of
@@ -142,7 +142,7 @@ def port_block_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftCha
     nft 1.0.6 does not translate to ranges of ports of a map in IPv6: each block has a chain, which all Egresses share.
     """
     for row in facts.by(Egress, "name", block.egress):
-        if not row.survives or why_unallocated(facts, row) or facts.get(EgressMark, row.ip) is None:
+        if not row.survives or unallocated_reason(facts, row) or facts.get(EgressMark, row.ip) is None:
             continue
         version6, ports = is_ipv6(row.ip), f"{block.first}-{block.last}"
         chain = NftChain(name=f"egress-ports-{block.first}")
@@ -158,7 +158,7 @@ def port_block_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftCha
 def answer_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftElement]:
     """Yield the way of answers to a Pod, on each Node that may take the address over: they may come as soon as it has it."""
     for row in facts.by(Egress, "name", block.egress):
-        if not row.survives or why_unallocated(facts, row) or not may_hold(facts, row):
+        if not row.survives or unallocated_reason(facts, row) or not may_hold(facts, row):
             continue
         for ip in (ip for ip in block.ips if is_ipv6(ip) == is_ipv6(row.ip)):
             yield NftElement(set=BACK[is_ipv6(ip)], value=f"{row.ip} . {block.first}-{block.last}", data=ip)
@@ -167,7 +167,7 @@ def answer_elements(facts: Facts, block: EgressPortBlock) -> Iterator[NftElement
 def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
     """Yield the mark of an address of which one Egress gives blocks."""
     rows = facts.by(Egress, "ip", mark.ip)
-    if any(row.survives and not why_unallocated(facts, row) for row in rows):
+    if any(row.survives and not unallocated_reason(facts, row) for row in rows):
         yield NftElement(set=OTHERS, value=f"{facts.id(POOL, mark.ip):#010x}")
 
 

@@ -14,7 +14,7 @@ from antrea.apis.annotation import LOST_CONNECTIONS
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, EgressMark
 from antrea.facts.family import is_ipv6
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.preference import RESET
 from antrea.features.framework.agent_feature import NumberPattern
 from antrea.host import carrier
@@ -116,7 +116,7 @@ def resets(annotations: Mapping[str, str]) -> bool:
 
 def oldest_of(facts: Facts, ip: str) -> Egress | None:
     """Return the row of the Egress that decides for all that share an address: the oldest, then the first by name."""
-    rows = (row for row in facts.by(Egress, "ip", ip) if not why_unallocated(facts, row))
+    rows = (row for row in facts.by(Egress, "ip", ip) if not unallocated_reason(facts, row))
     return min(rows, key=lambda row: row.precedence, default=None)
 
 

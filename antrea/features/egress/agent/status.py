@@ -23,7 +23,7 @@ from antrea.features.egress.agent.address_report import (
     shared_conditions,
     why_nowhere,
 )
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.bandwidth import limit_conditions
 from antrea.features.egress.spec import IP_ASSIGNED
 
@@ -117,7 +117,7 @@ def _assigned(facts: Facts, reports: Sequence[AddressReport]) -> tuple[Condition
     pooled = [report.row for report in reports if report.row.pool]
     if first.row.failed and not all(report.here or report.row.node for report in reports):
         return ()  # another Node may have found that it cannot have its own
-    if any(why_nowhere(facts, row) or why_unallocated(facts, row) for row in pooled):
+    if any(why_nowhere(facts, row) or unallocated_reason(facts, row) for row in pooled):
         return ()
     if pooled:
         return (ASSIGNED, STALE) if first.row.failed else (ASSIGNED,)

@@ -15,7 +15,7 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.external_ip_pool.link import PREFIX, neighbours_of
 from antrea.features.framework.gate import EnabledGates
@@ -138,7 +138,7 @@ def table_of(facts: Facts, subnet: Subnet) -> int:
 
 def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[RoutingRule]:
     """Packets with the mark of an address of a subnet leave by the table of the subnet."""
-    rows = (egress for egress in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, egress))
+    rows = (egress for egress in facts.by(Egress, "ip", mark.ip) if not unallocated_reason(facts, egress))
     subnets = (subnet_of(facts, egress) for egress in rows)
     subnet = next((subnet for subnet in subnets if subnet), None)
     if subnet is None:

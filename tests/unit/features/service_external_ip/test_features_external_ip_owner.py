@@ -15,7 +15,7 @@ from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.egress import Egress, ProbedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.hash_ring import ring
 from antrea.features.egress.agent.owner import NO_MAJORITY
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, sentence
@@ -240,11 +240,11 @@ def test_an_egress_by_hand_with_the_address_of_a_service_does_not_leave_with_it(
     node = Node()
     egress = Egress("e", "u", IP, pool="p")
     node.put(egress, PoolSelector("p", (), ranges=((4, int(ip_address(IP)), int(ip_address(IP))),)))
-    assert why_unallocated(node.facts, egress) == ""
+    assert unallocated_reason(node.facts, egress) == ""
     node.put(service())
-    assert why_unallocated(node.facts, egress) == f"Service shop/web has {IP} of ExternalIPPool p"
+    assert unallocated_reason(node.facts, egress) == f"Service shop/web has {IP} of ExternalIPPool p"
     node.put(service(pool="other"))
-    assert why_unallocated(node.facts, egress) == ""
+    assert unallocated_reason(node.facts, egress) == ""
 
 
 def dual(**more: Any) -> Service:
