@@ -111,12 +111,11 @@ policy-conformance: ## network-policy-api's own conformance suite in a lab of tw
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)
 
-docs: ## write the generated pages under docs/generated, and the counts of wordings to replace
+docs: ## write the generated pages under docs/generated
 	python -P -m antrea.openflow.document > docs/generated/pipeline.md
 	python -P -m antrea.config.document
 	python -P -m antrea.features.registry.document
 	python build/proofs.py
-	python build/wording.py
 
 site: ## the documentation as a site in build/out/site, with a search that needs no network
 	zensical build --strict

@@ -1,13 +1,11 @@
-"""Count wordings that the house replaces, by folder and form, in tests/unit/wording.txt: the counts only fall.
+"""List wordings that the house replaces: docs/glossary.md has the terms to use instead.
 
-`python build/wording.py` (part of `make docs`) writes the counts. It refuses a total that rises; a form may move between folders.
-`python build/wording.py FORM [FOLDER]` lists the places, to rewrite them. docs/glossary.md has the terms to use instead.
+`python build/wording.py [FORM]` prints their places; tests/unit/test_house_wording.py refuses them.
 """
 
 import ast
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +14,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "tests/unit/wording.txt"
 PACKAGES = ("antrea", "lab", "build/image_build")
 """Folders whose modules are read: the product's, the lab's, and those that the lab and the image builder share."""
-SLACK = 5
-"""Places by which a count may lie above what is there: merged changes of the same folder need not agree to the last one."""
 
 OPENINGS = ("As", "By", "From", "Of", "That", "Those", "Until", "What", "Who", "Whose")
 """First words of docstrings that continue the name above them instead of standing alone."""
@@ -67,7 +62,6 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 class Place(NamedTuple):
     """A wording to replace, where it is."""
 
-    folder: str
     form: str
     at: str
 
@@ -80,38 +74,6 @@ def places() -> list[Place]:
     return [*modules, *pages]
 
 
-def counted(found: list[Place]) -> dict[tuple[str, str], int]:
-    """Return how many places there are by folder and form."""
-    counts = defaultdict[tuple[str, str], int](int)
-    for place in found:
-        counts[place.folder, place.form] += 1
-    return dict(counts)
-
-
-def read() -> dict[tuple[str, str], int]:
-    """Return the counts of the table, by folder and form."""
-    rows = (line.split("|") for line in TABLE.read_text().splitlines() if "|" in line)
-    return {(folder.strip(), form.strip()): int(count) for folder, form, count in rows}
-
-
-def text(counts: dict[tuple[str, str], int]) -> str:
-    """Return the table: a line for each folder and form, so that changes of different folders merge."""
-    lines = (f"{folder:24}| {form:30}| {count}" for (folder, form), count in sorted(counts.items()))
-    return (
-        "Written by `make docs` (build/wording.py): wordings to replace. The counts only fall.\n\n"
-        + "".join(f"{line}\n" for line in lines)
-    )
-
-
-def risen(before: dict[tuple[str, str], int], now: dict[tuple[str, str], int]) -> dict[str, tuple[int, int]]:
-    """Return the forms of which there are more than before in all folders together, with both totals."""
-    totals = [defaultdict[str, int](int), defaultdict[str, int](int)]
-    for total, counts in zip(totals, (before, now), strict=True):
-        for (_, form), count in counts.items():
-            total[form] += count
-    return {form: (totals[0][form], count) for form, count in totals[1].items() if count > totals[0][form]}
-
-
 def _of_page(path: Path) -> Iterator[Place]:
     """Yield the places of a page of docs/, whose blocks of code and tables' rulers are no prose."""
     heading = False
@@ -121,12 +83,12 @@ def _of_page(path: Path) -> Iterator[Place]:
             continue
         at = f"{_name(path)}:{(token.map or [0])[0] + 1}"
         prose = "".join(_spoken(child) for child in token.children or ())
-        yield from (Place("docs", form, at) for form, _ in _phrases(prose))
+        yield from (Place(form, at) for form, _ in _phrases(prose))
         if heading and HEADING.match(prose):
-            yield Place("docs", "heading", at)
+            yield Place("heading", at)
         for sentence in SENTENCE_END.split(prose):
             if len(sentence.split()) > MAX_WORDS:
-                yield Place("docs", f"sentence of more than {MAX_WORDS} words", at)
+                yield Place(f"sentence of more than {MAX_WORDS} words", at)
 
 
 def _spoken(token: Token) -> str:
@@ -135,11 +97,9 @@ def _spoken(token: Token) -> str:
 
 
 def _of_module(path: Path) -> Iterator[Place]:
-    parts = path.relative_to(ROOT).parts
-    folder = "/".join(parts[: min(2, len(parts) - 1)])
     for node in ast.walk(ast.parse(path.read_text())):
         for form in _forms(node):
-            yield Place(folder, form, f"{_name(path)}:{getattr(node, 'lineno', 1)}")
+            yield Place(form, f"{_name(path)}:{getattr(node, 'lineno', 1)}")
 
 
 def _forms(node: ast.AST) -> Iterator[str]:
@@ -202,21 +162,10 @@ def _name(path: Path) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the table, or list the places of a form."""
-    found = places()
-    if arguments:
-        form, folder = arguments[0], arguments[1] if len(arguments) > 1 else ""
-        print(
-            "\n".join(place.at for place in found if place.form == form and place.folder.startswith(folder))
-        )
-        return
-    counts = counted(found)
-    if TABLE.exists() and (more := risen(read(), counts)):
-        raise SystemExit(
-            f"make docs: more places than before, of these forms (before, now): {more}; "
-            "`python build/wording.py FORM` lists them, reword those that are new"
-        )
-    TABLE.write_text(text(counts))
+    """Print the places of all forms, or of one."""
+    for place in places():
+        if place.form in arguments or not arguments:
+            print(f"{place.at}: {place.form}")
 
 
 if __name__ == "__main__":
