@@ -429,3 +429,17 @@ async def test_packets_are_passed_on_to_neighbours_while_a_later_start_knows_non
     assert netns.sh("nft -s list ruleset").count("02:eb:") == 1
     await later.apply((), (fewer,))
     assert "hops-" not in netns.sh("nft list ruleset")
+
+
+async def test_commands_in_an_element_are_not_run_and_the_others_stand(netns: Namespaces, nft: Nft) -> None:
+    """Seen without the check: the table of another program is deleted."""
+    netns.sh("nft add table ip theirs")
+    sink = NftSink(nft)
+    begin, end = "192.0.2.77 }", "add element inet antrea egress-snat { 0x00000005 : 192.0.2.78"
+    data = f"{begin}; delete table ip theirs; {end}"
+    hostile = NftElement(set="egress-snat", value="0x00000004", data=data)
+    with pytest.raises(Refused) as refused:
+        await sink.apply((*ENTRIES, hostile), ())
+    assert refused.value.entries == (hostile,)
+    assert listing(netns) == LISTING
+    assert "table ip theirs" in netns.sh("nft list tables")

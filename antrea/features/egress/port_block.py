@@ -10,6 +10,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from antrea.features.framework.address import canonical
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -45,13 +47,17 @@ class Block(NamedTuple):
 
 
 def blocks_of(status: crd.EgressStatus) -> tuple[Block, ...]:
-    """Return the blocks of a status, each port and each Pod once; what is not a block of this size is left out."""
+    """Return the blocks of a status, each port and each Pod once; what is not a block of this size is left out.
+
+    Each agent may write any text into the status, and the addresses go into nftables of all Nodes.
+    """
     ports: set[int] = set()
     pods: set[str] = set()
     blocks = []
     for row in status.port_blocks:
         index, rest = divmod(row.first_port - FIRST_PORT, SIZE)
-        block = Block(row.pod, row.first_port, row.pod_ips, row.released)
+        ips = tuple(filter(None, map(canonical, row.pod_ips)))
+        block = Block(row.pod, row.first_port, ips, row.released)
         is_block = not rest and 0 <= index < BLOCKS and row.last_port == block.last
         if is_block and block.first not in ports and block.pod not in pods:
             ports.add(block.first)

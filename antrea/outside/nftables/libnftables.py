@@ -12,7 +12,11 @@ import re
 import socket
 import subprocess
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NETFILTER = 12
 """NETLINK_NETFILTER"""
@@ -23,9 +27,10 @@ _ERROR = re.compile(r"^/\S+:(\d+):\d+-\d+: Error: (?:Could not process rule: )?(
 class NftError(Exception):
     """nft rejected commands. `lines` has its message per line (from 0); it is empty if the failure is of no line."""
 
-    def __init__(self, output: str) -> None:
+    def __init__(self, output: str, lines: Mapping[int, str] = MappingProxyType({})) -> None:
+        """With `lines`, where the output does not have them."""
         super().__init__(output.strip())
-        self.lines = {int(number) - 1: message for number, message in _ERROR.findall(output)}
+        self.lines = lines or {int(number) - 1: message for number, message in _ERROR.findall(output)}
 
 
 class Nft(Protocol):

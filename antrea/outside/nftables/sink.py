@@ -183,7 +183,10 @@ class NftSink:
             )
 
     def _attempt(self, lines: list[Line]) -> NftError | None:
-        """Run them, less those about shields whose interface is gone, which leave the list."""
+        """Run them, less those about shields whose interface is gone, which leave the list; none if one is not fit for nft."""
+        faults = {number: why for number, line in enumerate(lines) if (why := nft_text.fault(line.entry))}
+        if faults:
+            return NftError("entries that are not given to nft", faults)
         while lines:
             try:
                 self._nft.run("".join(f"{line.text}\n" for line in lines))

@@ -39,6 +39,21 @@ _RULE = re.compile(r'^\t\t(.*) comment "([^"]+) (\d+)\.(-?\d+)"$')
 _HOPS = re.compile(r'iifname "([^"]+)" dup to ether saddr map \{(.*?)\} device "([^"]+)"', re.DOTALL)
 _ELEMENT = re.compile(r'(?:[^",]|"[^"]*")+')
 """Text up to a comma outside of quotation marks, which names of devices have."""
+_ELEMENT_TEXT = re.compile(r'(?:[\w.:/* -]|"[^"\n]*")*', re.ASCII)
+"""Addresses, ports, marks, ranges and names of devices: nothing that ends an element or begins another command."""
+
+
+def fault(entry: Any) -> str:
+    """Return why the entry is not given to nft; empty if it is.
+
+    What others write gets here in parsed form only; this is the second lock, as nft would run commands that are in a text.
+    """
+    texts = (entry.value, entry.data) if isinstance(entry, NftElement) else ()
+    if not all(map(_ELEMENT_TEXT.fullmatch, texts)):
+        return "an element has characters that are of no address, port, mark, range or device"
+    if isinstance(entry, NftRule) and not (entry.text.isprintable() and entry.name.isprintable()):
+        return "a rule has characters that are not printable"
+    return ""
 
 
 def add(entry: Any) -> str:

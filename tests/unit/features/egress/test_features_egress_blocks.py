@@ -176,6 +176,13 @@ def test_what_is_not_a_block_of_a_status_is_left_out() -> None:
     assert blocks_of(EgressStatus(port_blocks=rows + more)) == (Block("s/a", 1024), Block("s/f", 60928))
 
 
+def test_what_is_not_an_address_of_a_block_is_left_out() -> None:
+    """Agents may write the status of Egresses, and all Nodes have these addresses in rules."""
+    hostile = ("10.0.0.9 }; flush ruleset #", "10.0.0.9\nflush ruleset", "fe80::1%0;flush ruleset", "")
+    row = PortBlock(pod="s/a", first_port=1024, last_port=1535, pod_ips=(*hostile, "10.0.0.1", "FD00::0:1"))
+    assert blocks_of(EgressStatus(port_blocks=(row,))) == (Block("s/a", 1024, ("10.0.0.1", "fd00::1")),)
+
+
 def test_blocks_are_all_used_before_a_pod_has_none() -> None:
     blocks = allocate((), {f"s/{number}": () for number in range(500)}, ())
     assert sorted(block.first for block in blocks) == [1024 + 512 * index for index in range(BLOCKS)]

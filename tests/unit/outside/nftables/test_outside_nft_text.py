@@ -187,3 +187,41 @@ def test_objects_of_others_in_our_table_are_left_out(other: str) -> None:
     alone = list(nft_text.parse(f"table inet antrea {{\n{chain}}}\n"))
     assert list(nft_text.parse(f"table inet antrea {{\n{other}{chain}{other}}}\n")) == alone
     assert len(alone) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10.0.0.1 }; flush ruleset",
+        "10.0.0.1\nflush ruleset",
+        '10.0.0.1 comment "',
+        "10.0.0.1, 10.0.0.2",
+        "10.0.0.1 # the rest is a comment",
+        "١",
+        "$defined",
+        "@other",
+    ],
+)
+def test_an_element_with_other_characters_than_addresses_have_is_not_given_to_nft(text: str) -> None:
+    assert nft_text.fault(NftElement(set="s", value=text))
+    assert nft_text.fault(NftElement(set="s", value="10.0.0.1", data=text))
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        ("10.0.0.0/8", ""),
+        ("0x00000003 . fd00::1 . 1024-1535", "jump egress-ports-1024"),
+        ('"eth0; }"', "02:00:00:00:00:01"),
+        ("tcp . 10.0.0.1 . 80", "10.0.0.2 . 8080"),
+        ('"veth*"', ""),
+    ],
+)
+def test_elements_of_ours_are_given_to_nft(value: str, data: str) -> None:
+    assert nft_text.fault(NftElement(set="s", value=value, data=data)) == ""
+
+
+def test_a_rule_of_several_lines_is_not_given_to_nft() -> None:
+    assert nft_text.fault(NftRule(chain="c", name="n", text="accept\nflush ruleset"))
+    assert nft_text.fault(NftRule(chain="c", name="n\nflush ruleset", text="accept"))
+    assert nft_text.fault(NftRule(chain="c", name="n", text="accept")) == ""
