@@ -23,7 +23,7 @@ from antrea.facts.member import AgentNode
 from antrea.features.flow_export.agent_part.part import FlowExportPart
 from antrea.features.network_policy.agent_part.part import PolicyPart
 from antrea.features.node_port_local.agent_part.allocator import Place, PortAllocator, remembered
-from antrea.features.node_port_local.agent_part.port_socket import hold_port
+from antrea.features.node_port_local.agent_part.part import hold_port
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import HeldPort, PortLocalPod, PortLocalService

@@ -48,7 +48,7 @@ OTHER_LISTENERS = {
     "antrea/features/l7_network_policy/agent_part/verdict_log.py": "a Unix socket in a folder of root",
     "antrea/outside/request_engine/session.py": "a Unix socket in a folder of root",
     "antrea/outside/gossip/transport.py": "makes a socket that outside/gossip/stream.py passes to a SessionServer",
-    "antrea/features/node_port_local/agent_part/port_socket.py": "keeps a port from other programs and takes nothing from it",
+    "antrea/features/node_port_local/agent_part/part.py": "keeps a port from other programs and takes nothing from it",
     "antrea/antctl/proxy/server.py": "runs on a user's machine, and all its clients have that user's rights",
     "antrea/antctl/check/workload.py": "a test Pod",
 }

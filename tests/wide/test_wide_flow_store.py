@@ -24,8 +24,7 @@ from antrea.flow_aggregator.flow_table import COLUMNS, created
 from antrea.flow_aggregator.query import QUERIES, answer
 from antrea.flow_aggregator.store_keeper import StoreKeeper
 from antrea.outside.clickhouse import embedded
-from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
-from antrea.outside.clickhouse.engine_memory import LIBRARY
+from antrea.outside.clickhouse.embedded import LIBRARY, EmbeddedClickHouse
 from antrea.outside.clickhouse.store import LazyStore, rows_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from antrea.apis.flow import FlowRecord, FlowType
 from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger, RecordContents
 from antrea.errors import Invalid
 from antrea.flow_aggregator import certificates
-from antrea.flow_aggregator.acceptance import accept
+from antrea.flow_aggregator.configuration import accept
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.ipfix.template import Contents

@@ -15,7 +15,7 @@ from loopback import answering
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import FlowAggregatorConfig, S3Uploader
 from antrea.errors import Invalid, Unavailable
-from antrea.flow_aggregator.acceptance import accept
+from antrea.flow_aggregator.configuration import accept
 from antrea.flow_aggregator.s3_output import COLUMNS, WITH_REQUESTS, S3Output, bucket_url, csv_text
 from antrea.outside.tls.server_context import Certificate, server_tls
 

@@ -23,8 +23,8 @@ from antrea.features.flow_export.agent_part import destination
 from antrea.features.flow_export.agent_part.destination import Destination
 from antrea.features.flow_export.settings import Trust
 from antrea.flow_aggregator import destination as outputs
-from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.certificates import mutual_tls
+from antrea.flow_aggregator.configuration import accept
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.ipfix.template import Contents, aggregated_elements

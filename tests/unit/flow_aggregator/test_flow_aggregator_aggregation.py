@@ -10,9 +10,9 @@ from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
 from antrea.config.flow_aggregator import FlowAggregatorConfig, LogFilter
 from antrea.config.load import parse
 from antrea.errors import Invalid
-from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import flow_records, record_metrics
+from antrea.flow_aggregator.configuration import accept
 from antrea.flow_aggregator.destinations import Destinations
 from antrea.flow_aggregator.log_line import log_line, passes
 

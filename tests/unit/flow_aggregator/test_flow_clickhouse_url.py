@@ -6,9 +6,9 @@ import pytest
 
 from antrea.config.flow_aggregator import ClickHouse, FlowAggregatorConfig
 from antrea.errors import Invalid
-from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.clickhouse_output import server_of
 from antrea.flow_aggregator.clickhouse_url import http_url
+from antrea.flow_aggregator.configuration import accept
 
 HOST = "clickhouse-clickhouse.flow-visibility.svc"
 

@@ -7,7 +7,7 @@ import pytest
 from antrea.config.flow_aggregator import FlowAggregatorConfig
 from antrea.config.load import parse
 from antrea.errors import Invalid
-from antrea.flow_aggregator import acceptance
+from antrea.flow_aggregator import configuration
 from antrea.flow_aggregator.flow_table import created
 from antrea.flow_aggregator.store_keeper import Partition, surplus
 
@@ -55,15 +55,15 @@ def test_hours_are_what_can_be_dropped_unless_there_are_too_many() -> None:
 def test_a_store_that_cannot_be_is_refused_by_its_key(
     text: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptance, "is_installed", lambda: False)
+    monkeypatch.setattr(configuration, "is_installed", lambda: False)
     with pytest.raises(Invalid) as refused:
-        acceptance.accept(parse(FlowAggregatorConfig, text).config)
+        configuration.accept(parse(FlowAggregatorConfig, text).config)
     assert refused.value.path == path
 
 
 def test_without_the_engine_the_image_that_has_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceptance, "is_installed", lambda: False)
+    monkeypatch.setattr(configuration, "is_installed", lambda: False)
     with pytest.raises(Invalid, match="antrea-python-flow-aggregator"):
-        acceptance.accept(parse(FlowAggregatorConfig, "{store: {enable: true}}").config)
-    monkeypatch.setattr(acceptance, "is_installed", lambda: True)
-    acceptance.accept(parse(FlowAggregatorConfig, "{store: {enable: true}}").config)
+        configuration.accept(parse(FlowAggregatorConfig, "{store: {enable: true}}").config)
+    monkeypatch.setattr(configuration, "is_installed", lambda: True)
+    configuration.accept(parse(FlowAggregatorConfig, "{store: {enable: true}}").config)

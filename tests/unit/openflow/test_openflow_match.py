@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from antrea.openflow import fields, match
 from antrea.openflow.field import Match
-from antrea.openflow.normal import normal
+from antrea.openflow.flow import normal
 
 TERMS = (
     match.in_port(7),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from antrea.outside.clickhouse.engine_memory import LIBRARY, configure_allocator, read_only
+from antrea.outside.clickhouse.embedded import LIBRARY, configure_allocator, read_only
 
 if TYPE_CHECKING:
     import pytest

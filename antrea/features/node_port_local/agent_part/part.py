@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from typing import TYPE_CHECKING, Any
 
 from antrea.apis import core
 from antrea.apis.annotation import PodAnnotation
 from antrea.features.framework.agent_part import Part
 from antrea.features.node_port_local.agent_part.allocator import Place, PortAllocator, remembered
-from antrea.features.node_port_local.agent_part.port_socket import hold_port
 from antrea.features.node_port_local.host import PORTS
 from antrea.features.node_port_local.request import RecordPortMessage
 from antrea.features.node_port_local.row import WATCHED, PortsDecided
@@ -18,13 +19,52 @@ from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.nftables.table_reader import NftElements
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable, Mapping
 
     from antrea.engine import Act, Facts, Feed, Sink
     from antrea.features.framework.admission import Watched
     from antrea.features.framework.agent_part import AgentContext, Connected, Handler
     from antrea.outside.http.handlers import Check
+
+IPPROTO_SCTP = 132
+_KINDS = {
+    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+    "sctp": (socket.SOCK_STREAM, IPPROTO_SCTP),
+}
+_NO_PROTOCOL = (errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT)
+
+
+def hold_port(port: int, protocol: str, *, ipv6: bool) -> socket.socket | None:
+    """Hold a port of the Node, so that no other program gets it and no NodePort or ephemeral port collides with it.
+
+    The socket is bound to the port at all addresses of one family, listening where the protocol has that.
+
+    None for SCTP where the kernel lacks it: no program can have a port of it then.
+    Raises OSError, as when another program has the port.
+    # parity: pkg/agent/nodeportlocal/portcache/port_table.go OpenLocalPort
+    """
+    kind, number = _KINDS[protocol]
+    try:
+        held = socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, kind, number)
+    except OSError as error:
+        if protocol == "sctp" and error.errno in _NO_PROTOCOL:
+            return None
+        raise
+    try:
+        if ipv6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if kind == socket.SOCK_STREAM:
+            # of connections that are over, not of those who listen
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("", port))
+        if kind == socket.SOCK_STREAM:
+            held.listen(0)
+    except OSError:
+        held.close()
+        raise
+    return held
+
 
 PORT_COUNT = Metric(
     "antrea_agent_node_port_local_port_count", "gauge", "ALPHA",

@@ -20,14 +20,17 @@ from antrea.features.flow_export.connection import ConnectionStore
 from antrea.features.flow_export.l7_event import Ends, HttpRequest, Seen, parsed, text_of
 from antrea.features.flow_export.l7_requests import NONE, Requests, RequestStore, json_text, spliced
 from antrea.features.framework.agent_feature import Families, RealizedPipeline
-from antrea.features.l7_flow_export.agent import FEATURES, PORT_TYPE, TAP, RequestEngine
-from antrea.features.l7_flow_export.configuration import HEADER, engine_file
-from antrea.features.l7_flow_export.row import (
+from antrea.features.l7_flow_export.agent import (
+    FEATURES,
+    PORT_TYPE,
+    TAP,
     RequestedNamespace,
     RequestedPod,
+    RequestEngine,
     requested_namespace,
     requested_pod,
 )
+from antrea.features.l7_flow_export.agent_part import HEADER, engine_file
 from antrea.features.pod_connectivity.agent import FEATURE as CONNECTIVITY
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.openflow.flow import Flow
