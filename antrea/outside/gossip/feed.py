@@ -14,6 +14,7 @@ import msgspec
 from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode, GossipMember, Quorum, SilenceReport
+from antrea.outside.gossip.message import Carried
 from antrea.outside.gossip.transport import Gossip, now
 from antrea.outside.log import klog
 
@@ -70,6 +71,9 @@ class GossipFeed:
         """Calls that the thread makes as soon as it runs."""
         self._deliver: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._report: Callable[[SilenceReport], None] = lambda _report: None
+        self._receivers: dict[str, Callable[[str, bytes], None]] = {}
+        """Functions of features for what members send them, by purpose; called in the agent's loop."""
+        self._hand_on: Callable[[str, Carried], None] = lambda _sender, _message: None
         self._reported_quorum: Quorum | None = None
         self._away: frozenset[str] = frozenset()
         """Members that announced a restart, as last logged."""
@@ -102,6 +106,19 @@ class GossipFeed:
 
         self._in_thread(report)
 
+    def on_carried(self, purpose: str, receive: Callable[[str, bytes], None]) -> None:
+        """Call `receive` with the sender and the bytes that members carry for this purpose."""
+        self._receivers[purpose] = receive
+
+    def carry(self, to: str, purpose: str, data: bytes) -> None:
+        """Send bytes to a member that lives, sealed and in order; they may be lost."""
+
+        def carry() -> None:
+            if self.gossip:
+                self.gossip.carry(to, Carried(purpose, data))
+
+        self._in_thread(carry)
+
     def return_soon(self) -> None:
         """Announce to the others that this member restarts, switch and all: nothing is to move."""
         self.report_bfd(self._me, None, unsure=True)
@@ -128,7 +145,13 @@ class GossipFeed:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(partial(facts.put, report, urgent=True))
 
-        self._deliver, self._report = deliver, write
+        def hand_on(sender: str, message: Carried) -> None:
+            receive = self._receivers.get(message.purpose)
+            if receive is not None:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(receive, sender, message.data)
+
+        self._deliver, self._report, self._hand_on = deliver, write, hand_on
         with ThreadPoolExecutor(1, thread_name_prefix="gossip") as executor:
             work = loop.run_in_executor(executor, asyncio.run, self._main())
             follow = asyncio.create_task(self._follow(facts))
@@ -184,6 +207,9 @@ class GossipFeed:
             for node in sorted(away - self._away):
                 log.info("Member announced a short restart", node=node)
             self._away = away
+        carried, gossip.machine.carried = gossip.machine.carried, []
+        for sender, message in carried:
+            self._hand_on(sender, message)
         silence = gossip.machine.silence
         while silence.changed:
             node = silence.changed.pop()

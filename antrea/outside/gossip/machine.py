@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Invalid
 from antrea.outside.gossip.channel import Channels, OutgoingMessage
-from antrea.outside.gossip.message import Silence, decode_message, encode
+from antrea.outside.gossip.message import Carried, Silence, decode_message, encode
 from antrea.outside.gossip.suspicion import Timing
 from antrea.outside.gossip.swim import ROOM, Swim
 
@@ -90,6 +90,8 @@ class Machine:
         self.swim = Swim(me, random, timing or Timing(), now)
         self.silence = SilentNetworks()
         self.channels = Channels(me, token)
+        self.carried: list[tuple[str, Carried]] = []
+        """Messages that members sent for features, in order; the reader empties it."""
         self._ready: list[Packet] = []
 
     def keys(self, keys: Sequence[bytes]) -> None:
@@ -117,6 +119,10 @@ class Machine:
             if heard.sender in self.swim.rows:
                 self.silence.merge(heard.sender, message.networks)
             return True
+        if isinstance(message, Carried):
+            if heard.sender in self.swim.rows:
+                self.carried.append((heard.sender, message))
+            return True
         self.swim.received(now, heard.sender, message, origin)
         self._seal(now)
         return True
@@ -127,6 +133,13 @@ class Machine:
         if silence := self.silence.due_report(now):
             self._broadcast(now, encode(silence))
         self._seal(now)
+
+    def carry(self, now: float, to: str, message: Carried) -> None:
+        """Send bytes of a feature to a member that lives; they may be lost."""
+        row = self.swim.rows.get(to)
+        if row is not None and row.lives:
+            sealed = self.channels.send(now, to, OutgoingMessage(encode(message), stream=True))
+            self._ready += [Packet(to, packet.data, packet.stream) for packet in sealed]
 
     def report_bfd(self, now: float, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""

@@ -118,13 +118,22 @@ class Silence(msgspec.Struct, frozen=True, array_like=True, tag=6):
     networks: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=64)]
 
 
+class Carried(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Bytes of a feature for one member, over TCP; members of a version before drop them."""
+
+    purpose: Annotated[str, Meta(min_length=1, max_length=64)]
+    data: Annotated[bytes, Meta(max_length=1 << 19)]
+
+
 Message: TypeAlias = Ping | Ack | Relay | Gossip | Sync
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Message | Silence] = msgspec.msgpack.Decoder(Message | Silence)
+_DECODER: msgspec.msgpack.Decoder[Message | Silence | Carried] = msgspec.msgpack.Decoder(
+    Message | Silence | Carried
+)
 
 
-def encode(message: Message | Silence) -> bytes:
+def encode(message: Message | Silence | Carried) -> bytes:
     """The message in MessagePack."""
     return _ENCODER.encode(message)
 
@@ -134,6 +143,6 @@ def size(item: Update | View) -> int:
     return len(_ENCODER.encode(item))
 
 
-def decode_message(data: bytes) -> Message | Silence:
+def decode_message(data: bytes) -> Message | Silence | Carried:
     """Raises Invalid, for anything that is not a message as described here."""
     return guarded("gossip", _DECODER.decode, data)

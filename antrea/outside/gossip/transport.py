@@ -19,6 +19,7 @@ from antrea.outside.listener.listening_socket import BACKLOG
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from antrea.outside.gossip.message import Carried
     from antrea.outside.gossip.suspicion import Timing
     from antrea.outside.gossip.swim import Change, Origin
 
@@ -71,6 +72,11 @@ class Gossip:
     def report_bfd(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
         self.machine.report_bfd(now(), name, up, unsure=unsure)
+        self._changed(self, self._flush())
+
+    def carry(self, to: str, message: Carried) -> None:
+        """Send bytes of a feature to a member."""
+        self.machine.carry(now(), to, message)
         self._changed(self, self._flush())
 
     def leave(self) -> None:
