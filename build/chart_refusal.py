@@ -67,6 +67,8 @@ def refusals(
     )
     for rule in rules:
         if isinstance(rule, ConfigRule) and rule.check:
+            if rule.values:
+                yield _line(rule.values, value_path(rule.path), rule.reason)
             continue
         keys = [rule.path, *rule.when, *(rule.unless if isinstance(rule, ConfigRule) else ())]
         if all(key.startswith(GATE_KEYS) or known(value_path(key)) or key == "nodeType" for key in keys):

@@ -35,6 +35,7 @@ from antrea.config.shape import (
     InterfaceName,
     Port,
 )
+from antrea.config.tunnel import tunnel_port_number
 from antrea.facts.fact import Fact
 
 NodeType: TypeAlias = Literal["k8sNode", "externalNode"]
@@ -94,9 +95,9 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     snat_fully_random_ports: bool = False
     """Choose source ports of SNAT at random."""
     tunnel_type: Literal["geneve", "vxlan", "gre", "stt"] = "geneve"
-    """Tunnel protocol; gre cannot carry IPv6 clusters."""
+    """Tunnel protocol; gre cannot be used where Nodes have IPv6 addresses only, and stt is refused."""
     tunnel_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """Destination port of the tunnel; 0: 6081 (geneve), 4789 (vxlan), 7471 (stt)."""
+    """Destination port of the tunnel; 0: 6081 (geneve), 4789 (vxlan); gre has none."""
     tunnel_csum: bool = False
     """Send UDP checksums in the outer header; for kernels before March 2021."""
     traffic_encryption_mode: Literal["none", "ipsec", "wireGuard"] = "none"
@@ -180,5 +181,12 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
 
     @property
     def has_tunnel(self) -> bool:
-        """Whether packets to Pods of other Nodes go through a tunnel."""
-        return self.traffic_encap_mode == "encap"
+        """Whether there are tunnels between Nodes: packets to Pods of other Nodes go through them, in mode hybrid those to Nodes
+        behind routers.
+        """
+        return self.traffic_encap_mode in ("encap", "hybrid")
+
+    @property
+    def tunnel_port_number(self) -> int:
+        """UDP port that tunnels of other Nodes come in by; 0: there are no tunnels, or they have no port."""
+        return tunnel_port_number(self.tunnel_type, self.tunnel_port) if self.has_tunnel else 0

@@ -9,6 +9,7 @@ import msgspec
 from antrea.errors import Invalid
 from antrea.explain.change import changes
 from antrea.explain.packet import ANY_PORT, PORTED, Packet, pod_name, port_of
+from antrea.explain.path import path
 from antrea.explain.rule import EGRESS, INGRESS
 from antrea.explain.service import balanced, end_name, service_end, service_families, translated
 from antrea.explain.steering import SteeredPacket, steered
@@ -99,6 +100,8 @@ class Answer(Printed, frozen=True):
     """Not None: with audited policies enforced it would be otherwise."""
     traffic_controls: tuple[SteeredPacket, ...] = ()
     """TrafficControls that mirror or redirect the packet if it passes all policies."""
+    path: str = ""
+    """Path to a Pod of another Node: a tunnel or a route; empty: there is none."""
 
 
 def packet_of(
@@ -152,6 +155,7 @@ def answer(world: World, packet: Packet) -> Answer:
         changes(world, packet),
         audit=audited(world, packet),
         traffic_controls=steered(world, packet),
+        path=path(world, packet),
     )
 
 
@@ -189,6 +193,7 @@ def _balanced(world: World, packet: Packet, asked_packet: AskedPacket, balance: 
         through,
         audited(world, shown_packet),
         steered(world, shown_packet),
+        path(world, shown_packet),
     )
 
 

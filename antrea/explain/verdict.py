@@ -20,6 +20,7 @@ from antrea.explain.address import internal_ips
 from antrea.explain.admin import admin_rules
 from antrea.explain.node import as_received, kept, node_rules
 from antrea.explain.packet import End, family, pod_name
+from antrea.explain.path import needs_tunnel
 from antrea.explain.policy import Silent, kube_policies, native_rules, node_port_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
 from antrea.explain.service import is_direct, is_served_outside, service_entered, why_unserved
@@ -176,13 +177,13 @@ def _node_port_half(world: World, packet: Packet) -> Half:
 def _sent_on(world: World, packet: Packet) -> Packet:
     """Return the packet as an Endpoint elsewhere receives it: from a host outside, with an address of the Node that it was sent to, or unchanged."""
     asked_node, source = packet.node_port, packet.source
-    v, tunnels = family(source.ip), world.proxy is None or world.proxy.tunnels
-    there = packet.destination.pod
+    v, there = family(source.ip), packet.destination.pod
+    tunnels = bool(there) and needs_tunnel(world, asked_node, there.spec.node_name if there else "", v)
     if source.pod is None:
         node_ips = (
             node_ip for node_ip in sorted(internal_ips(world.nodes[asked_node])) if family(node_ip) == v
         )
-        gateway = world.gateway(asked_node, v) if there and tunnels else ""
+        gateway = world.gateway(asked_node, v) if tunnels else ""
         source = End(gateway or next(node_ips, source.ip), host=asked_node)
     return msgspec.structs.replace(packet, source=source, node_port="")
 

@@ -103,6 +103,18 @@ class Proxy(NamedTuple):
     """Whether external IPs that are an address of a Node are served: serveNodeExternalIPs."""
 
 
+class NodeLinks(NamedTuple):
+    """Configuration of the traffic between Nodes."""
+
+    mode: str = "encap"
+    """trafficEncapMode."""
+    tunnel: str = "geneve"
+    """tunnelType."""
+
+
+DEFAULT_LINKS = NodeLinks()
+
+
 class World:
     """Objects, found by what questions ask for."""
 
@@ -114,6 +126,7 @@ class World:
         ports: GuardPorts = DEFAULT_PORTS,
         *,
         pods_keep_addresses: bool = False,
+        links: NodeLinks = DEFAULT_LINKS,
     ) -> None:
         """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents.
 
@@ -121,6 +134,7 @@ class World:
         """
         self.objects = objects
         self.pods_keep_addresses = pods_keep_addresses
+        self.links = links
         self.guard = Guard(objects, ports)
         self.proxy = proxy
         self.traffic_controls = objects.traffic_controls if "TrafficControl" in gates else ()

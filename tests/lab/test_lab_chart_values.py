@@ -181,7 +181,7 @@ def test_the_chart_renders_nothing_that_agents_or_controllers_refuse(seed: int, 
 def test_all_wrong_values_are_named_at_once() -> None:
     wrong = {
         "podCIDRs": "all",
-        "tunnelType": "gre",
+        "tunnelType": "stt",
         "noSNAT": True,
         "featureGates": {"Multicast": True},
         "multicast": {"enable": True},

@@ -322,7 +322,7 @@ def test_an_agent_whose_first_configuration_is_refused_starts_soon_after_the_cor
         "--field-selector=spec.nodeName=node-1",
     )
     count = ("-o", 'jsonpath={..containerStatuses[?(@.name=="antrea-agent")].restartCount}')
-    config.change(tunnelType="gre", noSNAT=True)
+    config.change(tunnelType="stt", noSNAT=True)
     node.execute(lab.record, "node-1", "rm", "-f", "/var/run/antrea/antrea-agent.conf.good")
     before = pid_of(lab, "node-1", "antrea-agent")
     words = ("-n", "kube-system", "delete", "pod", "-l", "component=antrea-agent", "--grace-period=1")

@@ -57,7 +57,7 @@ def refuse_agents(lab: Faulty) -> None:
 
 def refuse_agent_at_start(lab: Faulty) -> None:
     """Without an earlier configuration that works it waits; agents of other Nodes keep theirs."""
-    lab.configure(tunnelType="gre")
+    lab.configure(tunnelType="stt")
     lab.shell("node-2", "rm -f /var/run/antrea/antrea-agent.conf.good")
     lab.system("delete", "pod", "-l", "component=antrea-agent", "--field-selector=spec.nodeName=node-2")
 

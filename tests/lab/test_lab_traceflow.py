@@ -78,7 +78,7 @@ def test_a_packet_is_followed_to_another_node_and_to_the_rule_that_drops_it(
     assert all(
         one["flow"].startswith(f"table={one['table']},priority=") and one["explanation"] for one in each
     )
-    assert each[2]["explanation"] == "it came in by port antrea-tun0"
+    assert each[2]["explanation"] == "it came in by port antrea-tun0, the geneve tunnel"
     assert (found["explain"]["verdict"], found["explain"]["agrees"]) == ("Allow", True)
     lab.api.kubectl("label", "pod", "flow-far", "flow=far", "--overwrite")
     lab.api.apply(DENY)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.config.tunnel import tunnel_overhead
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.family import is_ipv6, one_per_family
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.framework.address import canonical
+from antrea.features.framework.config_validation import GRE_OVER_IPV6
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
 from antrea.host.physical_bridge import PHYSICAL_BRIDGE, HeldCard
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from antrea.outside.ovsdb.client import Ovsdb
 
 GATEWAY_OFPORT = 32769  # parity: pkg/agent/config/node_config.go
-OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 42, "stt": 0}
-IPV6_OVERHEAD = 20
 MAX_TUNNEL_MTU = 65000
 IPV6_MIN_MTU = 1280
 
@@ -58,9 +58,7 @@ def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> 
         return config.default_mtu
     if not config.has_tunnel:
         return card_mtu
-    over_ipv6 = all(is_ipv6(ip) for ip in tunnel_ips)
-    mtu = card_mtu - OVERHEAD[config.tunnel_type] - (IPV6_OVERHEAD if over_ipv6 else 0)
-    return min(mtu, MAX_TUNNEL_MTU)
+    return min(card_mtu - tunnel_overhead(config.tunnel_type, tunnel_ips), MAX_TUNNEL_MTU)
 
 
 def tunnel_ends(config: AgentConfig, held: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,6 +94,8 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     ends = tunnel_ends(config, link.addresses, node_ips)
     if not ends:
         raise Invalid("transportInterface", f"{link.interface} has no address that tunnels could end at")
+    if config.has_tunnel and config.tunnel_type == "gre" and all(map(is_ipv6, ends)):
+        raise Invalid("tunnelType", GRE_OVER_IPV6)
     mtu = pod_mtu(config, link.mtu, ends)
     if any(is_ipv6(cidr) for cidr in cidrs) and mtu < IPV6_MIN_MTU:
         raise Invalid("defaultMTU", f"{mtu} is too small for IPv6 Pods, which need {IPV6_MIN_MTU}")

@@ -41,7 +41,7 @@ SWITCH: Final = "ovs-vswitchd"
 FAMILIES: Final = ("inet", "netdev", "ip", "ip6", "arp")
 DEVICES: Final = ("antrea-ingress0", EXTERNAL_DEVICE, held_address.DEVICE)
 PREFIXES: Final = (EXTERNAL_PREFIX, "antrea-l7-")
-SWITCH_DEVICES: Final = ("genev_sys_", "vxlan_sys_", "ovs-netdev")
+SWITCH_DEVICES: Final = ("genev_sys_", "vxlan_sys_", "gre_sys", "ovs-netdev")
 """Prefixes of devices that a killed ovs-vswitchd leaves, and on the kernel datapath one that ends as well."""
 SOCKET_SECONDS: Final = 2.0
 

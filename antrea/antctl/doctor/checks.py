@@ -11,6 +11,7 @@ from antrea.antctl.doctor.control_plane.report import CONNECTIONS, RECONCILE, re
 from antrea.antctl.doctor.invalid_packets import invalid_packets
 from antrea.antctl.doctor.state import UNANSWERED, Chain, Finding, FindingText, NodeState, edit
 from antrea.apis.shown import one_line
+from antrea.config.tunnel import tunnel_overhead
 from antrea.features import FEATURES
 from antrea.features.framework.doctor import ConditionCheck
 from antrea.features.framework.plug import declared
@@ -36,8 +37,6 @@ PROXY_CHAINS = (
 """kube-proxy's; kubelet makes chains with other names."""
 PROXY_TABLE = "kube-proxy"
 PROXY_DEVICE = "kube-ipvs0"
-OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 38}
-"""Bytes that a tunnel adds over IPv4. parity: pkg/agent/config/node_config.go"""
 MIN_FREE_BYTES = 1 << 20
 CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
 """A Date header is a second coarse; an hour of difference makes tokens and certificates invalid."""
@@ -150,7 +149,7 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
             f"{gateway} has an MTU of {has}, Pods have {wanted}",
             f"ip link set dev {gateway} mtu {wanted}",
         )
-    tunnel = overhead(node.config)
+    tunnel = overhead(node)
     needed = wanted + tunnel
     carries = mtus.get(node.transport)
     if carries is None or carries >= needed:
@@ -168,16 +167,17 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", text, f"ip link set dev {node.transport} mtu {needed}")
 
 
-def overhead(config: Mapping[str, Any]) -> int:
+def overhead(node: NodeState) -> int:
     """Return the bytes that a packet of a Pod grows by on the way to another Node."""
-    return OVERHEAD.get(config.get("tunnelType", "geneve"), 0) if paths.has_tunnels(config) else 0
+    ends = [peer.address for peer in node.peers or ()]
+    return tunnel_overhead(paths.tunnel_type(node.config), ends) if paths.has_tunnels(node.config) else 0
 
 
 def path_mtu(node: NodeState) -> Iterator[FindingText]:
     """Between cards that carry a packet, a switch or a router may drop it without a word."""
     for path in node.path_sizes or ():
         if path.carried < path.wanted:
-            most = path.carried - overhead(node.config)
+            most = path.carried - overhead(node)
             yield FindingText(
                 "warning",
                 f"packets of {path.wanted} bytes, as Pods need them, do not come back from Node {path.node} ({path.address}), and those of "

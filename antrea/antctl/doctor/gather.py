@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.antctl.doctor.checks import messages_of, overhead
 from antrea.antctl.doctor.packet_filter import chains
+from antrea.antctl.doctor.paths import has_tunnels, tunnel_type
 from antrea.antctl.doctor.program import output
 from antrea.antctl.doctor.refusal import refusal
 from antrea.antctl.doctor.state import CniFile, FileSystem, NodeState, OvsInterface, PathSize, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ErrorResponse, ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
+from antrea.config.tunnel import TUNNELS
 from antrea.decoding import guarded
 from antrea.errors import Invalid, Unavailable
 from antrea.host.invalid_drop import CONDITION
@@ -121,7 +123,9 @@ def _plugins(path: Path) -> tuple[str, ...]:
 
 def needed_modules(config: Mapping[str, Any]) -> list[str]:
     """Return the kernel modules that this configuration needs."""
-    modules = [] if config.get("ovsDatapathType") == "netdev" else ["openvswitch"]
+    modules = []
+    if config.get("ovsDatapathType") != "netdev":
+        modules = ["openvswitch", *((TUNNELS[tunnel_type(config)].module,) if has_tunnels(config) else ())]
     if str(config.get("trafficEncryptionMode", "none")).lower() == "wireguard":
         modules.append("wireguard")
     return modules
@@ -287,7 +291,7 @@ def _with_paths(
     reached = node.read("peers", lambda: probe(gossip_addresses))
 
     def sizes() -> tuple[PathSize, ...]:
-        wanted = state.pod_mtu + overhead(state.config) if state.pod_mtu else 0
+        wanted = state.pod_mtu + overhead(state._replace(peers=reached)) if state.pod_mtu else 0
         return path_sizes(
             _required(reached, node, "peers"), wanted, (state.mtus or {}).get(state.transport, 0)
         )

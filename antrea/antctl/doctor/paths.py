@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.doctor.state import FindingText, edit
+from antrea.config.tunnel import TUNNELS, tunnel_port_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -12,11 +13,14 @@ if TYPE_CHECKING:
     from antrea.antctl.doctor.state import NodeState
 
 MAX_NAMED = 5
-TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789, "stt": 7471}
-"""UDP, but for stt. parity: pkg/ovs/ovsconfig/interfaces.go"""
 UNROUTED = (
     "; trafficEncapMode has no tunnels: the network between the Nodes, and routers in it, have to carry "
     "packets with addresses of Pods"
+)
+HYBRID = "hybrid"
+UNROUTED_HYBRID = (
+    "; with trafficEncapMode hybrid a Node on the network of the transport interface is reached without a tunnel: that "
+    "network has to carry packets with addresses of Pods"
 )
 ENCAP = "  # where they cannot, set trafficEncapMode: encap in antrea-agent.conf"
 
@@ -48,8 +52,8 @@ def transport(node: NodeState) -> Iterator[FindingText]:
 
 
 def has_tunnels(config: Mapping[str, Any]) -> bool:
-    """Whether packets of Pods go to other Nodes through tunnels."""
-    return str(config.get("trafficEncapMode", "encap")) == "encap"
+    """Whether there are tunnels to other Nodes."""
+    return str(config.get("trafficEncapMode", "encap")) in ("encap", HYBRID)
 
 
 def tunnels(node: NodeState) -> Iterator[FindingText]:
@@ -65,16 +69,25 @@ def tunnels(node: NodeState) -> Iterator[FindingText]:
                 repair = f"{edit(node.pod.partition('/')[0])}{ENCAP}"
                 yield FindingText("error", f"{unreached}{UNROUTED}", repair, peer.node)
                 continue
-            kind = node.config.get("tunnelType", "geneve")
-            port = node.config.get("tunnelPort") or TUNNEL_PORTS.get(kind, 0)
-            accept = f"iptables -I INPUT -p udp --dport {port} -j ACCEPT" if port and kind != "stt" else ""
-            where = f"; if it is a firewall, the repair is for Node {peer.node}" if accept else ""
-            yield FindingText(
-                "error",
-                f"{unreached}{where}",
-                accept,
-                peer.node,
-            )
+            where = f"; if it is a firewall, the repair is for Node {peer.node}"
+            if node.config.get("trafficEncapMode") == HYBRID:
+                where += UNROUTED_HYBRID
+            yield FindingText("error", f"{unreached}{where}", _accept_tunnels(node), peer.node)
+
+
+def tunnel_type(config: Mapping[str, Any]) -> str:
+    """Return the type of tunnels of an agent; one that has refused its configuration keeps geneve."""
+    kind = str(config.get("tunnelType", "geneve"))
+    return kind if kind in TUNNELS else "geneve"
+
+
+def _accept_tunnels(node: NodeState) -> str:
+    """Return the command that opens a firewall on the other Node, whose tunnels end in the same family."""
+    kind = tunnel_type(node.config)
+    port = tunnel_port_number(kind, node.config.get("tunnelPort") or 0)
+    ends = [peer.address for peer in node.peers or ()]
+    tool = "ip6tables" if ends and all(":" in end for end in ends) else "iptables"
+    return f"{tool} -I INPUT -p {TUNNELS[kind].transport}{f' --dport {port}' if port else ''} -j ACCEPT"
 
 
 def services(node: NodeState) -> Iterator[FindingText]:

@@ -12,7 +12,7 @@ from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.explain.guard import DEFAULT_PORTS, GuardPorts
 from antrea.explain.objects import AGENT_GATES, GATES, KINDS, Objects, objects
-from antrea.explain.world import Proxy, World
+from antrea.explain.world import NodeLinks, Proxy, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FILE = "clusterinfo"
 CONFIG_MAP, CONFIG_FILE = "antrea-config", "antrea-agent.conf"
 CONTROLLER_FILE = "antrea-controller.conf"
-TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789}
 NEEDED = frozenset({"pods", "namespaces", "networkpolicies.networking.k8s.io"})
 """Without these there is no answer."""
 
@@ -39,6 +38,7 @@ class Settings(NamedTuple):
     ports: GuardPorts = DEFAULT_PORTS
     pods_keep_addresses: bool = False
     """noSNAT."""
+    links: NodeLinks = NodeLinks()
 
 
 class Source(NamedTuple):
@@ -56,6 +56,7 @@ class Source(NamedTuple):
             self.objects if objects is None else objects,
             *self.settings[:3],
             pods_keep_addresses=self.settings.pods_keep_addresses,
+            links=self.settings.links,
         )
 
 
@@ -162,9 +163,9 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         lack, config = str(error), AgentConfig()
         gates = accept_agent(config)
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
-    ports = guard_ports(config)
+    ports, links = guard_ports(config), NodeLinks(config.traffic_encap_mode, config.tunnel_type)
     if "AntreaProxy" not in gates:
-        return Settings(None, gates.names, ports, config.no_snat), said
+        return Settings(None, gates.names, ports, config.no_snat, links), said
     proxy_config = config.antrea_proxy
     hints = "PreferSameTrafficDistribution" in gates
     proxy = Proxy(
@@ -177,13 +178,12 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         config.has_tunnel,
         proxy_config.serve_node_external_ips,
     )
-    return Settings(proxy, gates.names, ports, config.no_snat), said
+    return Settings(proxy, gates.names, ports, config.no_snat, links), said
 
 
 def guard_ports(config: AgentConfig) -> GuardPorts:
     """The ports that Nodes keep open for each other, and the agent's own."""
-    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type, 0)
-    return GuardPorts(tunnel if config.has_tunnel else 0, config.cluster_port, config.api_port)
+    return GuardPorts(config.tunnel_port_number, config.cluster_port, config.api_port)
 
 
 def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:

@@ -57,8 +57,7 @@ def _lines(answer: Answer, says: Sequence[SwitchVerdict], source: Source) -> Ite
     if silent:
         yield from ("", "Without effect:")
         yield from (f"- {lost.rule.title}: {lost.why}" for lost in silent)
-    for at in answer.traffic_controls:
-        yield from _steered(at)
+    yield from _way(answer)
     yield ""
     yield from _turning(answer)
     for verdict in says:
@@ -128,6 +127,14 @@ def _turning(answer: Answer) -> Iterator[str]:
     else:
         yield f"The smallest changes that together would {other} it:"
         yield from (f"- {change}" for change in answer.changes)
+
+
+def _way(answer: Answer) -> Iterator[str]:
+    """The path to another Node, and diversions."""
+    if answer.path:
+        yield from ("", f"Path: {answer.path}.")
+    for at in answer.traffic_controls:
+        yield from _steered(at)
 
 
 def _steered(steered: SteeredPacket) -> Iterator[str]:

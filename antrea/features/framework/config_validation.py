@@ -42,7 +42,9 @@ class ConfigRule(msgspec.Struct, frozen=True):
     gate: str = ""
     """Feature gate that it needs."""
     check: Callable[[Any], bool] | None = None
-    """Return whether a configuration is refused, where single values do not decide; not part of the chart."""
+    """Return whether a configuration is refused, where single values do not decide; not part of the chart without `values`."""
+    values: str = ""
+    """`check` as a condition on the chart's values."""
 
     @property
     def reason(self) -> str:
@@ -172,6 +174,11 @@ def _needs_proxy(c: AgentConfig) -> bool:
     return without and c.traffic_encap_mode != "encap"
 
 
+def _is_gre_over_ipv6(c: AgentConfig) -> bool:
+    cidrs = c.transport_interface_cidrs
+    return c.tunnel_type == "gre" and c.has_tunnel and bool(cidrs) and all(":" in cidr for cidr in cidrs)
+
+
 def _bridges_break(c: AgentConfig) -> bool:
     bridges = c.secondary_network.ovs_bridges
     return len(bridges) > 1 or any(
@@ -184,6 +191,9 @@ def _bypass_breaks(c: AgentConfig) -> bool:
 
 
 ENCRYPTED = ("ipsec", "wireGuard")
+GRE_OVER_IPV6 = (
+    "gre cannot end at IPv6 addresses, and Nodes have no other ones to end at: set geneve or vxlan"
+)
 # parity: cmd/antrea-agent/options.go validate, in its order where two would apply
 AGENT_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
@@ -223,6 +233,17 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
         "true requires trafficEncapMode noEncap (networkPolicyOnly implies it)",
         when={"noSNAT": (True,)},
         unless={"trafficEncapMode": ("noEncap", "networkPolicyOnly")},
+    ),
+    ConfigRule(
+        "tunnelType",
+        "stt is a protocol that neither Open vSwitch nor Linux has any more: set geneve or vxlan",
+        when={"tunnelType": ("stt",)},
+    ),
+    ConfigRule(
+        "tunnelType",
+        GRE_OVER_IPV6,
+        check=_is_gre_over_ipv6,
+        values='and (eq .Values.tunnelType "gre") (ne (toString .Values.trafficEncapMode) "noEncap") .Values.transportInterfaceCIDRs (not (contains "." (join "," .Values.transportInterfaceCIDRs)))',
     ),
     ConfigRule(
         "flowExporter.flowPollInterval",
@@ -286,7 +307,6 @@ AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
         "trafficEncapMode", "any mode but encap and noEncap", ("encap", "noEncap"), {"nodeType": (NODE_TYPE,)}
     ),
-    UnbuiltKey("tunnelType", "any tunnel but geneve", ("geneve",)),
     UnbuiltKey("trafficEncryptionMode", "encryption between Nodes", ("none",)),
     UnbuiltKey("multicast.enable", "multicast", OFF),
     UnbuiltKey("multicluster.enableGateway", "multi-cluster traffic", OFF),

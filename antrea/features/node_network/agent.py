@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
+from antrea.config.tunnel import TUNNELS
 from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789}
 POD_IP_SETS = {False: "antrea-pod-ip", True: "antrea-pod-ip6"}
 CHAINS = {
     "prerouting-raw": "type filter hook prerouting priority raw; policy accept;",
@@ -113,14 +113,13 @@ def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
         name="Node to Pods from another address",
         text=f"oifname {gateway} fib saddr . oif type != local fib saddr type local masquerade fully-random",
     )
-    port = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
-    if port and config.has_tunnel:
+    if config.has_tunnel:
+        port = config.tunnel_port_number
+        packets = f"udp dport {port}" if port else f"meta l4proto {TUNNELS[config.tunnel_type].transport}"
         yield NftRule(
-            chain="prerouting-raw", name="tunnel in", text=f"udp dport {port} fib daddr type local notrack"
+            chain="prerouting-raw", name="tunnel in", text=f"{packets} fib daddr type local notrack"
         )
-        yield NftRule(
-            chain="output-raw", name="tunnel out", text=f"udp dport {port} fib saddr type local notrack"
-        )
+        yield NftRule(chain="output-raw", name="tunnel out", text=f"{packets} fib saddr type local notrack")
     for cidr in node.pod_cidrs:
         yield from masquerade(config, cidr)
 

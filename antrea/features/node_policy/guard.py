@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.discovery import EndpointSlice
 from antrea.config.agent import AgentConfig
+from antrea.config.tunnel import TUNNELS
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode
 from antrea.facts.router import RouterSession
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
-from antrea.features.node_network.agent import TUNNEL_PORTS
 from antrea.features.node_policy.chain import guard_chain
 from antrea.features.node_policy.match import ADDRESS_TYPES, FAMILIES
 from antrea.host.nft import NftElement, NftRule, NftSet
@@ -43,6 +43,7 @@ class Kept(NamedTuple):
     directions: tuple[str, ...]
     protocols: tuple[str, ...]
     ports: tuple[int, ...]
+    """Empty: the protocols have none."""
     peers: str
     """NODES, SERVERS or ROUTERS; empty for everybody."""
 
@@ -52,9 +53,9 @@ def kept(facts: Facts, node: str) -> Iterator[Kept]:
     config = facts.get(AgentConfig)
     if config is None:
         return
-    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
-    if tunnel and config.has_tunnel:
-        yield Kept("tunnels", BOTH, ("udp",), (tunnel,), NODES)
+    if config.has_tunnel:
+        transport, number = TUNNELS[config.tunnel_type].transport, config.tunnel_port_number
+        yield Kept("tunnels", BOTH, (transport,), (number,) if number else (), NODES)
     yield Kept("gossip", BOTH, ("tcp", "udp"), (config.cluster_port,), NODES)
     yield Kept("antrea-controller", BOTH, ("tcp",), (CONTROLLER,), NODES)
     yield Kept(
@@ -112,6 +113,8 @@ def _texts(kept_item: Kept, peer: str) -> Iterator[str]:
     ports = ", ".join(map(str, sorted(kept_item.ports)))
     for protocol in kept_item.protocols:
         match = f"{protocol} dport {{ {ports} }}" if len(kept_item.ports) > 1 else f"{protocol} dport {ports}"
+        if not kept_item.ports:
+            match = f"meta l4proto {protocol}"
         if not kept_item.peers:
             yield match
             continue

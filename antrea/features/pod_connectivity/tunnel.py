@@ -25,7 +25,7 @@ TUNNEL_OFPORT = 32768
 def tunnel_port(config: AgentConfig) -> Port:
     """Make the one port for all Nodes: flows set where a packet goes."""
     options = {"remote_ip": "flow", "key": "flow"}
-    if config.tunnel_port:
+    if config.tunnel_port and config.tunnel_port_number:
         options["dst_port"] = str(config.tunnel_port)
     if config.tunnel_csum:
         options["csum"] = "true"

@@ -109,7 +109,7 @@ def needed_ports(config: AgentConfig) -> dict[tuple[str, int], str]:
         ("TCP", config.api_port): agent,
         ("TCP", config.cluster_port): agent,
         ("UDP", config.cluster_port): agent,
-        ("UDP", config.tunnel_port): "tunnels between Nodes",
+        ("UDP", config.tunnel_port_number): "tunnels between Nodes",
     }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis.crd.traceflow import DIVERSION
+from antrea.config.agent import AgentConfig
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.traceflow.observation import (
     DROPPED,
     FORWARDING,
@@ -104,4 +106,7 @@ def _port(facts: Facts, number: int) -> str:
         if pod.ofport == number:
             return f"port {pod.name} of Pod {pod.pod}"
     name = next((row.name for row in facts.all(OvsPort) if row.ofport == number), str(number))
-    return f"port {name}"
+    config = facts.get(AgentConfig)
+    return (
+        f"port {name}, the {config.tunnel_type} tunnel" if config and name == TUNNEL_PORT else f"port {name}"
+    )

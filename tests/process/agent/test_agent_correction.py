@@ -19,7 +19,7 @@ from loopback import answering
 if TYPE_CHECKING:
     from pathlib import Path
 
-WRONG = "trafficEncapMode: encap\ntunnelType: gre\nnoSNAT: true\n"
+WRONG = "trafficEncapMode: encap\ntunnelType: stt\nnoSNAT: true\n"
 
 
 async def answer(port: int, path: str) -> tuple[int, str]:

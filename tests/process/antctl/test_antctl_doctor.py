@@ -139,7 +139,9 @@ def test_nothing_is_said_of_a_well_node() -> None:
             {"mtus": {"eth0": 1500}, "pod_mtu": 9000, "config": {"defaultMTU": 9000}},
             [("mtu", "error", f"{EDIT}  # set defaultMTU: 1450 in antrea-agent.conf, or 0")],
         ),
-        ({"mtus": {"eth0": 1488}, "config": {"tunnelType": "gre"}}, []),
+        ({"mtus": {"eth0": 1492}, "config": {"tunnelType": "gre"}}, []),
+        ({"mtus": {"eth0": 1491}, "config": {"tunnelType": "gre"}}, [("mtu", "error", "ip link set dev eth0 mtu 1492")]),
+        ({"mtus": {"eth0": 1500}, "peers": (Peer("n2", "fd00::2"),)}, [("mtu", "error", "ip link set dev eth0 mtu 1520")]),
         ({"conditions": {"OpenflowConnectionUp": "no answer"}}, [("switch", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
         ({"conditions": {"OVSDBConnectionUp": "disconnected"}}, [("ovsdb", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
         (
@@ -315,7 +317,8 @@ CARD = f"{EDIT}  # set transportInterface in antrea-agent.conf"
         ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),)}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; if it is a firewall, the repair is for Node n2", "iptables -I INPUT -p udp --dport 6081 -j ACCEPT")),
         ({"devices": {"10.0.0.2": "eth1"}, "config": NETDEV | NO_ENCAP}, ("transport", "warning", "packets for Pods of Node n2 (10.0.0.2) leave by eth1 and not by br-phy, which has the transport interface eth0", CARD)),
         ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": NO_ENCAP}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; trafficEncapMode has no tunnels: the network between the Nodes, and routers in it, have to carry packets with addresses of Pods", f"{EDIT}  # where they cannot, set trafficEncapMode: encap in antrea-agent.conf")),
-        ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": {"tunnelType": "gre"}}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}", "")),
+        ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": {"tunnelType": "gre"}}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; if it is a firewall, the repair is for Node n2", "iptables -I INPUT -p gre -j ACCEPT")),
+        ({"peers": (Peer("n2", "fd00::2"),), "pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "mtus": {"eth0": 1520}, "config": {"tunnelType": "vxlan", "tunnelPort": 8472}}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; if it is a firewall, the repair is for Node n2", "ip6tables -I INPUT -p udp --dport 8472 -j ACCEPT")),
         ({"service_trouble": "10.96.0.1:443: no", "processes": frozenset()}, ("services", "error", "Services are not served to this Node and its hostNetwork Pods, no kube-proxy runs, and antreaProxy.proxyAll is off: 10.96.0.1:443: no", f"{EDIT}  # set antreaProxy.proxyAll and kubeAPIServerOverride")),
         ({"service_trouble": "10.96.0.1:443: no"}, ("services", "error", "Services are not served, though kube-proxy runs: 10.96.0.1:443: no", "kubectl -n kube-system rollout restart ds/kube-proxy")),
     ],
@@ -417,9 +420,11 @@ def test_files_processes_devices_and_modules_of_a_node_are_seen(tmp_path: Path) 
 
 
 def test_a_configuration_says_which_modules_it_needs() -> None:
-    assert needed_modules({}) == ["openvswitch"]
+    assert needed_modules({}) == ["openvswitch", "geneve"]
+    assert needed_modules({"tunnelType": "gre"}) == ["openvswitch", "ip_gre"]
+    assert needed_modules({"trafficEncapMode": "noEncap"}) == ["openvswitch"]
     assert needed_modules({"ovsDatapathType": "netdev"}) == []
-    assert needed_modules({"trafficEncryptionMode": "wireGuard"}) == ["openvswitch", "wireguard"]
+    assert needed_modules({"trafficEncryptionMode": "wireGuard"}) == ["openvswitch", "geneve", "wireguard"]
 
 
 def test_a_refused_port_is_reached_and_one_without_a_way_is_not() -> None:

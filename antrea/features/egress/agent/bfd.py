@@ -69,7 +69,7 @@ def bfd_port(facts: Facts, partner: BfdPartner) -> Iterator[Port]:
     if config is None or this is None:
         return
     options = {"remote_ip": partner.address, "key": str(vni(this.name, partner.node))}
-    if config.tunnel_port:
+    if config.tunnel_port and config.tunnel_port_number:
         options["dst_port"] = str(config.tunnel_port)
     bfd = {"enable": "true", "min_rx": INTERVAL_MS, "min_tx": INTERVAL_MS, "mult": partner.multiplier}
     yield Port(

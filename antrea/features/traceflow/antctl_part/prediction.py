@@ -32,10 +32,11 @@ def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
         explanation = answer(world, packet_of(world, *ends, v=family, source_port=0))
     except (Failure, Invalid) as error:
         return {"unanswered": str(error)}
+    more: dict[str, Any] = {"path": explanation.path} if explanation.path else {}
+    if source.lacks:
+        more["notTakenIntoAccount"] = list(source.lacks)
     seen = [observation for result in results for observation in result.get("observations", ())]
-    return _compared(explanation, seen) | (
-        {"notTakenIntoAccount": list(source.lacks)} if source.lacks else {}
-    )
+    return _compared(explanation, seen) | more
 
 
 def _ends_of(spec: dict[str, Any]) -> tuple[str, str, str] | None:

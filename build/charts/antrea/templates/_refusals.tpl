@@ -225,6 +225,12 @@
 {{- if and (has (toString .Values.noSNAT) (list "true")) (not (has (toString .Values.trafficEncapMode) (list "noEncap" "networkPolicyOnly"))) }}
 - {{ "noSNAT: true requires trafficEncapMode noEncap (networkPolicyOnly implies it)" | quote }}
 {{- end }}
+{{- if has (toString .Values.tunnelType) (list "stt") }}
+- {{ "tunnelType: stt is a protocol that neither Open vSwitch nor Linux has any more: set geneve or vxlan" | quote }}
+{{- end }}
+{{- if and (eq .Values.tunnelType "gre") (ne (toString .Values.trafficEncapMode) "noEncap") .Values.transportInterfaceCIDRs (not (contains "." (join "," .Values.transportInterfaceCIDRs))) }}
+- {{ "tunnelType: gre cannot end at IPv6 addresses, and Nodes have no other ones to end at: set geneve or vxlan" | quote }}
+{{- end }}
 {{- if and (has (toString .Values.multicast.enable) (list "true")) (not (and (has (toString .Values.trafficEncryptionMode) (list "none")) (has (toString .Values.trafficEncapMode) (list "encap" "noEncap" "hybrid")))) }}
 - {{ "multicast.enable: multicast works neither with encryption nor with trafficEncapMode networkPolicyOnly" | quote }}
 {{- end }}

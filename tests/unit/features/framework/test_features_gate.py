@@ -90,6 +90,8 @@ def test_gate_every_default_configuration_is_accepted_and_nothing_unbuilt_claims
         ("antreaProxy: {defaultLoadBalancerMode: dsr}", "antreaProxy.defaultLoadBalancerMode"),
         ("{trafficEncapMode: hybrid, trafficEncryptionMode: ipsec}", "trafficEncryptionMode"),
         ("noSNAT: true", "noSNAT"),
+        ("tunnelType: stt", "tunnelType"),
+        ("{tunnelType: gre, transportInterfaceCIDRs: ['fd00:1::/64', 'fd00:2::/64']}", "tunnelType"),
         ("flowExporter: {flowPollInterval: 100ms}", "flowExporter.flowPollInterval"),
         ("flowPollInterval: 100ms", "flowPollInterval"),
         ("{multicast: {enable: true}, trafficEncryptionMode: ipsec}", "multicast.enable"),
@@ -124,7 +126,6 @@ def test_what_needs_a_feature_that_is_not_built_is_not_sent_to_a_gate_that_is_re
     [
         ("trafficEncapMode: hybrid", "trafficEncapMode"),
         ("trafficEncapMode: networkPolicyOnly", "trafficEncapMode"),
-        ("tunnelType: vxlan", "tunnelType"),
         ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
         ("multicast: {enable: true}", "multicast.enable"),
         ("multicluster: {enableGateway: true}", "multicluster.enableGateway"),
@@ -209,12 +210,12 @@ def test_gate_the_statuses_are_what_featuregates_answers() -> None:
 
 
 def test_all_keys_that_must_change_are_named_at_once() -> None:
-    text = "{tunnelType: gre, noSNAT: true, multicast: {enable: true}}"
+    text = "{tunnelType: stt, noSNAT: true, multicast: {enable: true}}"
     with pytest.raises(Invalid) as error:
         accept_agent(parse(AgentConfig, text).config)
     assert str(error.value) == (
         "noSNAT: true requires trafficEncapMode noEncap (networkPolicyOnly implies it);"
-        " tunnelType: any tunnel but geneve is not built yet, so it cannot be enabled;"
+        " tunnelType: stt is a protocol that neither Open vSwitch nor Linux has any more: set geneve or vxlan;"
         " multicast.enable: multicast is not built yet, so it cannot be enabled"
     )
 
