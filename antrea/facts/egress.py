@@ -187,6 +187,10 @@ class Egress(Fact, frozen=True):
     """None: as much as they like."""
     survives: bool = False
     """Whether its Pods have blocks of source ports; from an annotation."""
+    copies: bool = False
+    """Whether its connections are copied to the next gateways; from an annotation."""
+    copied: bool = False
+    """Whether its status has a condition on that."""
     cidrs: tuple[str, ...] = ()
     """Where its Pods' packets must go to, so that they leave with the address; none: anywhere."""
     excepts: tuple[str, ...] = ()
@@ -355,6 +359,58 @@ class MissingAddress(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.egress
+
+
+class ConnectionCopy(Fact, frozen=True):
+    """Which Nodes get copies of the connections that this Node translates to an address; derived."""
+
+    ip: str
+    heirs: tuple[str, ...]
+    """The one that would take the address over first, then the next."""
+    whole: bool
+    """All connections; else those that need more than blocks of ports."""
+
+    @property
+    def key(self) -> str:
+        return self.ip
+
+
+class CopySource(Fact, frozen=True):
+    """The Node whose copies of connections of an address this one accepts; derived."""
+
+    ip: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        return self.ip
+
+
+class HeirReport(Fact, frozen=True):
+    """Report of a Node about the copies that it gets of this one; antrea/features/egress/agent_part/connection_copier.py writes it."""
+
+    node: str
+    whole: bool
+    """It has all."""
+    refused: bool
+    """Its kernel refused some."""
+    full: bool
+    """Because its table is full."""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class CopiedAddress(Fact, frozen=True):
+    """This Node has copies of all connections that `source` translates to an address; antrea/features/egress/agent_part/connection_copier.py writes it."""
+
+    ip: str
+    source: str
+
+    @property
+    def key(self) -> str:
+        return self.ip
 
 
 class EgressMark(Fact, frozen=True):

@@ -5,7 +5,7 @@ Source: upstream pkg/apis/crd/v1beta1/types.go, build/charts/antrea/crds/egress.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from antrea.apis.crd.part import Address, AppliedToPods, Cidr, Condition, CrdStruct, Metadata
 from antrea.apis.schema import Schema, doc
@@ -59,6 +59,10 @@ class EgressSpec(CrdStruct, frozen=True):
     ] = ()
     bandwidth: Bandwidth | None = None
     destinations: Destinations | None = None
+    survive: Annotated[
+        Literal["ports", "sync", "none"] | None,
+        doc("How TCP connections outlive their gateway; before annotation egress.antrea.io/survive."),
+    ] = None
 
 
 class AddressStatus(CrdStruct, frozen=True):
@@ -95,7 +99,7 @@ class EgressStatus(CrdStruct, frozen=True):
         tuple[AddressStatus, ...], doc("Of an Egress with `egressIPs`: where each of them is.")
     ] = ()
     port_blocks: Annotated[
-        tuple[PortBlock, ...], doc("With annotation egress.antrea.io/survive: ports: the block of each Pod.")
+        tuple[PortBlock, ...], doc("If connections survive by ports: the block of each Pod.")
     ] = ()
 
 

@@ -11,6 +11,6 @@ ANNOTATIONS: tuple[AnnotationRule, ...] = (
     AnnotationRule(names.PREFERRED_NODES, (EGRESS,), "Egress"),
     AnnotationRule(names.FAILBACK, (EGRESS,), "Egress", FAILBACKS, among(*FAILBACK_VALUES)),
     AnnotationRule(names.LOST_CONNECTIONS, (EGRESS,), "Egress", "continue or reset", among("continue", "reset", "")),
-    AnnotationRule(names.SURVIVE, (EGRESS,), "Egress", "ports or none", among("ports", "none", "")),
+    AnnotationRule(names.SURVIVE, (EGRESS,), "Egress", "ports, sync or none", among("ports", "sync", "none", "")),
     AnnotationRule(names.MAX_EGRESS_IPS, (NODE,), "Egress", "a number from 0 to 255", is_count),
 )  # fmt: skip

@@ -16,11 +16,13 @@ from antrea.features.framework.preference import IMMEDIATE, NEVER, WHEN_IDLE, pr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from antrea.apis.crd.egress import Egress
     from antrea.features.framework.admission import Steps
 
 CONTINUE: Final = "continue"
 RESET: Final = "reset"
 PORTS: Final = "ports"
+SYNC: Final = "sync"
 NONE: Final = "none"
 MAX_LOOKED_UP: Final = 16
 """Maximum number of preferred Nodes that admission looks up: each costs a request."""
@@ -42,24 +44,35 @@ def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
         yield Warn(
             f"annotation {LOST_CONNECTIONS}: {lost!r} is not {CONTINUE} or {RESET}, it counts as {CONTINUE}"
         )
-    yield from map(Warn, _survival(annotations))
     for name in preferred_nodes(annotations)[:MAX_LOOKED_UP]:
         if (yield Find("/api/v1/nodes", name, Node)) is None:
             yield Warn(f"annotation {PREFERRED_NODES}: there is no Node {name!r}")
 
 
-def survives(annotations: Mapping[str, str]) -> bool:
-    """Whether the Pods of the Egress get blocks of source ports; not if their lost connections are to be reset."""
-    lost = annotations.get(LOST_CONNECTIONS, "").strip()
-    return annotations.get(SURVIVE, "").strip() == PORTS and lost != RESET
+def survival(egress: Egress) -> str:
+    """Return how connections outlive a gateway: by its field, else by its annotation; not if they are to be reset."""
+    annotations = egress.metadata.annotations
+    value = egress.spec.survive or annotations.get(SURVIVE, "").strip()
+    return value if value in (PORTS, SYNC) and not _resets(annotations) else NONE
 
 
-def _survival(annotations: Mapping[str, str]) -> Iterator[str]:
-    value = annotations.get(SURVIVE, NONE).strip()
-    if value not in (PORTS, NONE):
-        yield f"annotation {SURVIVE}: {value!r} is not {PORTS} or {NONE}, it counts as {NONE}"
-    elif value == PORTS and not survives(annotations):
-        yield f"annotation {SURVIVE} has no effect: {LOST_CONNECTIONS} is {RESET}"
+def _resets(annotations: Mapping[str, str]) -> bool:
+    return annotations.get(LOST_CONNECTIONS, "").strip() == RESET
+
+
+def survival_doubts(egress: Egress, pool: str) -> Iterator[Warn]:
+    """Warn of a way to survive without effect."""
+    annotations, field = egress.metadata.annotations, egress.spec.survive
+    value = field or annotations.get(SURVIVE, NONE).strip()
+    name = "spec.survive" if field else f"annotation {SURVIVE}"
+    if value not in (PORTS, SYNC, NONE):
+        yield Warn(f"{name}: {value!r} is not {PORTS}, {SYNC} or {NONE}, it counts as {NONE}")
+    elif value != NONE and _resets(annotations):
+        yield Warn(f"{name} has no effect: {LOST_CONNECTIONS} is {RESET}")
+    elif value == SYNC and not pool:
+        yield Warn(f"{name}: {SYNC!r} has no effect without spec.externalIPPool")
+    if field and annotations.get(SURVIVE, field).strip() != field:
+        yield Warn(f"annotation {SURVIVE} has no effect: spec.survive is {field}")
 
 
 def _unknown(annotations: Mapping[str, str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.family import is_ipv6
-from antrea.features.egress.preference import doubts
+from antrea.features.egress.preference import doubts, survival_doubts
 from antrea.features.egress.spec import KILO, MAX_KILOBITS, requested_entries
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.address import canonical, read
@@ -130,10 +130,18 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
             yield from _pool_doubts(facts, place)
     if old != spec:
         yield from _spec_doubts(spec)
-    before_that = review.old.metadata.annotations if review.old is not None else {}
-    if egress.metadata.annotations != before_that:
-        pooled = next((place.pool for place in places(spec) if place.pool), "")
+    yield from _annotation_doubts(review)
+
+
+def _annotation_doubts(review: Review[Egress]) -> Steps:
+    """Warn of annotations, and of the field that takes precedence of one, when they change."""
+    egress, old = review.new, review.old
+    pooled = next((place.pool for place in places(egress.spec) if place.pool), "")
+    is_new = egress.metadata.annotations != (old.metadata.annotations if old is not None else {})
+    if is_new:
         yield from doubts(egress.metadata.annotations, pooled)
+    if is_new or old is None or old.spec.survive != egress.spec.survive:
+        yield from survival_doubts(egress, pooled)
 
 
 def warn_of_status(_: Facts, review: Review[Egress]) -> Steps:

@@ -10,7 +10,7 @@ The path of an address, each step with the modules that compute it:
 3. address (subnet, handover, duplicate_address, gateway_reachability): the owner adds and announces it, `LocalAddress`,
    `AssignedAddress`; during a move two Nodes have it (`HandoverState`).
 4. snat_mark (subnet, port_block): its number, `EgressMark`, its source translation and its routing table; unknown_segment: what
-   belongs to connections of another gateway.
+   belongs to connections of another gateway; connection_copy (copy_stream): which Nodes get copies of them.
 5. multi_address, flow (bandwidth): the flows of Pods, to this Node or to the one that has it.
 6. reply_relay: answers that arrive at the wrong one of two Nodes during a move.
 7. address_report, status, takeover_event: findings, conditions and Events.
@@ -29,6 +29,8 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import (
     AssignedAddress,
+    ConnectionCopy,
+    CopySource,
     Egress,
     EgressMark,
     EgressPod,
@@ -49,6 +51,7 @@ from antrea.features.egress.agent.address import (
 from antrea.features.egress.agent.address_report import report_missing
 from antrea.features.egress.agent.bandwidth import FEATURE as BANDWIDTH
 from antrea.features.egress.agent.bandwidth import LIMITED, limit_of
+from antrea.features.egress.agent.connection_copy import COPIED, connection_copy, copy_source
 from antrea.features.egress.agent.duplicate_address import conflicts
 from antrea.features.egress.agent.flow import (
     COUNTED,
@@ -96,7 +99,7 @@ from antrea.features.egress.agent.snat_mark import (
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.egress.agent.unknown_segment import unanswered_address, unknown_segments
-from antrea.features.egress.preference import survives
+from antrea.features.egress.preference import NONE, PORTS, survival
 from antrea.features.egress.spec import unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -161,7 +164,9 @@ def egress_row(stored: crd.Egress) -> Egress:
         waits=failback == WHEN_IDLE,
         waiting=waiting_of(stored.status.conditions),
         resets=resets(stored.metadata.annotations),
-        survives=survives(stored.metadata.annotations),
+        survives=survival(stored) == PORTS,
+        copies=survival(stored) != NONE,
+        copied=any(condition.type == COPIED for condition in stored.status.conditions),
         limit=limit_of(stored.spec.bandwidth),
         cidrs=_destinations(stored.spec.destinations.cidrs) if stored.spec.destinations else (),
         excepts=_exceptions(stored.spec.destinations.except_) if stored.spec.destinations else (),
@@ -197,6 +202,8 @@ FEATURE = AgentFeature(
         Unit(EgressPortBlock, answer_elements),
         Unit(EgressMark, other_ports),
         Unit(EgressMark, liberal_tracking),
+        Unit(Egress, connection_copy, yields=(ConnectionCopy,)),
+        Unit(Egress, copy_source, yields=(CopySource,)),
         Unit(PodInterface, pod_port_range),
         Unit(PodInterface, unknown_answer_flows),
         Unit(ThisNode, egress_node_flows),

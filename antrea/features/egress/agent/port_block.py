@@ -173,7 +173,7 @@ def other_ports(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
 
 def liberal_tracking(facts: Facts, mark: EgressMark) -> Iterator[Sysctl]:
     """Yield the setting without which an entry that is older than a stay of the address elsewhere calls its packets invalid."""
-    if any(row.survives for row in facts.by(Egress, "ip", mark.ip)):
+    if any(row.survives or row.copies for row in facts.by(Egress, "ip", mark.ip)):
         yield Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 
 
@@ -183,7 +183,7 @@ def unknown_answer_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     At the gateway an answer does not differ from a segment of any host outside. If it were let in, packets of the Pod would be
     replies, which pass policies.
     """
-    block = _block_of(facts, pod)
+    block = block_of(facts, pod.pod)
     if block is None:
         return
     for ip in pod.ips:
@@ -203,7 +203,7 @@ def unknown_answer_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
 def pod_port_range(facts: Facts, pod: PodInterface) -> Iterator[PodSysctl]:
     """Yield the settings of a Pod with a block, before or after it has started."""
-    block = _block_of(facts, pod)
+    block = block_of(facts, pod.pod)
     if block is None or not pod.netns:
         return
     ports = f"{block.first}\t{block.last}"
@@ -211,8 +211,9 @@ def pod_port_range(facts: Facts, pod: PodInterface) -> Iterator[PodSysctl]:
     yield PodSysctl(netns=pod.netns, path=REUSE, value="1", default="2")
 
 
-def _block_of(facts: Facts, pod: PodInterface) -> EgressPortBlock | None:
-    rows = (row for row in facts.by(EgressPortBlock, "pod", pod.pod) if _survives(facts, row.egress))
+def block_of(facts: Facts, pod: str) -> EgressPortBlock | None:
+    """Return the ports that a Pod, by namespace/name, uses; None if it may use any."""
+    rows = (row for row in facts.by(EgressPortBlock, "pod", pod) if _survives(facts, row.egress))
     return min(rows, key=lambda row: row.egress, default=None)
 
 

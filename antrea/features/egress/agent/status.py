@@ -25,6 +25,7 @@ from antrea.features.egress.agent.address_report import (
 )
 from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.bandwidth import limit_conditions
+from antrea.features.egress.agent.connection_copy import copied_conditions
 from antrea.features.egress.spec import IP_ASSIGNED
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def _conditions(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) 
     why = _why_failed(reports)
     assigned = (failed(why),) if why else _assigned(facts, reports)
     limits = limit_conditions(facts, first.row, node.name) if first.here else ()
+    limits += copied_conditions(facts, first.row) if first.here else ()
     if not first.row.of:
         return (*assigned, *address_conditions(facts, first, node), *limits)
     shared = shared_conditions(rows) if reports_lost(facts, first.row, node) else ()

@@ -19,7 +19,7 @@ import msgspec
 
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused, Unavailable
-from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
+from antrea.facts.egress import AnnouncedAddress, CopiedAddress, Egress, EgressOwner, ReleasedAddress
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolSelector, Quorum, SilenceReport
 from antrea.facts.node import LocalAddress
 from antrea.features.external_ip_pool.link import DEVICE, PREFIX
@@ -40,6 +40,8 @@ log = klog.logger(__name__)
 
 ANNOUNCE_SECONDS: Final = 0.11
 """Seconds until an address has been announced three times (antrea.outside.neighbour.announcement.PAUSES)."""
+COPY_SECONDS: Final = 2.0
+"""Maximum seconds to wait for copies of connections before Pods' packets are sent here."""
 RELAY_SECONDS: Final = 1.5
 """Seconds that responses may be in transit, including agents that receive the move later than others."""
 LINGER_SECONDS: Final = 2.0
@@ -102,9 +104,21 @@ class GracefulHandover:
         if self._facts.get(ReleasedAddress, act.egress):
             self._facts.drop(ReleasedAddress, act.egress)  # it comes back, and may be parted with anew
         row = AnnouncedAddress(act.egress, act.ip, act.before)
-        asyncio.get_running_loop().call_later(ANNOUNCE_SECONDS, self._announced, row)
+        loop = asyncio.get_running_loop()
+        loop.call_later(ANNOUNCE_SECONDS, self._announced, row, loop.time() + COPY_SECONDS)
 
-    def _announced(self, row: AnnouncedAddress) -> None:
+    def _announced(self, row: AnnouncedAddress, until: float) -> None:
+        """Have Pods' packets sent here, once this Node has copies of the connections, if the Egress asks for them."""
+        egress, loop = self._facts.get(Egress, row.egress), asyncio.get_running_loop()
+        copied = self._facts.get(CopiedAddress, row.ip)
+        if (
+            egress
+            and egress.copies
+            and loop.time() < until
+            and (copied is None or copied.source != row.before)
+        ):
+            loop.call_later(LOOK_SECONDS, self._announced, row, until)
+            return
         self._facts.put(row)
         self._await_answers(row)
 

@@ -16,8 +16,11 @@ from antrea.features.egress.agent.duplicate_address import RecordConflict
 from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned
 from antrea.features.egress.agent.handover import ReleaseAddress as Release
+from antrea.features.egress.agent.last_candidate import RecordLastCandidate
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
+from antrea.features.egress.agent.what_if import PATH, what_if
+from antrea.features.egress.agent_part.connection_copier import ConnectionCopier, copy_metrics
 from antrea.features.egress.agent_part.gateway_prober import GatewayFeed
 from antrea.features.egress.agent_part.graceful_handover import (
     TIMED_KINDS,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Act, Facts, Feed, Sink
     from antrea.facts.fact import Fact
-    from antrea.features.framework.agent_part import AgentContext, Connected, Handler
+    from antrea.features.framework.agent_part import AgentContext, Connected, Handler, Route
 
 log = klog.logger(__name__)
 GRACE_SECONDS: Final = 2.0
@@ -84,6 +87,7 @@ class EgressPart(Part):
         self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
         self._pod_sysctls = PodSysctlSink(agent.run_dir / POD_SETTINGS)
+        self._copier: ConnectionCopier | None = None
         self._owners: dict[str, str] = {}
         """Node by the key of EgressOwner."""
         self._reported: dict[str, set[tuple[str, str]]] = {}
@@ -100,6 +104,7 @@ class EgressPart(Part):
             RecordAssignmentFailed: self._failed,
             ReportMissing: self._missing.wait,
             RecordSilentGateway: self._gateway_silent,
+            RecordLastCandidate: self._alone,
             Release: self._handover.part,
             ConfirmAnnounced: self._handover.receive,
         }
@@ -115,10 +120,18 @@ class EgressPart(Part):
         if gossip is None:
             raise Unavailable("gossip, which Egress needs, is off")
         self._handover.gossip = gossip
+        self._copier = ConnectionCopier(gossip)
         return {
             "BFD": BfdFeed(connected.db, gossip.report_bfd),
             "gateways of VLANs": GatewayFeed(),
+            "copies of connections": self._copier,
         }
+
+    def routes(self) -> Mapping[str, Route]:
+        return {PATH: lambda query: what_if(self._facts, query)}
+
+    def metrics(self) -> str:
+        return copy_metrics(self._copier.counts) if self._copier else ""
 
     def waits_for(self, hands_over: Callable[[], bool]) -> None:
         """Wait for another feature as well before this agent ends for good, as long as this is true."""
@@ -184,6 +197,9 @@ class EgressPart(Part):
 
     async def _gateway_silent(self, act: RecordSilentGateway) -> None:
         self._agent.record("PoolGatewaySilent", act.message, warning=True)
+
+    async def _alone(self, act: RecordLastCandidate) -> None:
+        self._agent.record("LastEgressNode", act.message, warning=True)
 
     async def _failed(self, act: RecordAssignmentFailed) -> None:
         self._tell_of(act, "AssignmentError", act.message, warning=True)

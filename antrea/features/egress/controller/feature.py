@@ -18,7 +18,7 @@ from antrea.features.egress.controller import pool_gateway, port_block, selectio
 from antrea.features.egress.controller.allocation import ALLOCATED, UNITS
 from antrea.features.egress.controller.selection import TYPES
 from antrea.features.egress.port_block import CONDITION, blocks_of
-from antrea.features.egress.preference import survives
+from antrea.features.egress.preference import PORTS, survival
 from antrea.features.egress.spec import requested_entries, unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -64,7 +64,7 @@ def egress_row(stored: Egress) -> EgressRow:
         ),
         unanswered=unanswered(stored.status.conditions),
         lost=bool(stored.status.conditions) and all(c.type != ALLOCATED for c in stored.status.conditions),
-        survives=survives(stored.metadata.annotations),
+        survives=survival(stored) == PORTS,
         blocks=blocks_of(stored.status),
     )
 

@@ -290,8 +290,9 @@ WISHES: dict[str, tuple[dict[str, str], list[str]]] = {
     "connections that survive": ({"egress.antrea.io/survive": "ports"}, []),
     "no such survival": (
         {"egress.antrea.io/survive": "port"},
-        ["annotation egress.antrea.io/survive: 'port' is not ports or none, it counts as none"],
+        ["annotation egress.antrea.io/survive: 'port' is not ports, sync or none, it counts as none"],
     ),
+    "copies of connections": ({"egress.antrea.io/survive": "sync"}, []),
     "both survival and an end": (
         {"egress.antrea.io/survive": "ports", "egress.antrea.io/lost-connections": "reset"},
         ["annotation egress.antrea.io/survive has no effect: egress.antrea.io/lost-connections is reset"],
@@ -323,6 +324,35 @@ def test_wishes_for_an_address_that_no_pool_gives_are_in_vain() -> None:
     wishes["metadata"]["annotations"] = KNOWN
     said = "annotations egress.antrea.io/... have no effect without spec.externalIPPool"
     assert world.decide("/validate/egress", wishes) == f"{OK}; {said}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "said"),
+    [
+        ({"survive": "sync", "externalIPPool": "other"}, {}, ""),
+        ({"survive": "sync"}, {}, "spec.survive: 'sync'"),
+        ({}, {"egress.antrea.io/survive": "sync"}, "annotation egress.antrea.io/survive: 'sync'"),
+        (
+            {"survive": "none"},
+            {"egress.antrea.io/survive": "ports"},
+            "annotation egress.antrea.io/survive has no effect: spec.survive is none",
+        ),
+        (
+            {"survive": "ports"},
+            {"egress.antrea.io/lost-connections": "reset"},
+            "spec.survive has no effect: egress.antrea.io/lost-connections is reset",
+        ),
+    ],
+)
+def test_a_way_to_survive_without_effect_is_named(
+    spec: dict[str, Any], annotations: dict[str, str], said: str
+) -> None:
+    wanted = named(
+        {"appliedTo": {}, **({"egressIP": "1.1.1.1"} | spec if "externalIPPool" not in spec else spec)}
+    )
+    wanted["metadata"]["annotations"] = annotations
+    warning = f"{said} has no effect without spec.externalIPPool" if said.endswith("'sync'") else said
+    assert World(OTHER).decide("/validate/egress", wanted) == "; ".join(filter(None, [OK, warning]))
 
 
 def test_a_bandwidth_that_stands_is_not_judged_by_its_size_again() -> None:

@@ -19,6 +19,7 @@ from antrea.features.egress.agent.feature import FEATURE, egress_row
 from antrea.features.egress.agent.port_block import port_block_rows
 from antrea.host.nft import NftElement
 from antrea.host.pod_sysctl import PodSysctl
+from antrea.host.sysctl import Sysctl
 from antrea.openflow.flow import Flow
 
 IP, POD = "203.0.113.1", ("10.10.0.7", "fd00:10::7")
@@ -110,3 +111,46 @@ def test_agents_read_blocks_of_pods_that_run() -> None:
     stored = msgspec.convert({"metadata": metadata, "spec": {"appliedTo": {}}, "status": status}, crd.Egress)
     assert port_block_rows(stored) == (BLOCK,)
     assert egress_row(stored).survives
+
+
+@pytest.mark.parametrize(
+    ("row", "here", "liberal"),
+    [
+        (ROW, True, True),
+        (msgspec.structs.replace(ROW, survives=False, copies=True), True, True),
+        (msgspec.structs.replace(ROW, survives=False), True, False),
+        (ROW, False, False),
+    ],
+    ids=["ports", "sync", "none", "elsewhere"],
+)
+def test_where_connections_survive_the_host_does_not_check_windows(
+    row: Egress, here: bool, liberal: bool
+) -> None:
+    agent = Agent(row, BLOCK, *([LocalAddress(IP, "eth0")] if here else []))
+    entries = agent.engine.standing().values()
+    settings = [(entry.path, entry.value) for entry in entries if isinstance(entry, Sysctl)]
+    wanted = [("net/netfilter/nf_conntrack_tcp_be_liberal", "1")] if liberal else []
+    assert settings == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "annotations", "survives", "copies"),
+    [
+        (None, {}, False, False),
+        (None, {"egress.antrea.io/survive": "ports"}, True, True),
+        (None, {"egress.antrea.io/survive": "sync"}, False, True),
+        ("sync", {"egress.antrea.io/survive": "ports"}, False, True),
+        ("none", {"egress.antrea.io/survive": "ports"}, False, False),
+        ("ports", {}, True, True),
+        ("ports", {"egress.antrea.io/lost-connections": "reset"}, False, False),
+    ],
+)
+def test_the_field_takes_precedence_of_the_annotation(
+    field: str | None, annotations: dict[str, str], survives: bool, copies: bool
+) -> None:
+    spec: dict[str, Any] = {"appliedTo": {}} | ({"survive": field} if field else {})
+    stored = msgspec.convert(
+        {"metadata": {"name": "e", "annotations": annotations}, "spec": spec}, crd.Egress
+    )
+    row = egress_row(stored)
+    assert (row.survives, row.copies) == (survives, copies)
