@@ -47,6 +47,7 @@ def antctl(mode: Mode) -> Group:
         "": root,
         "get": Group(name="get", context_settings=HELP, help="Get the status or resource of a topic"),
         "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
+        "egress": Group(name="egress", context_settings=HELP, help="Examine the gateways of Egresses"),
     }
     _tell_of_other_modes(groups)
     for row in COMMANDS:
@@ -63,7 +64,7 @@ def antctl(mode: Mode) -> Group:
     root.add_command(_help(root))
     if mode.name in "ACR":
         groups["get"].add_command(_feature_gates(mode))
-    for name in ("get", "query"):
+    for name in ("get", "query", "egress"):
         if groups[name].commands:
             root.add_command(groups[name])
     return root

@@ -26,6 +26,7 @@ from antrea.facts.node import ThisNode
 from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.bfd import UNITS as BFD_UNITS
 from antrea.features.egress.agent.hash_ring import AntiAffinityPlace, RingRequest, place, ring
+from antrea.features.egress.agent.last_candidate import last_candidate
 from antrea.features.egress.agent.subnet import are_apart, name_of
 from antrea.features.external_ip_pool.pool import IDLE_SECONDS
 from antrea.features.framework.agent_feature import AgentFeature
@@ -135,12 +136,12 @@ def _ring_requests(facts: Facts, requests: Iterable[PlacementRequest]) -> Iterat
         )
 
 
-def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
-    """Yield the owners of all Egresses with an address of a pool: sharing a Node's room, one's place depends on the others'.
+def placements(facts: Facts, lost: Collection[str] = (), *, free: bool = False) -> dict[str, str]:
+    """Return the Node of each address by the key of its Egress row, as if the `lost` Nodes were dead; empty if none can hold it.
 
-    Without a majority this Node takes nothing; what it has received of others stays true as far as it can find out.
+    With `free` no address stays where it is because connections use it.
     """
-    this, config = facts.get(ThisNode), facts.get(AgentConfig)
+    config = facts.get(AgentConfig)
     room = config.egress.max_egress_ips_per_node if config else ROOM
     limits = {node.name: node.most_egress_ips for node in facts.all(AgentNode)}
 
@@ -150,13 +151,27 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
 
     requests = facts.all(PlacementRequest)
     wishes = list(_ring_requests(facts, requests))
+    if free:
+        waiting = {request.egress for request in requests if request.waits}
+        wishes = [wish._replace(stays="") if wish.name in waiting else wish for wish in wishes]
     members = facts.all(PoolMembers)
     apart = homes_of(wishes, {row.pool: row.selected for row in members})
-    pools = {row.pool: row.tiers for row in members}
-    placed = place(wishes, pools, most, apart)
-    waiting = {request.egress for request in requests if request.waits}
-    free = [wish._replace(stays="") if wish.name in waiting else wish for wish in wishes]
-    homes = place(free, pools, most, apart) if waiting else {}
+    pools = {
+        row.pool: tuple(tuple(node for node in tier if node not in lost) for tier in row.tiers)
+        for row in members
+    }
+    return place(wishes, pools, most, apart)
+
+
+def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
+    """Yield the owners of all Egresses with an address of a pool: sharing a Node's room, one's place depends on the others'.
+
+    Without a majority this Node takes nothing; what it has received of others stays true as far as it can find out.
+    """
+    this = facts.get(ThisNode)
+    placed = placements(facts)
+    waiting = {request.egress for request in facts.all(PlacementRequest) if request.waits}
+    homes = placements(facts, free=True) if waiting else {}
     for egress, node in placed.items():
         if not node:
             yield EgressOwner(egress, "", NO_ROOM)
@@ -173,6 +188,7 @@ FEATURE = AgentFeature(
     units=(
         Unit(Egress, placement_request, yields=(PlacementRequest,)),
         Unit(Quorum, egress_owners, yields=(EgressOwner,)),
+        Unit(PoolMembers, last_candidate),
         *BFD_UNITS,
     ),
 )
