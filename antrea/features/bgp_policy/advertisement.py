@@ -1,5 +1,8 @@
 """Networks that this Node advertises to routers, each with the object that it is for.
 
+External addresses of Services, which tenants choose, are not advertised if they are those of a Node, of Pods, of another Service's
+ClusterIP or of a router of the policy: routers would send the traffic of these to the Service.
+
 An address of a Service whose traffic stays on the Node (Local) is advertised where a local Endpoint is ready. Where local ones are
 draining alone, it is withdrawn as soon as another Node has a ready one: they still serve what is on its way.
 parity: pkg/agent/controller/bgp/controller.go getRoutes, hasLocalEndpoints
@@ -23,6 +26,8 @@ from antrea.features.bgp_policy.route_type import (
     POD_TYPE,
     SERVICE_TYPES,
 )
+from antrea.features.framework.address import canonical
+from antrea.features.proxy.external_address import owner_of
 from antrea.host.bgp import BgpPrefix
 
 if TYPE_CHECKING:
@@ -83,8 +88,16 @@ def service_prefixes(facts: Facts, service: Service) -> Iterator[AdvertisedPrefi
         (LOAD_BALANCER_IP, service.load_balancer_ips, service.external_local),
     ):
         if name in types and ips and _is_served(facts, service, effective, local=local):
-            for ip in ips:
+            for ip in ips if name == CLUSTER_IP else _unclaimed(facts, effective, ips):
                 yield AdvertisedPrefix(host_prefix(ip), SERVICE_TYPES[name], service.key)
+
+
+def _unclaimed(facts: Facts, effective: EffectivePolicy, ips: Iterable[str]) -> Iterator[str]:
+    """Yield the addresses that are of no Node, Pod, ClusterIP or router."""
+    policy = effective.policy
+    addresses = (*(peer.address for peer in policy.peers), *(peer.address for peer in policy.bfd_peers))
+    routers = {canonical(address) for address in addresses}
+    return (ip for ip in ips if ip not in routers and not owner_of(facts, ip))
 
 
 def _plain_external_ips(service: Service) -> tuple[str, ...]:

@@ -307,6 +307,23 @@ def test_addresses_are_advertised_by_their_type() -> None:
         shown_routes(world.facts, {"type": "Nothing"})
 
 
+@pytest.mark.parametrize(
+    "ip", ["192.0.2.1", "192.0.2.7", "192.0.2.9", "192.0.2.10", "10.10.0.5", "10.96.0.9", "2001:db8::1"]
+)
+@pytest.mark.parametrize("field", ["external_ips", "load_balancer_ips"])
+def test_an_address_of_a_node_a_pod_a_router_or_another_service_is_not_advertised(
+    ip: str, field: str
+) -> None:
+    world = World(stored(bgpPeers=[PEER], bfdPeers=[{"address": "192.0.2.10"}], advertisements=ALL))
+    other = Service("default", "other", ("10.96.0.9",), (("TCP", 80),), (), ("http",))
+    world.put(AgentNode("n2", ("192.0.2.7",), ("192.0.2.7",)), other)
+    balanced = (VIP, ip) if field == "load_balancer_ips" else (VIP,)
+    claim = msgspec.structs.replace(service(), external_ips=(EXTERNAL, VIP, ip), load_balancer_ips=balanced)
+    world.put(claim)
+    own = [row["route"] for row in shown_routes(world.facts) if row.get("k8sObjRef") == "default/web"]
+    assert own == ["10.96.0.1/32", f"{EXTERNAL}/32", f"{VIP}/32"]
+
+
 def test_a_policy_without_bgp_peers_advertises_nothing() -> None:
     world = World(stored(bfdPeers=[{"address": "192.0.2.9"}], advertisements=ALL)).put(service())
     assert world.prefixes == []
