@@ -1,5 +1,6 @@
 """Passwords of BGP sessions: the Secret antrea-bgp-passwords in the Namespace of the agent, with a key for each peer.
 
+kube-apiserver takes no colons in keys of Secrets, so that an IPv6 address is written with `_` instead.
 parity: docs/bgp-policy.md BGP Authentication
 """
 
@@ -10,13 +11,14 @@ from typing import Final
 import msgspec
 
 from antrea.apis.core import CoreStruct, ObjectMeta
-from antrea.decoding import decode_base64, decode_text
+from antrea.decoding import decode_base64, decode_text, is_number
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 from antrea.features.framework.address import canonical
 from antrea.host.bgp import Password
 
 SECRET: Final = "antrea-bgp-passwords"  # noqa: S105 (the name of an object)
+MAX_ASN: Final = 65535
 MAX_LENGTH: Final = 80
 """Bytes of a password of TCP MD5 in Linux (TCP_MD5SIG_MAXKEYLEN)."""
 REFUSED_CHARACTERS: Final = frozenset("|")
@@ -55,8 +57,8 @@ def password_rows(secret: PasswordSecret) -> tuple[PeerPassword, ...]:
         return ()
     rows = {}
     for key, value in secret.data.items():
-        address, _, asn = key.rpartition("-")
-        if canonical(address) and asn.isdigit():
+        address, _, asn = key.replace("_", ":").rpartition("-")
+        if canonical(address) and is_number(asn, MAX_ASN):
             peer = peer_key(address, int(asn))
             rows[peer] = _row(peer, value)
     return tuple(rows.values())

@@ -234,7 +234,7 @@ def secret(**data: str) -> PasswordSecret:
 
 
 def test_a_password_is_that_of_its_peer_and_one_that_cannot_be_used_ends_the_session() -> None:
-    rows = password_rows(secret(**{"192.0.2.9-65001": "s3c!", "2001:db8:0::9-1": "x", "junk": "y"}))
+    rows = password_rows(secret(**{"192.0.2.9-65001": "s3c!", "2001_db8_0__9-1": "x", "junk": "y"}))
     assert rows == (
         PeerPassword("192.0.2.9-65001", Password("s3c!")),
         PeerPassword("2001:db8::9-1", Password("x")),
@@ -246,6 +246,11 @@ def test_a_password_is_that_of_its_peer_and_one_that_cannot_be_used_ends_the_ses
     assert world.of(BgpNeighbor) == []
     assert "its password in Secret antrea-bgp-passwords cannot be used" in unusable_peers(world.facts)
     assert password_rows(msgspec.convert({"metadata": {"name": "other"}}, PasswordSecret)) == ()
+
+
+@pytest.mark.parametrize("asn", ["", "٣", "1" * 5000, "65536", "-1", "1 "])
+def test_a_key_without_a_valid_as_number_is_of_no_peer(asn: str) -> None:
+    assert password_rows(secret(**{f"192.0.2.9-{asn}": "x"})) == ()
 
 
 @pytest.mark.parametrize("text", ["", "x" * 81, "a b", "a\nb", "a|b", "é"])
