@@ -82,7 +82,7 @@ class FrrDaemon:
                 path = context
                 answer = await vty.run(command)
                 if answer.why_not:
-                    yield RefusedLine(concealed(command), answer.why_not)
+                    yield refused_line(command, answer.why_not)
                 if _opens(command):
                     await vty.run("exit")
         finally:
@@ -117,3 +117,9 @@ def concealed(command: str) -> str:
     """Return a command without the password that it sets."""
     head, keyword, _ = command.partition(SETS_PASSWORD)
     return f"{head}{SETS_PASSWORD}..." if keyword else command
+
+
+def refused_line(command: str, why: str) -> RefusedLine:
+    """Return a refusal without the password; FRR repeats a command that it does not know."""
+    password = command.partition(SETS_PASSWORD)[2]
+    return RefusedLine(concealed(command), why.replace(password, "...") if password else why)

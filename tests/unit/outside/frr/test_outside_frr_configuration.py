@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antrea.errors import Invalid
 from antrea.host.bgp import BfdOnlySession, BfdTimers, BgpNeighbor, BgpPrefix, BgpSpeaker, Password
 from antrea.outside.frr.configuration import bfd_tree, bgp_tree, changes, parse
-from antrea.outside.frr.daemon import concealed
+from antrea.outside.frr.daemon import RefusedLine, concealed, refused_line
 from antrea.outside.frr.vty import MAX_COMMAND, Answer, checked
 
 SPEAKER = BgpSpeaker(64512, "10.7.0.1")
@@ -223,3 +223,12 @@ def test_the_reason_of_a_refusal_is_one_line() -> None:
     assert Answer(0, "fine").why_not == ""
     assert Answer(13, "% Unknown\n command: x\n").why_not == "Unknown command: x"
     assert Answer(2, "").why_not == "status 2"
+
+
+def test_a_refusal_has_no_password_whatever_frr_repeats() -> None:
+    command = "neighbor 10.7.0.9 password s3c ret"
+    refused = refused_line(command, f"[BGP] Unknown command: {command}")
+    assert refused == RefusedLine(
+        "neighbor 10.7.0.9 password ...", "[BGP] Unknown command: neighbor 10.7.0.9 password ..."
+    )
+    assert refused_line("network 10.0.0.0/8", "no") == RefusedLine("network 10.0.0.0/8", "no")
