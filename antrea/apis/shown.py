@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+MAX_MESSAGE: Final = 4096
+"""Characters of the message of a condition: kube-apiserver takes no object that has a list of all that someone wrote."""
+
 
 def one_line(text: str) -> str:
     """`text` without anything that ends a line or moves a terminal: such characters, and backslashes, are escaped."""
@@ -21,6 +26,11 @@ def shown_lines(text: str) -> str:
 def one_word(text: str) -> str:
     """The same without blanks, too: one of the fields of a line."""
     return one_line(text).replace(" ", "\\x20")
+
+
+def shortened(text: str, most: int = MAX_MESSAGE) -> str:
+    """Return `text`, or its beginning and three dots if it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _escape(character: str) -> str:

@@ -28,6 +28,7 @@ from antrea.apis.crd.info import (
     OvsInfo,
 )
 from antrea.apis.crd.part import ObjectReference
+from antrea.apis.shown import shortened
 from antrea.errors import Refused, Unavailable, describe_error
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
@@ -146,7 +147,12 @@ def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
     ]
     if view.now.rejected:
         rows.append({"type": "ConfigRejected", "status": "True", "message": view.now.rejected})
-    return tuple(msgspec.convert({**row, "lastHeartbeatTime": now}, AgentCondition) for row in rows)
+    return tuple(
+        msgspec.convert(
+            {**row, "message": shortened(row["message"]), "lastHeartbeatTime": now}, AgentCondition
+        )
+        for row in rows
+    )
 
 
 def _trouble(test: Check) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from antrea.apis import system
 from antrea.apis.meta import ObjectMetadata
+from antrea.apis.shown import shortened
 from antrea.errors import Refused, Unavailable
 from antrea.outside.isolation import CONDITION
 from antrea.outside.kube.client import PatchKind
@@ -97,12 +98,12 @@ class ControllerInfo:
             status="False" if refused else "True",
             last_heartbeat_time=now,
             reason="RightsMissing" if refused else "",
-            message=missing_rights(refused) if refused else "",
+            message=shortened(missing_rights(refused)) if refused else "",
         )
         for kind, check in (("ConfigRejected", self._rejected), (CONDITION, self.failed)):
             if why := check():
                 yield system.ControllerCondition(
-                    type=kind, status="True", last_heartbeat_time=now, message=why
+                    type=kind, status="True", last_heartbeat_time=now, message=shortened(why)
                 )
 
     async def _save(self, info: system.AntreaControllerInfo) -> None:

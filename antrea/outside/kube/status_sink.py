@@ -15,6 +15,7 @@ import msgspec
 
 from antrea.apis.core import ObjectMeta
 from antrea.apis.crd.definition import GROUP
+from antrea.apis.shown import shortened
 from antrea.errors import Refused, Unavailable
 from antrea.outside.kube.client import PatchKind
 from antrea.outside.kube.clock import stamp
@@ -160,7 +161,8 @@ def together(standing: Sequence[dict[str, Any]], ours: Items) -> list[dict[str, 
 
 def _condition(condition: Condition, time: str) -> dict[str, Any]:
     built: dict[str, Any] = msgspec.to_builtins(condition)
-    return built | {"lastTransitionTime": time}
+    shown = {"message": shortened(condition.message)} if condition.message else {}
+    return built | shown | {"lastTransitionTime": time}
 
 
 def _head(entry: Status, metadata: ObjectMeta) -> dict[str, Any]:

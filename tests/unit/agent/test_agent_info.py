@@ -140,6 +140,15 @@ async def test_agent_info_needs_a_node(view: AgentView) -> None:
         await agent_info(view)
 
 
+def test_agent_info_shortens_what_others_wrote_into_a_condition(view: AgentView) -> None:
+    """kube-apiserver refuses an object of more than 1.5 MiB, and the Node would look dead."""
+    view.conditions = {"OpenflowConnectionUp": lambda: "x" * 2_000_000}
+    view.troubles = {"PodsUnreachable": lambda: "y" * 2_000_000}
+    messages = [message for _, _, message in condition_states(view)]
+    assert [len(message) for message in messages] == [0, 4096, 4096]
+    assert messages[1].endswith("x...")
+
+
 def test_agent_info_names_what_fails_and_what_was_refused(view: AgentView) -> None:
     assert condition_states(view) == [("AgentHealthy", "True", ""), ("OpenflowConnectionUp", "True", "")]
     view.ready = {"kube": lambda: "shutting down", "feeds": lambda: "silent"}
