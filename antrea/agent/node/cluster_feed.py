@@ -19,6 +19,7 @@ from antrea.facts.family import one_per_family
 from antrea.facts.member import MAX_KEPT, AgentNode, KeptAddress
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
+from antrea.features.framework.annotation import MAX_PORTS
 from antrea.outside.log import klog
 
 log = klog.logger(__name__)
@@ -29,6 +30,8 @@ MAX_SUBNETS = 64
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
 SSH = 22
+MAX_TRANSPORT = 8
+"""Transport addresses that are read of a Node; an agent writes one for each family."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 """MAC address of one host: neither multicast nor broadcast."""
@@ -40,7 +43,7 @@ def cluster_node(node: Node) -> AgentNode | None:
     meta, ips, cidrs = node.metadata, node_addresses(node), one_per_family(node.spec.pod_cidrs)
     if not ips or not cidrs:
         return None
-    said = meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
+    said = meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",", MAX_TRANSPORT)[:MAX_TRANSPORT]
     # a Node may write any text there; it goes into the flows of all others
     ends = tuple(filter(None, (canonical(end.strip()) for end in said)))
     most = meta.annotations.get(MAX_EGRESS_IPS, "")
@@ -82,7 +85,7 @@ def kept_addresses(text: str) -> tuple[KeptAddress, ...]:
 
 def ssh_ports(node: str, text: str) -> tuple[int, ...]:
     """Parse the ports that a Node keeps open, from an annotation such as "true" (22) or "22,2222"; other values are ignored."""
-    values = [word.strip() for word in text.split(",") if word.strip()]
+    values = [word.strip() for word in text.split(",") if word.strip()] if len(text) <= MAX_PORTS else [""]
     ports = [
         SSH if word == "true" else int(word) for word in values if word == "true" or _NUMBER.fullmatch(word)
     ]

@@ -14,6 +14,8 @@ POD, NAMESPACE, NODE, SERVICE = "Pod", "Namespace", "Node", "Service"
 FAILBACK_VALUES: Final = ("immediate", "when-idle", "never", "")
 FAILBACKS: Final = "immediate, when-idle or never"
 BOOLEANS: Final = ("1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False", "")
+MAX_PORTS: Final = 256
+"""Characters of a list of ports: a Node writes them, and all agents read them at each change of the Node."""
 _PORTS = re.compile(r"\s*(true|[0-9]{1,5})(\s*,\s*(true|[0-9]{1,5}))*\s*")
 
 
@@ -42,6 +44,8 @@ def is_count(text: str) -> bool:
 
 def are_ports(text: str) -> bool:
     """Whether it is `true`, or ports separated by commas."""
-    return bool(_PORTS.fullmatch(text)) and all(
-        word.strip() == "true" or 0 < int(word) < 65536 for word in text.split(",")
+    return (
+        len(text) <= MAX_PORTS
+        and bool(_PORTS.fullmatch(text))
+        and all(word.strip() == "true" or 0 < int(word) < 65536 for word in text.split(","))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from antrea.apis import annotation as names
+from antrea.decoding import is_number
 from antrea.features.framework.annotation import NAMESPACE, is_boolean, is_duration
 from antrea.features.framework.idle_request import AnnotationRule
 
@@ -26,5 +27,5 @@ ANNOTATIONS: tuple[AnnotationRule, ...] = (
     AnnotationRule(
         names.CONFIRM_WITHIN, ANTREA_POLICIES, "AntreaPolicy", "a duration such as 60s", is_duration, reported="admission",
     ),
-    AnnotationRule(names.CONFIRMED, ANTREA_POLICIES, "AntreaPolicy", "a generation", lambda text: text.strip().isdecimal()),
+    AnnotationRule(names.CONFIRMED, ANTREA_POLICIES, "AntreaPolicy", "a generation", lambda text: is_number(text.strip(), 2**63 - 1)),
 )  # fmt: skip

@@ -284,6 +284,16 @@ def test_of_what_a_node_writes_addresses_alone_get_into_the_flows_of_others(end:
     assert found.ips == ("192.0.2.1", "fd00::1")
 
 
+def test_lists_that_a_node_writes_are_read_up_to_a_bound() -> None:
+    """All agents read them at each change of the Node; they may have 256 KiB."""
+    ends = ",".join(f"198.51.{number // 250}.{number % 250 + 1}" for number in range(10_000))
+    annotations = {"node.antrea.io/transport-addresses": ends, "node.antrea.io/keep-ssh": "22," * 80_000}
+    found = cluster_node(kubernetes_node({}, annotations, ("10.10.0.0/24",)))
+    assert found is not None
+    assert len(found.transport_ips) == 8
+    assert found.ssh_ports == ()
+
+
 @pytest.mark.parametrize("said", ["many", "-1", "9" * 5000])
 def test_a_limit_of_a_node_that_is_no_number_is_none_and_ends_no_agent(said: str) -> None:
     found = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": said}, ("10.10.0.0/24",)))

@@ -127,3 +127,19 @@ def test_objects_of_a_feature_that_is_off_or_not_built_are_reported() -> None:
         NOT_BUILT,
         "the feature AntreaNodeConfig is not built yet: nothing acts on this object",
     )
+
+
+HOSTILE = (
+    "9" * 262_144, "1," * 131_072, "true," * 50_000, "1h" * 100_000, "\ud800" * 1000, "²", "٣", "\x1b[2J\n" * 100,
+)  # fmt: skip
+"""Values that a tenant or a Node may write: an object has 256 KiB of annotations."""
+
+
+@pytest.mark.parametrize("rule", ANNOTATIONS, ids=lambda rule: rule.name)
+def test_a_hostile_value_means_nothing_and_is_shown_in_one_short_line(rule: AnnotationRule) -> None:
+    for value in HOSTILE:
+        for finding in findings(rule, value, ALL_ON):
+            assert len(finding.text) < 600
+            assert finding.text.isprintable()
+        if rule.name in GOOD and not rule.reports(rule.kinds[0]):
+            assert findings(rule, value, ALL_ON), value[:20]
