@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class ConfigOwner(NamedTuple):
     def change(self, namespace: str, values: str) -> str:
         """Return the command that sets `values` there; a comment where a commit does."""
         if self.kind == "Helm release":
-            return f"helm -n {namespace} upgrade {self.name} CHART --reuse-values -f {values}"
+            return f"helm -n {quote(namespace)} upgrade {quote(self.name)} CHART --reuse-values -f {values}"
         return f"# commit {values} to the source of {self}"
 
 

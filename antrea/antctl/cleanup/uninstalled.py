@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.antctl.cleanup.node_pods import not_ready
@@ -67,7 +68,7 @@ def uninstall(meta: Mapping[str, Any]) -> str:
     if owner is None:
         return "run kubectl delete on the manifest that it was installed with, without the CRDs (docs/removal.md)"
     if owner.kind == "Helm release":
-        return f"run helm uninstall {owner.name} --namespace {meta['namespace']} --wait"
+        return f"run helm uninstall {quote(owner.name)} --namespace {meta['namespace']} --wait"
     return f"delete {owner}"
 
 
