@@ -6,7 +6,6 @@ does not answer costs no more than the deadline.
 
 from __future__ import annotations
 
-import json
 import random
 import string
 import time
@@ -18,7 +17,7 @@ import msgspec
 from antrea.antctl.check.room import IMAGE_REASONS, trouble
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, text
-from antrea.decoding import guarded
+from antrea.decoding import decode_json
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -31,9 +30,20 @@ GRACE_SECONDS: Final = 2.0
 """Between the deadline of kubelet for a Pod, which comes first, and that of the command."""
 MAX_LOG: Final = 1 << 20
 """Bytes of the log of a Pod."""
+MAX_TEXT: Final = 300
+"""Characters of a line that is not the program's."""
 PROGRAM: Final = ("python3", "-P", "-m", "antrea.antctl.cleanup.node")
 FOLDERS: Final = {"cni-config": "/etc/cni/net.d", "run": "/var/run", "lib": "/var/lib", "log": "/var/log"}
 BIN_MOUNT: Final = "/host/opt/cni/bin"
+
+
+class _Event(msgspec.Struct, frozen=True):
+    """A line of the program's output; it has one of the first three."""
+
+    removed: str | None = None
+    kept: str | None = None
+    failed: str | None = None
+    why: str = ""
 
 
 class Removed(msgspec.Struct, rename="camel"):
@@ -45,17 +55,17 @@ class Removed(msgspec.Struct, rename="camel"):
     error: str = ""
 
     def add(self, line: str) -> None:
-        """Add a line of the program's output; others than its own are an error."""
+        """Add a line of the program's output; others than its own, which a Node may write as well, are an error."""
         try:
-            event: Any = guarded("its output", json.loads, line)
+            event = decode_json(line, _Event, "its output")
         except Invalid:
-            event = {"failed": "", "why": line.strip()}
-        if "removed" in event:
-            self.removed.append(str(event["removed"]))
-        elif "kept" in event:
-            self.kept.append(f"{event['kept']}: {event['why']}")
-        elif "failed" in event:
-            self.error = ": ".join(filter(None, (event["failed"], event["why"])))
+            event = _Event(failed="", why=line.strip()[:MAX_TEXT])
+        if event.removed is not None:
+            self.removed.append(event.removed)
+        elif event.kept is not None:
+            self.kept.append(f"{event.kept}: {event.why}")
+        elif event.failed is not None:
+            self.error = ": ".join(filter(None, (event.failed, event.why)))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
