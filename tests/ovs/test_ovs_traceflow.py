@@ -37,6 +37,7 @@ from traced_node import (
 
 from antrea.apis.core import Service
 from antrea.apis.crd.traceflow import TraceflowSpec
+from antrea.facts.egress import Egress, EgressPortBlock
 from antrea.features.traceflow.agent import SeenTrace
 from antrea.features.traceflow.observation import captured
 from antrea.features.traceflow.trace import RunningTrace
@@ -131,6 +132,17 @@ async def test_a_packet_that_leaves_with_an_egress_ip_tells_whose(node: Node, si
     seen = brief(node.observed(found, await inject(node, found)))
     marked = ("Egress", "MarkedForSNAT", EGRESS[six], f"here{six:d}", "n1")
     assert seen == [sent(six, OUT), marked, LEFT]
+    assert await node.stop() == 0
+
+
+async def test_a_packet_that_leaves_with_an_egress_ip_tells_the_ports_of_its_pod(node: Node) -> None:
+    row = next(row for row in node.facts.by(Egress, "name", "here0"))
+    node.facts.put(msgspec.structs.replace(row, survives=True))
+    node.facts.put(EgressPortBlock("here0", OUT.pod, 1536, 2047, OUT.ips))
+    found = trace(six=False, source="out", destination={"ip": OUTSIDE[False]})
+    marked = node.detailed(found, await inject(node, found))[1]
+    assert (marked.egress, marked.egress_ports) == ("here0", "1536-2047")
+    assert marked.explanation.endswith("; the Pod alone has source ports 1536-2047 of it")
     assert await node.stop() == 0
 
 

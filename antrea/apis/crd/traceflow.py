@@ -116,6 +116,9 @@ class Observation(CrdStruct, frozen=True):
     egress_ip: Annotated[str, doc("Egress IP that it left with.")] = ""
     egress: Annotated[str, doc("Egress that chose that.")] = ""
     egress_node: Annotated[str, doc("Node that it left from.")] = ""
+    egress_ports: Annotated[
+        str, doc("Source ports of the Pod at the address: 1024-1535; empty: any port.")
+    ] = ""
     src_pod_ip: Annotated[str, doc("Address of the source Pod.")] = ""
     table: Annotated[str, doc("Table of the switch in which it was decided.")] = ""
     flow: Annotated[str, doc("Flow of that table; empty if it cannot be told which of several it was.")] = ""

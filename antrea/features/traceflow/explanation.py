@@ -84,7 +84,9 @@ def _rule(facts: Facts, packet: TracedPacket, observation: Observation, here: Di
 def _egress(observation: Observation) -> str:
     if not observation.egress:
         return f"it leaves with the Egress IP {observation.egress_ip} of this Node"
-    return f"Egress {observation.egress} selects the Pod, and Node {observation.egress_node} has its address {observation.egress_ip}"
+    text = f"Egress {observation.egress} selects the Pod, and Node {observation.egress_node} has its address {observation.egress_ip}"
+    ports = observation.egress_ports
+    return f"{text}; the Pod alone has source ports {ports} of it" if ports else text
 
 
 def _diverted(facts: Facts, packet: TracedPacket, observation: Observation) -> str:

@@ -23,6 +23,7 @@ from antrea.facts.egress import EgressMark
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent.multi_address import egresses_of
+from antrea.features.egress.agent.port_block import block_of
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.framework.diversion import diversions
 from antrea.features.framework.packet_mark import egress_mark_of
@@ -271,12 +272,14 @@ def _egress(facts: Facts, packet: TracedPacket, action: str) -> Observation:
     chosen = dict(egresses_of(facts, packet.trace.pod)).get(packet.read.ipv6)
     if chosen is None:
         return Observation(component="Egress", action=action)
+    block = block_of(facts, packet.trace.pod)
     return Observation(
         component="Egress",
         action=action,
         egress_ip=chosen.ip,
         egress=chosen.name,
         egress_node=chosen.node,
+        egress_ports=f"{block.first}-{block.last}" if block else "",
     )
 
 
