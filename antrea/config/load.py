@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 (msgspec reads annotations)
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -17,6 +18,8 @@ from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from msgspec.structs import FieldInfo
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -169,9 +172,15 @@ def _like(key: str, paths: Sequence[str]) -> str:
     return by_name[close[0]][0] if close and len(by_name[close[0]]) == 1 else ""
 
 
+@functools.cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of a section; a cache, since msgspec takes 0.4 ms each time to evaluate all annotations."""
+    return msgspec.structs.fields(kind)
+
+
 def known_paths(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
     """Full paths of all keys of `kind`, such as antreaProxy.proxyAll and secondaryNetwork.ovsBridges[].bridgeName."""
-    for field in msgspec.structs.fields(kind):
+    for field in _fields_of(kind):
         yield prefix + field.encode_name
         section, mark = section_of(field.type)
         if section:
@@ -212,7 +221,7 @@ def _clean_section(kind: type[msgspec.Struct], value: Any, path: str, reading: _
         if gate:
             raise Invalid(path, f"expected a mapping, got bool: the feature gate is {gate}")
         return value
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in _fields_of(kind)}
     cleaned: dict[str, Any] = {}
     for key, inner in value.items():
         at = f"{path}.{key}" if path else str(key)

@@ -87,9 +87,8 @@ def value_at(config: msgspec.Struct, gates: EnabledGates, path: str) -> Any:
         return path.removeprefix(GATE_KEYS) in gates
     at: Any = config
     for name in path.split("."):
-        at = getattr(
-            at, next(field.name for field in msgspec.structs.fields(at) if field.encode_name == name)
-        )
+        # msgspec.structs.fields evaluates all annotations anew, which took most of the time of a configuration
+        at = getattr(at, at.__struct_fields__[at.__struct_encode_fields__.index(name)])
     return at
 
 
