@@ -227,7 +227,7 @@ def _blocks(status: Status) -> Iterator[str]:
     agents = ", ".join(f"{version} ({count})" for version, count in sorted(status.agent_versions.items()))
     yield f"\nVersions: antctl v{VERSION}, controller {status.controller_version or 'unreported'}, agents {agents or 'unreported'}\n"
     yield f"Reports: {status.reporting} of {status.agents} agents have reported within {MAX_AGE:.0f} s\n"
-    yield f"Pods: {status.connected_pods} are connected by agents\n"
+    yield f"Pods: {status.connected_pods} connected by agents\n"
     for program, gates in status.gates.items():
         yield f"Feature gates of the {program}: {', '.join(f'{name}={str(on).lower()}' for name, on in gates.items())}\n"
     if status.findings:

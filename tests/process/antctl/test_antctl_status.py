@@ -39,7 +39,7 @@ def test_the_screen_has_programs_versions_gates_and_errors() -> None:
         "",
         f"Versions: antctl v{VERSION}, controller v1, agents v1 (3)",
         "Reports: 3 of 3 agents have reported within 150 s",
-        "Pods: 12 are connected by agents",
+        "Pods: 12 connected by agents",
         "Feature gates of the agent: Multicast=false",
         "Errors and warnings: none",
     ]
