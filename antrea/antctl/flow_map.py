@@ -9,7 +9,7 @@ import click
 from antrea.antctl import flows
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import FLOW_AGGREGATOR
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.request import ask
 from antrea.apis.shown import one_word
 
@@ -65,9 +65,9 @@ def _callback(output: str, **given: str | None) -> None:
     target: Target = click.get_current_context().obj
     answer = read(target, {name: text for name, text in given.items() if text})
     rows = answer if output != "table" else answer["links"]
-    click.echo(render(rows, output, COLUMNS, ordered=False), nl=False)
+    echo(render(rows, output, COLUMNS, ordered=False), nl=False)
     if output == "table" and answer["truncated"]:
-        click.echo("There are more: --since, --namespace and --pod ask for fewer.", err=True)
+        echo("There are more: --since, --namespace and --pod ask for fewer.", err=True)
 
 
 def _end(key: str) -> Column:

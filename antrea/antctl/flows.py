@@ -11,7 +11,7 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import FLOW_AGGREGATOR
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import ask
 from antrea.apis.shown import one_word
@@ -76,11 +76,11 @@ def _callback(output: str, **given: str | None) -> None:
     is_local = target.mode is FLOW_AGGREGATOR
     answer = ask(target.find(), "/flows", options) if is_local else from_pod(target.find(), "flows", options)
     if output != "table":
-        click.echo(render(answer, output, COLUMNS, ordered=False), nl=False)
+        echo(render(answer, output, COLUMNS, ordered=False), nl=False)
         return
-    click.echo(render(answer["rows"], output, COLUMNS, ordered=False), nl=False)
+    echo(render(answer["rows"], output, COLUMNS, ordered=False), nl=False)
     if answer["truncated"]:
-        click.echo("There are older records: --limit and --until show more.", err=True)
+        echo("There are older records: --limit and --until show more.", err=True)
 
 
 def from_pod(kubernetes: Server, command: str, options: Mapping[str, str]) -> Any:

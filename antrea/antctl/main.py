@@ -19,7 +19,7 @@ from antrea.antctl.flow_commands import FLOW_COMMANDS
 from antrea.antctl.gates import blocks
 from antrea.antctl.group import HELP, Group, Later
 from antrea.antctl.mode import REMOTE, Mode, mode_of
-from antrea.antctl.output import FORMATS, render
+from antrea.antctl.output import FORMATS, echo, render
 from antrea.antctl.request import ErrorResponse, Loopback, Server, ask, ask_warned, loopback
 from antrea.errors import Invalid
 from antrea.outside.kube.override import Override
@@ -195,11 +195,11 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
         }
         answer = _answer(row, options)
         if isinstance(answer, str):
-            click.echo(answer, nl=False)
+            echo(answer, nl=False)
         elif answer is not None and form == "table" and row.text:
-            click.echo(row.text(answer), nl=False)
+            echo(row.text(answer), nl=False)
         elif answer is not None:
-            click.echo(render(answer, form, row.columns, ordered=row.ordered), nl=False)
+            echo(render(answer, form, row.columns, ordered=row.ordered), nl=False)
 
     flags = [
         click.Option(
@@ -280,7 +280,7 @@ def _help(root: Group) -> click.Command:
             _, subcommand, _ = command.resolve_command(context, [word])
             command = subcommand or command
             context = click.Context(command, info_name=command.name, parent=context)
-        click.echo(command.get_help(context))
+        echo(command.get_help(context))
 
     return click.Command(
         "help",
@@ -299,9 +299,9 @@ def _version(mode: Mode) -> click.Command:
         try:
             server_version = _told_version(mode)
         except Failure:
-            click.echo(render(versions, output, (), ordered=False), nl=False)
+            echo(render(versions, output, (), ordered=False), nl=False)
             raise
-        click.echo(render({key: server_version, **versions}, output, (), ordered=False), nl=False)
+        echo(render({key: server_version, **versions}, output, (), ordered=False), nl=False)
 
     return click.Command(
         "version",
@@ -336,9 +336,9 @@ def _feature_gates(mode: Mode) -> click.Command:
             server = controller(server, insecure=insecure)
         gates, warnings = ask_warned(server, "/featuregates")
         text = blocks(gates) if output == "table" else render(gates, output, (), ordered=False)
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         for warning in warnings:
-            click.echo(f"Warning: {warning}", err=True)
+            echo(f"Warning: {warning}", err=True)
 
     params: list[click.Parameter] = [_output_option("table")]
     if mode is REMOTE:

@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from antrea.antctl.failure import Failure
 from antrea.apis.shown import shown_lines
 from antrea.features.framework.command import table
@@ -31,6 +33,11 @@ def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) 
     if not columns:
         return yaml_of(answer)
     return table(answer if isinstance(answer, list) else [answer], columns, ordered=ordered)
+
+
+def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print text at once, to stderr if `err`; what it quotes of others moves no terminal."""
+    click.echo(shown_lines(text), nl=nl, err=err)
 
 
 def _escaped(text: str) -> str:

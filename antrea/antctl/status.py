@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +18,7 @@ from antrea.antctl.doctor.control_plane.rollout import node_of
 from antrea.antctl.doctor.text import blocks
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.config.shape import seconds
 from antrea.decoding import guarded
 from antrea.errors import Invalid
@@ -117,9 +116,9 @@ def _callback(output: str, wait_duration: str, *, wait: bool) -> None:
     kubernetes = kubernetes._replace(seconds=kubernetes.seconds or REQUEST_TIMEOUT)
     status = wait_ready(lambda: status_of(collect(kubernetes)), limit)
     if output == "table":
-        click.echo(screen(status), nl=False)
+        echo(screen(status), nl=False)
     else:
-        click.echo(render(as_tree(status), output, (), ordered=False), nl=False)
+        echo(render(as_tree(status), output, (), ordered=False), nl=False)
     context.exit(0 if status.is_ready else 1)
 
 
@@ -131,7 +130,7 @@ def wait_ready(look: Callable[[], Status], limit: float) -> Status:
         if status.is_ready or time.monotonic() >= end:
             return status
         if (line := summary(status)) != shown:
-            print(line, file=sys.stderr, flush=True)
+            echo(line, err=True)
             shown = line
         time.sleep(min(STEP_SECONDS, max(0.0, end - time.monotonic())))
 

@@ -11,6 +11,7 @@ import click
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, Group
+from antrea.antctl.output import echo
 from antrea.antctl.request import ErrorResponse, ask
 
 if TYPE_CHECKING:
@@ -155,4 +156,4 @@ def _trim(server: Server, crd: dict[str, Any], query: dict[str, str]) -> None:
 
 
 def _report(line: str) -> None:
-    click.echo(line, err=True)
+    echo(line, err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 import click
 
 from antrea.antctl.failure import Failure
+from antrea.apis.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,8 @@ class Report(NamedTuple):
 
     def print_line(self, line: str, colour: str = "") -> None:
         """One line of progress."""
-        click.echo(f"[{self.cluster}] {click.style(line, fg=colour) if colour else line}")
+        shown = shown_lines(line)
+        click.echo(f"[{shown_lines(self.cluster)}] {click.style(shown, fg=colour) if colour else shown}")
 
     def good(self, line: str) -> None:
         self.print_line(line, "green")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,7 +14,7 @@ from antrea.antctl.cleanup.node_pods import NodePods, Removed, Settings
 from antrea.antctl.cleanup.uninstalled import require_uninstalled, wait_uninstalled
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.request import ask
 from antrea.config.shape import seconds
 from antrea.features.framework.command import table
@@ -111,7 +110,7 @@ def _callback(node: tuple[str, ...], output: str, *, everything: bool, crds: boo
         if output == "table"
         else render(answer, output, (), ordered=False)
     )
-    click.echo(text, nl=False)
+    echo(text, nl=False)
     context.exit(1 if any(row.error for row in rows) else 0)
 
 
@@ -176,4 +175,4 @@ def _remove(row: Removed, left: Iterable[Left], *, dry_run: bool) -> None:
 
 
 def _print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    echo(line, err=True)

@@ -38,7 +38,7 @@ from antrea.antctl.doctor.text import blocks, total
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
 from antrea.antctl.mode import AGENT
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import Server
@@ -115,13 +115,13 @@ def _callback(nodes: tuple[str, ...], output: str, *, everything: bool) -> None:
     if nodes:
         shown = [row for row in shown if not row.node or row.node in nodes]
     if output != "table":
-        click.echo(render([as_row(row) for row in shown], output, (), ordered=False), nl=False)
+        echo(render([as_row(row) for row in shown], output, (), ordered=False), nl=False)
     elif shown:
-        click.echo(f"{blocks(shown)}\n{total(shown)} found by {extent}.")
+        echo(f"{blocks(shown)}\n{total(shown)} found by {extent}.")
     else:
-        click.echo(f"Nothing found by {extent}.")
+        echo(f"Nothing found by {extent}.")
     if consequences and shown and output == "table":
-        click.echo(f"{len(consequences)} more follow from these; --all shows them.", err=True)
+        echo(f"{len(consequences)} more follow from these; --all shows them.", err=True)
     if shown:
         context.exit(1)
 

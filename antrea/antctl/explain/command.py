@@ -18,7 +18,7 @@ from antrea.antctl.explain.switch import SECONDS, SwitchVerdict, ask_agent, swit
 from antrea.antctl.explain.text import text
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.remote import AGENT_INFOS
 from antrea.antctl.request import ask
 from antrea.apis.shown import one_line
@@ -194,7 +194,7 @@ def _callback(**given: Any) -> None:
     # packets alone do not show a switch what the request is
     if not bundle and not given["no_switches"] and packet.request is None:
         says = switches(target.find(), world, packet, explanation, insecure=given["insecure"])
-    click.echo(_printed(explanation, says, source, given["output"]), nl=False)
+    echo(_printed(explanation, says, source, given["output"]), nl=False)
     if any(verdict.agrees is False for verdict in says):
         sys.exit(DISAGREES)
     if explanation.verdict != "Allow":

@@ -11,6 +11,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, Group
 from antrea.antctl.kube_proxy import node
 from antrea.antctl.mode import REMOTE
+from antrea.antctl.output import echo
 from antrea.features.framework.command import table
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _takeover(api_server: str, values: Path | None, *, force_conflicts: bool, **
         context.exit(code)
     if requested == ["verify"]:
         context.exit(show_nodes(cluster.view(api_server)))
-    work = Takeover(cluster, click.echo)
+    work = Takeover(cluster, echo)
     if requested == ["apply"]:
         show_values(work.apply(api_server, force_conflicts=force_conflicts), values)
     else:
@@ -122,7 +123,7 @@ def show_values(chosen: Mapping[str, Any], file: Path | None) -> None:
     from antrea.antctl.yaml_text import text_of  # noqa: PLC0415 (start-up time)
 
     text = text_of(chosen)
-    click.echo(
+    echo(
         f"\nValues of the chart, without which an upgrade of a Helm release undoes this:\n\n{text}", nl=False
     )
     if file:
@@ -137,13 +138,13 @@ def show_plan(view: ClusterView, *, force_conflicts: bool = False) -> int:
     from antrea.antctl.kube_proxy.plan import blockers, changes  # noqa: PLC0415 (start-up time)
 
     show_nodes(view)
-    click.echo(f"\nkube-proxy's mode: {view.mode}\n\nApplying changes, in this order:")
+    echo(f"\nkube-proxy's mode: {view.mode}\n\nApplying changes, in this order:")
     for line in changes(view):
-        click.echo(f"- {line}")
+        echo(f"- {line}")
     blocked = list(blockers(view, force_conflicts=force_conflicts))
-    click.echo("\nIn the way:" if blocked else "\nNothing is in the way.")
+    echo("\nIn the way:" if blocked else "\nNothing is in the way.")
     for line in blocked:
-        click.echo(f"- {line}")
+        echo(f"- {line}")
     return int(bool(blocked))
 
 
@@ -153,5 +154,5 @@ def show_nodes(view: ClusterView) -> int:
         {"node": node.name, **node.report, "why": node.unseen or node.report["trouble"]}
         for node in view.nodes
     ]
-    click.echo(table(rows, COLUMNS, ordered=True), nl=False)
+    echo(table(rows, COLUMNS, ordered=True), nl=False)
     return int(not all(node.is_free and not node.serves for node in view.nodes))

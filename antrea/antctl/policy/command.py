@@ -10,7 +10,7 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, Group
 from antrea.antctl.mode import REMOTE
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.yaml_text import text_of
 from antrea.apis.shown import one_line, one_word
 
@@ -134,12 +134,12 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
             f"no connection of Namespace {namespace} was seen that could be allowed: is --since long enough?"
         )
     if output == "yaml":
-        click.echo("---\n".join(text_of(policy) for policy in recommendation.policies), nl=False)
+        echo("---\n".join(text_of(policy) for policy in recommendation.policies), nl=False)
     elif output == "json":
         items = {"apiVersion": "v1", "kind": "List", "items": recommendation.policies}
-        click.echo(json.dumps(items, indent=2))
+        echo(json.dumps(items, indent=2))
     else:
-        click.echo(render(recommendation.policies, output, COLUMNS, ordered=False), nl=False)
+        echo(render(recommendation.policies, output, COLUMNS, ordered=False), nl=False)
 
 
 def _documents(file: IO[bytes]) -> list[Any]:
@@ -188,17 +188,17 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
     _name_each("not judged", [*bad, *outcome.unjudged])
     if not outcome.judged:
         raise Failure("no connection was judged: is --since long enough?")
-    click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
+    echo(render(rows, output, CHANGED, ordered=False), nl=False)
     for line in sentences(outcome):
-        click.echo(line, err=True)
+        echo(line, err=True)
     click.get_current_context().exit(CHANGES if rows else 0)
 
 
 def _name_each(what: str, lines: Sequence[str]) -> None:
     for line in lines[:MAX_SHOWN]:
-        click.echo(f"{what}: {one_line(line)}", err=True)
+        echo(f"{what}: {one_line(line)}", err=True)
     if len(lines) > MAX_SHOWN:
-        click.echo(f"{what}: {len(lines) - MAX_SHOWN} more", err=True)
+        echo(f"{what}: {len(lines) - MAX_SHOWN} more", err=True)
 
 
 def _selector(selector: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ parity: pkg/antctl/raw/proxy/command.go, which is kubectl's proxy (k8s.io/kubect
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,7 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.mode import REMOTE
+from antrea.antctl.output import echo
 from antrea.antctl.remote import TOKEN_SECONDS, agent, agent_token, antrea_namespace, controller
 
 if TYPE_CHECKING:
@@ -195,4 +195,4 @@ def _any(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
 
 
 def _warn(line: str) -> None:
-    print(line, file=sys.stderr)
+    echo(line, err=True)

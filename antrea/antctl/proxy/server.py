@@ -8,12 +8,12 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import click
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
 from antrea.antctl.failure import Failure
+from antrea.antctl.output import echo
 from antrea.errors import AntreaError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ReverseProxy:
 
     def serve(self, place: Place) -> None:
         """Serve until SIGINT or SIGTERM. Raises Failure if `place` cannot be bound."""
-        asyncio.run(self.run(place, lambda where: click.echo(f"Starting to serve on {where}")))
+        asyncio.run(self.run(place, lambda where: echo(f"Starting to serve on {where}")))
 
     async def run(self, place: Place, started: Callable[[str], object]) -> None:
         """Serve as `serve` does, and call `started` with the bound address."""

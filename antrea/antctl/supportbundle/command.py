@@ -16,6 +16,7 @@ import click
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.mode import AGENT
+from antrea.antctl.output import echo
 from antrea.antctl.request import ask, save
 from antrea.outside.kube.clock import FORM
 from antrea.outside.kube.environment import own_namespace
@@ -96,10 +97,10 @@ def _callback() -> None:
     expires = time.strptime(bundle["metadata"]["deletionTimestamp"], FORM)
     # as antrea.outside.support_bundle.server does
     folder = Path(tempfile.gettempdir()) if target.mode is AGENT else target.token_file.parent / "bundles"
-    click.echo(f"Created bundle under {folder}")
+    echo(f"Created bundle under {folder}")
     if path := made(folder, bundle.get("size", 0)):
-        click.echo(f"Fetch it with: {fetching(path, name, os.environ)}")
-    click.echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")
+        echo(f"Fetch it with: {fetching(path, name, os.environ)}")
+    echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")
 
 
 def made(folder: Path, size: int) -> Path | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from antrea.antctl.failure import Failure
+from antrea.antctl.output import echo
 from antrea.antctl.proxy.command import Identity
 from antrea.antctl.remote import AGENT_INFOS, agent_of, antrea_namespace, controller
 from antrea.antctl.supportbundle import command as supportbundle
@@ -205,7 +206,7 @@ def collect(kubernetes: Server, wanted: Wanted) -> None:
     try:
         wanted.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for lack in write_cluster(kubernetes, namespace, wanted.folder / "clusterinfo"):
-            click.echo(f"clusterinfo is not complete: {lack}", err=True)
+            echo(f"clusterinfo is not complete: {lack}", err=True)
         collection = Collection(servers, wanted)
         collection.run()
         report(kubernetes, namespace, wanted.folder, collection.failed)
@@ -214,29 +215,29 @@ def collect(kubernetes: Server, wanted: Wanted) -> None:
     kept = len(servers) - len(collection.failed)
     if not kept and not any(wanted.folder.glob("*.tar.gz")):
         raise Failure(f"no data was collected: {'; '.join(collection.failed.values())}")
-    click.echo(f"Saved {kept} of {len(servers)} support bundles under {wanted.folder}")
+    echo(f"Saved {kept} of {len(servers)} support bundles under {wanted.folder}")
 
 
 def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str, str]) -> None:
     """Print which failed and why, and get what kube-apiserver has of them. Raises OSError."""
     if CONTROLLER in failed:
-        click.echo(f"Controller Info Failed Reason: {failed[CONTROLLER]}")
+        echo(f"Controller Info Failed Reason: {failed[CONTROLLER]}")
         try:
             fallback_controller(kubernetes, folder)
         except Failure as error:
-            click.echo(f"Failed to download controller bundle from kubernetes api: {error.message}")
+            echo(f"Failed to download controller bundle from kubernetes api: {error.message}")
     nodes = sorted(name for name in failed if name != CONTROLLER)
     if not nodes:
         return
-    click.echo("Failed nodes: ")
+    echo("Failed nodes: ")
     for name in nodes:
-        click.echo(f"- {name}: {failed[name]}")
+        echo(f"- {name}: {failed[name]}")
     with supportbundle.create(folder / "failed_nodes") as file:
         file.write("".join(f"{name}\n" for name in nodes).encode())
     try:
         fallback_agents(kubernetes, namespace, nodes, folder)
     except Failure as error:
-        click.echo(f"Failed to download agent bundle from kubernetes api: {error.message}")
+        echo(f"Failed to download agent bundle from kubernetes api: {error.message}")
 
 
 def command() -> click.Command:

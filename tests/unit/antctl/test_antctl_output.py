@@ -10,7 +10,7 @@ import pytest
 from antrea.antctl.commands import DATA_COMMANDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
-from antrea.antctl.output import render, yaml_of
+from antrea.antctl.output import echo, render, yaml_of
 from antrea.antctl.yaml_text import text_of
 from antrea.features.framework.command import listed, table
 
@@ -147,3 +147,29 @@ def test_antctl_an_error_that_quotes_others_moves_no_terminal_and_keeps_its_line
     assert message.replace("\n", "").isprintable()
     assert message.splitlines()[:1] == ["first line"]
     assert Failure("a \\ b").format_message() == "a \\ b"
+
+
+SOURCE = Path(__file__).parents[3] / "antrea"
+PRINTS = {
+    "antctl/output.py",
+    "antctl/completion.py",
+    "antctl/kubectl_plugin.py",
+    "antctl/check/report.py",
+    "antctl/kube_proxy/node.py",
+}
+"""Modules that print by themselves: what escapes, a program that prints JSON, and completions."""
+
+
+@pytest.mark.parametrize("err", [False, True])
+def test_antctl_prints_nothing_that_moves_a_terminal(capsys: pytest.CaptureFixture[str], err: bool) -> None:
+    """Versions, findings and warnings quote what agents and tenants write."""
+    echo("v1\x1b]0;title\x07\nv2\x9b2J", err=err)
+    captured = capsys.readouterr()
+    assert (captured.err if err else captured.out) == "v1\\x1b]0;title\\x07\nv2\\x9b2J\n"
+
+
+def test_antctl_prints_in_one_place() -> None:
+    modules = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
+    texts = {name: path.read_text() for name, path in modules.items() if "antctl" in name}
+    found = {name for name, text in texts.items() if "click.echo" in text or "click.secho" in text}
+    assert found == PRINTS

@@ -14,6 +14,7 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
+from antrea.antctl.output import echo
 from antrea.antctl.pod_exec import read_file
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.crd.packet_capture import NO_NODE, NOT_STARTED
@@ -89,7 +90,7 @@ def _callback(**given: Any) -> None:
         failure = "error when creating PacketCapture, is PacketCapture feature gate enabled?"
         raise Failure(f"{failure} {error.format_message()}") from error
     if given["nowait"]:
-        click.echo(f"PacketCapture Name: {name}")
+        echo(f"PacketCapture Name: {name}")
         return
     try:
         _fetch(server, name, seconds, given["output_dir"])
@@ -97,7 +98,7 @@ def _callback(**given: Any) -> None:
         try:
             ask(server, f"{COLLECTION}/{name}", {}, method="DELETE")
         except Failure as error:
-            click.echo(f"error when deleting PacketCapture: {error.format_message()}")
+            echo(f"error when deleting PacketCapture: {error.format_message()}")
 
 
 def capture(given: dict[str, Any], seconds: int) -> dict[str, Any]:
@@ -184,7 +185,7 @@ def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:
         except (Failure, OSError) as error:
             reason = error.format_message() if isinstance(error, Failure) else str(error)
             raise Failure(f"error when copying pcapng file from container: {reason}") from error
-        click.echo(f"Captured packets file: {file}")
+        echo(f"Captured packets file: {file}")
     if condition.get("reason") in ("Failed", "Timeout"):
         raise Failure(f"error when checking PacketCapture status: {condition.get('message', '')}")
 

@@ -15,7 +15,7 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.object_name import object_name
-from antrea.antctl.output import render
+from antrea.antctl.output import echo, render
 from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.features.traceflow.antctl_part.packet import packet_of
 from antrea.features.traceflow.antctl_part.prediction import add_explanation
@@ -85,7 +85,7 @@ def _callback(**given: Any) -> None:
     try:
         traceflow = _ended(server, path, seconds)
         explained = add_explanation(server, traceflow) if target.mode.name == "R" else {}
-        click.echo(render(answer_of(traceflow, explained), given["output"], (), ordered=False), nl=False)
+        echo(render(answer_of(traceflow, explained), given["output"], (), ordered=False), nl=False)
         status = traceflow.get("status", {})
         if status.get("phase") not in ENDED:
             raise Failure("timeout waiting for Traceflow done")
@@ -186,7 +186,7 @@ def _kind(server: Server, namespace: str, name: str) -> str:
     with contextlib.suppress(ErrorResponse):  # without the right to know there is nothing to say
         if _exists(server, "service", namespace, name):
             both = f"destination {namespace}/{name} is the name of a Pod and of a Service"
-            click.echo(f"{both}: the Pod is traced; use --destination-kind=service for the Service", err=True)
+            echo(f"{both}: the Pod is traced; use --destination-kind=service for the Service", err=True)
     return "pod"
 
 
@@ -237,7 +237,7 @@ def _delete(server: Server, path: str) -> None:
     try:
         ask(server, path, {}, method="DELETE")
     except Failure as error:
-        click.echo(f"error when deleting Traceflow: {error.format_message()}", err=True)
+        echo(f"error when deleting Traceflow: {error.format_message()}", err=True)
 
 
 def answer_of(trace: dict[str, Any], explained: dict[str, Any]) -> dict[str, Any]:
