@@ -12,7 +12,7 @@ from antrea.apis.crd.part import Condition
 from antrea.facts.egress import ConnectionCopy, CopySource, Egress, EgressOwner, HeirReport
 from antrea.facts.member import GossipMember, PoolMembers, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.allocated import unallocated_reason
 from antrea.features.egress.agent.handover import HandoverState, previous_holder, state_of
 from antrea.features.egress.agent.hash_ring import choose
 
@@ -66,7 +66,7 @@ def _decides(facts: Facts, egress: Egress) -> bool:
         return False
     rows = (row for row in facts.by(Egress, "ip", egress.ip) if row.copies)
     oldest = min(
-        (row for row in rows if not why_unallocated(facts, row)),
+        (row for row in rows if not unallocated_reason(facts, row)),
         key=lambda row: row.precedence,
         default=None,
     )
