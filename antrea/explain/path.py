@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.explain.packet import family
 from antrea.explain.service import are_neighbours
@@ -10,6 +10,18 @@ from antrea.explain.service import are_neighbours
 if TYPE_CHECKING:
     from antrea.explain.packet import End, Packet
     from antrea.explain.world import World
+
+
+class NodeLinks(NamedTuple):
+    """Configuration of the traffic between Nodes."""
+
+    mode: str = "encap"
+    """trafficEncapMode."""
+    tunnel: str = "geneve"
+    """tunnelType."""
+
+
+DEFAULT_LINKS = NodeLinks()
 
 
 def path(world: World, packet: Packet) -> str:

@@ -25,6 +25,7 @@ from antrea.explain.address import (
 from antrea.explain.guard import DEFAULT_PORTS, Guard
 from antrea.explain.objects import name_of
 from antrea.explain.packet import End, family, pod_name
+from antrea.explain.path import DEFAULT_LINKS, NodeLinks
 from antrea.explain.selector import fits
 
 if TYPE_CHECKING:
@@ -101,18 +102,6 @@ class Proxy(NamedTuple):
     """Whether packets between Nodes are in tunnels."""
     node_addresses: bool = True
     """Whether external IPs that are an address of a Node are served: serveNodeExternalIPs."""
-
-
-class NodeLinks(NamedTuple):
-    """Configuration of the traffic between Nodes."""
-
-    mode: str = "encap"
-    """trafficEncapMode."""
-    tunnel: str = "geneve"
-    """tunnelType."""
-
-
-DEFAULT_LINKS = NodeLinks()
 
 
 class World:

@@ -12,7 +12,8 @@ from antrea.decoding import guarded
 from antrea.errors import Invalid
 from antrea.explain.guard import DEFAULT_PORTS, GuardPorts
 from antrea.explain.objects import AGENT_GATES, GATES, KINDS, Objects, objects
-from antrea.explain.world import NodeLinks, Proxy, World
+from antrea.explain.path import NodeLinks
+from antrea.explain.world import Proxy, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

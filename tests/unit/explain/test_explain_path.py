@@ -8,7 +8,8 @@ import pytest
 from explain_world import NAMESPACES, NODES, PODS, ask
 
 from antrea.explain.objects import objects
-from antrea.explain.world import NodeLinks, World
+from antrea.explain.path import NodeLinks
+from antrea.explain.world import World
 
 NETWORKS = ("02:00:00:00:00:01 192.0.2.1/24", "02:00:00:00:00:02 192.0.2.2/24")
 APART = ("02:00:00:00:00:01 198.51.100.1/24", "02:00:00:00:00:02 192.0.2.2/24")
