@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from engine_world import Run
 
@@ -39,20 +39,6 @@ def pytest_collection_finish() -> None:
     """What was collected stays: the collector need not look at it after every few tests."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests that are `untraced`, and all of Hypothesis, do the same again and again: that is not worth tracing."""
-    tracer = sys.gettrace()
-    if item.get_closest_marker("untraced") or getattr(
-        getattr(item, "obj", None), "is_hypothesis_test", False
-    ):
-        sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracer)
 
 
 @pytest.fixture
