@@ -26,7 +26,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = folder / "venv"
     venv.create(home)
     pip = [sys.executable, "-m", "pip", "--python", str(home), "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-index", "--no-deps", wheel], check=True)
+    # what the tests import is compiled then: compiling a thousand modules takes longer than all else
+    subprocess.run([*pip, "--no-index", "--no-deps", "--no-compile", wheel], check=True)
     site = next(home.glob("lib/python3*/site-packages"))
     (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return home
