@@ -32,6 +32,17 @@ class BfdTimers(msgspec.Struct, frozen=True):
     multiplier: int = 3
 
 
+class BgpImports(msgspec.Struct, frozen=True):
+    """Routes that are taken from a router."""
+
+    networks: tuple[str, ...]
+    """Only routes within these are taken."""
+    default_route: bool = False
+    """Whether the default route is taken as well."""
+    maximum: int = 100
+    """Accepted routes above which the session ends."""
+
+
 class BgpSpeaker(msgspec.Struct, frozen=True):
     """The one BGP speaker of the Node."""
 
@@ -71,12 +82,18 @@ class BgpNeighbor(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between messages, at most a third of `hold`."""
     connect_retry: int = 10
     """Seconds between tries to connect."""
+    idle_hold: int = 5
+    """Seconds that a session is idle after it ended, at most."""
     bfd: BfdTimers | None = None
     """None: BFD does not watch the session."""
     communities: tuple[tuple[int, int], ...] = ()
     """Communities of the networks that the router is sent (RFC 1997), sorted."""
     local_preference: int | None = None
     """Local preference of these networks; None: the default."""
+    networks: tuple[str, ...] | None = None
+    """Only networks within these are sent; None: all are."""
+    imports: BgpImports | None = None
+    """None: no route is taken."""
 
     category: int = 0
 

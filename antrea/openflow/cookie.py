@@ -27,7 +27,8 @@ class Category(Purposed):
     MULTICLUSTER = 6, "Traffic between the clusters of a ClusterSet."
     TRACEFLOW = 7, "Copies of traced packets, and of dropped ones of captured Pods, to the agent."
     EXTERNAL_NODE_CONNECTIVITY = 8, "Traffic of a virtual machine or bare metal server."
-    ROUTES = 9, "Routes advertised to routers; no flow has it, and upstream has no such category."
+    ROUTES = 9, "Routes advertised to routers, and relays between Nodes that advertise them; not in upstream."
+    IMPORTED_ROUTES = 10, "Routes taken from routers; no flow has it, and upstream has no such category."
 
 
 def cookie(cookie_round: int, category: int, object_id: int = 0) -> int:

@@ -21,11 +21,14 @@ from antrea.apis.crd.bgp import BGPPolicy
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
-from antrea.features.bgp_policy.agent import EGRESS, FEATURE
+from antrea.features.bgp_policy.agent import EGRESS, FEATURE, IMPORTS
 from antrea.features.bgp_policy.agent_part.control import FrrControl
 from antrea.features.bgp_policy.policy import policy_row
+from antrea.features.framework.agent_feature import stamped
 from antrea.host.bgp import KINDS
+from antrea.host.route import Route
 from antrea.openflow.cookie import Category
+from antrea.outside.netlink.sink import NetlinkSink
 from build import debian_root
 
 if TYPE_CHECKING:
@@ -68,6 +71,14 @@ exec chroot "$root" sh -c '
   vtysh -b; exec sleep infinity'
 """
 )
+BIRD = """
+set -e
+root=$1 own=$2; shift 2
+mount -t tmpfs bird "$root/run"; mkdir "$root/run/bird"; mount --bind "$own" "$root/run/bird"
+mount --rbind /dev "$root/dev"; mount -t proc proc "$root/proc"
+exec chroot "$root" /usr/sbin/bird -f -c /run/bird/frr.conf -s /run/bird/bird.ctl
+"""
+"""Routers of BIRD; a Room has its configuration in the same file."""
 NODE_IPS, ROUTER_IPS = ("10.7.0.1", "fd07::1"), ("10.7.0.9", "fd07::9")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), NODE_IPS, NODE_IPS)
 NODE_AS, ROUTER_AS = 64512, 64513
@@ -84,19 +95,21 @@ def capabilities() -> str:
 class Room:
     """Processes in the root of Debian, in a network namespace."""
 
-    def __init__(self, script: str, *words: str, space: str = "", configuration: str = "") -> None:
-        """`space` is a network namespace; empty: that of the test."""
+    def __init__(
+        self, script: str, *words: str, space: str = "", configuration: str = "", packages: str = "frr"
+    ) -> None:
+        """`space` is a network namespace; empty: that of the test. `packages` are those of its root."""
         self.folder = Path(tempfile.mkdtemp(prefix="frr-", dir="/run"))
         self.folder.chmod(0o755 if configuration else 0o700)  # FRR owns that of the container
         if configuration:
             (self.folder / "frr.conf").write_text(configuration)
         else:
             shutil.copy(PROGRAM, self.folder)
-        self._script, self._words, self._space = script, words, space
+        self._script, self._words, self._space, self._packages = script, words, space, packages
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        root = debian_root.root(print, "frr")
+        root = debian_root.root(print, self._packages)
         inside = ("ip", "netns", "exec", self._space) if self._space else ()
         words = (*inside, *ALONE, "sh", "-c", self._script, "room", str(root), str(self.folder), *self._words)
         with (self.folder / "log").open("ab") as log:
@@ -216,10 +229,19 @@ class BgpNode:
 
     def __init__(self, folder: Path) -> None:
         self.facts, self.control = Facts(), FrrControl(folder)
-        units = (*FEATURE.units, *EGRESS.units)
-        sinks: dict[type, Sink] = {**dict.fromkeys(KINDS, self.control), NodeAnnotation: NoAnnotations()}
+        units = (
+            *FEATURE.units,
+            *EGRESS.units,
+            *(stamped(unit, Category.IMPORTED_ROUTES) for unit in IMPORTS.units),
+        )
+        sinks: dict[type, Sink] = {
+            **dict.fromkeys(KINDS, self.control),
+            NodeAnnotation: NoAnnotations(),
+            Route: NetlinkSink(),
+        }
         kinds = (*FEATURE.sweep_after, *EGRESS.sweep_after)
-        self.engine = Engine(self.facts, units, sinks, {}, {int(Category.ROUTES): kinds})
+        after = {int(Category.ROUTES): kinds, int(Category.IMPORTED_ROUTES): IMPORTS.sweep_after}
+        self.engine = Engine(self.facts, units, sinks, {}, after)
         self._kinds = kinds
         self.facts.put(NODE)
         self.facts.put(cluster_node(NODE.name))

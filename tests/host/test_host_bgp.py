@@ -69,11 +69,14 @@ ALL_FIELDS: dict[str, Any] = {
 }
 
 
-def router(*, password: str = "", more: str = "", local_as: int = ROUTER_AS, bfd: bool = False) -> str:
+def router(
+    *, password: str = "", more: str = "", local_as: int = ROUTER_AS, bfd: bool = False, hops: int = 1
+) -> str:
     """Configuration of a router that takes all routes of the Node."""
     lines = "".join(
         f" neighbor {ip} remote-as {NODE_AS}\n neighbor {ip} timers connect 1\n"
         + (f" neighbor {ip} password {password}\n" if password else "")
+        + (f" neighbor {ip} ebgp-multihop {hops}\n" if hops > 1 else "")
         + (f" neighbor {ip} bfd profile fast\n" if bfd else "")
         for ip in NODE_IPS
     )
@@ -165,7 +168,8 @@ async def test_an_agent_that_is_replaced_withdraws_nothing_and_sends_no_command(
 ) -> None:
     network = Network(netns)
     with (
-        Room(ROUTER, space=network.router, configuration=router()) as far,
+        # a session that BFD watches begins once the router answers to BFD
+        Room(ROUTER, space=network.router, configuration=router(bfd=True, hops=3)) as far,
         Room(ENGINE, capabilities()) as engine,
     ):
         first = BgpNode(engine.folder)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from antrea.apis.crd.part import Address, Condition, CrdStruct, LabelSelector, Metadata, selector
+from antrea.apis.crd.part import Address, Cidr, Condition, CrdStruct, LabelSelector, Metadata, selector
 from antrea.apis.schema import doc
 
 Asn: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
 COMMUNITY = "^[0-9]{1,5}:[0-9]{1,5}$"
 MAX_COMMUNITIES = 32
+MAX_FILTERS = 64
 Seconds: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=65535)]
 Ttl: TypeAlias = Annotated[int, doc(format="int32", minimum=1, maximum=255, default=1)]
 Interval: TypeAlias = Annotated[int, doc(format="int32", minimum=50, maximum=60000, default=300)]
@@ -76,6 +77,25 @@ class BfdPeer(BfdTimerSettings, frozen=True, kw_only=True):
     multihop_ttl: Annotated[Ttl, doc("Hops to it, at most; 1: it is in a network of the Node.")] = 1
 
 
+class RouteImport(CrdStruct, frozen=True):
+    """Routes that Nodes take from a router into their routing table."""
+
+    networks: Annotated[
+        tuple[Cidr, ...], doc("Only routes within these networks are taken.", maxItems=MAX_FILTERS)
+    ] = ()
+    default_route: Annotated[bool, doc("Whether the default route is taken.")] = False
+    maximum_routes: Annotated[
+        int,
+        doc(
+            "Accepted routes above which the session ends, for five minutes.",
+            format="int32",
+            minimum=1,
+            maximum=10000,
+            default=100,
+        ),
+    ] = 100
+
+
 class BgpPeer(CrdStruct, frozen=True):
     """A router."""
 
@@ -114,7 +134,7 @@ class BgpPeer(CrdStruct, frozen=True):
     connect_retry_seconds: Annotated[Seconds | None, doc("Seconds between tries to connect.")] = None
     idle_hold_time_after_reset_seconds: Annotated[
         Seconds | None,
-        doc("Accepted without effect: a session that was reset is tried again after a second."),
+        doc("Seconds after which a session that was reset is tried again, at most."),
     ] = None
     bfd: BfdSettings | None = None
     communities: Annotated[
@@ -132,6 +152,20 @@ class BgpPeer(CrdStruct, frozen=True):
             minimum=0,
             maximum=4294967295,
         ),
+    ] = None
+    advertised_networks: Annotated[
+        tuple[Cidr, ...],
+        doc("Only networks within these are sent to the router.", maxItems=MAX_FILTERS),
+    ] = ()
+    external_ip_pools: Annotated[
+        tuple[str, ...],
+        doc(
+            "Only addresses of these ExternalIPPools, and of advertisedNetworks, are sent to the router.",
+            maxItems=MAX_FILTERS,
+        ),
+    ] = ()
+    imported_routes: Annotated[
+        RouteImport | None, doc("Routes that Nodes take from the router; not given: none.")
     ] = None
 
 

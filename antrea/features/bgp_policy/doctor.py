@@ -11,6 +11,7 @@ CONDITIONS = (
     ConditionCheck("bgp-engine", "BGPEngineDown", "error", repair_engine("antrea-bgp-engine")),
     ConditionCheck("bgp-configuration", "BGPConfigurationRefused", "error", _POLICY),
     ConditionCheck("bgp-configuration", "BGPPeersUnusable", "error", _POLICY),
+    ConditionCheck("bgp-configuration", "BGPSettingsIgnored", "warning", _POLICY),
     ConditionCheck("bgp-peers", "BGPPeersDown", "error", _PEERS),
     ConditionCheck("bgp-peers", "BFDPeersDown", "error", _PEERS),
     ConditionCheck(

@@ -5,19 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.facts.node import ThisNode
+from antrea.features.bgp_policy.imported import RefusedRoute
 from antrea.features.bgp_policy.policy import EffectivePolicy
 from antrea.features.bgp_policy.router_id import NodeRouterId, router_id
-from antrea.features.bgp_policy.session import UnusablePeer
+from antrea.features.bgp_policy.session import IgnoredSetting, UnusablePeer
 from antrea.features.bgp_policy.state import ESTABLISHED, BfdPeerState, BgpPeerState
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
+
+MAX_NAMED = 5
+"""Settings that a message names."""
 
 
 def unusable_peers(facts: Facts) -> str:
     """Name the peers of the policy that this Node has no session with."""
     rows = sorted(facts.all(UnusablePeer), key=lambda row: row.peer)
     return "; ".join(f"peer {row.peer}: {row.why}" for row in rows)
+
+
+def settings_without_effect(facts: Facts) -> str:
+    """Name settings that have no effect, and routes of routers that are not installed."""
+    rows = sorted(facts.all(IgnoredSetting), key=lambda row: row.key)
+    routes = sorted(facts.all(RefusedRoute), key=lambda row: row.network)
+    texts = [*(f"peer {row.peer}: {row.why}" for row in rows), *(f"route {row.why}" for row in routes)]
+    more = f"; {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return f"{'; '.join(texts[:MAX_NAMED])}{more}"
 
 
 def bgp_peers_down(facts: Facts) -> str:

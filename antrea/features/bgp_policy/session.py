@@ -11,6 +11,7 @@ from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.router import RouterSession
+from antrea.features.bgp_policy.network import imports_of, missing_pools, sent_networks
 from antrea.features.bgp_policy.password import PeerPassword, peer_key
 from antrea.features.bgp_policy.router_id import router_id
 from antrea.features.framework.address import canonical
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 ONE_HOP, SEVERAL_HOPS = 3784, 4784
 """UDP ports of BFD (RFC 5881, RFC 5883)."""
 MAX_HALF, MAX_TEXT = 65535, 40
-HOLD, CONNECT_RETRY = 90, 10
+HOLD, CONNECT_RETRY, IDLE_HOLD = 90, 10, 5
 """Seconds, for a peer that does not name them; the first is upstream's."""
 
 
@@ -40,6 +41,25 @@ class UnusablePeer(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.peer
+
+
+class IgnoredSetting(Fact, frozen=True):
+    """A setting of a peer that has no effect on this Node; derived."""
+
+    peer: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.peer} {self.why}"
+
+
+def ignored_settings(facts: Facts, effective: EffectivePolicy) -> Iterator[IgnoredSetting]:
+    """Yield settings of peers that have no effect."""
+    for peer in effective.policy.peers:
+        name = f"{peer.address}-{peer.asn}"
+        for pool in missing_pools(facts, peer):
+            yield IgnoredSetting(name, f"ExternalIPPool {pool[:MAX_TEXT]!r} does not exist")
 
 
 def sessions(
@@ -96,6 +116,10 @@ def neighbor(facts: Facts, node: ThisNode, peer: BgpPeer) -> BgpNeighbor | Unusa
         return UnusablePeer(
             key, f"community {str(error)[:MAX_TEXT]!r} is not two numbers up to {MAX_HALF}, such as 64512:100"
         )
+    try:
+        networks, imports = sent_networks(facts, peer, address), imports_of(peer.imported_routes, address)
+    except ValueError as error:
+        return UnusablePeer(key, str(error))
     hold = peer.hold_time_seconds or HOLD
     watched = peer.bfd is not None and peer.bfd.enabled
     return BgpNeighbor(
@@ -110,9 +134,12 @@ def neighbor(facts: Facts, node: ThisNode, peer: BgpPeer) -> BgpNeighbor | Unusa
         hold=hold,
         keepalive=min(peer.keepalive_interval_seconds or hold, hold // 3),
         connect_retry=peer.connect_retry_seconds or CONNECT_RETRY,
+        idle_hold=peer.idle_hold_time_after_reset_seconds or IDLE_HOLD,
         bfd=timers(peer.bfd) if watched and peer.bfd else None,
         communities=communities,
         local_preference=peer.local_preference,
+        networks=networks,
+        imports=imports,
     )
 
 

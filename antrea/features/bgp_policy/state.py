@@ -7,10 +7,12 @@ from typing import Any
 from antrea.facts.fact import Fact
 from antrea.features.framework.address import canonical
 
-ESTABLISHED = "Established"
-STATES = frozenset(("Idle", "Connect", "Active", "OpenSent", "OpenConfirm", ESTABLISHED))
+IDLE, ESTABLISHED = "Idle", "Established"
+STATES = frozenset((IDLE, "Connect", "Active", "OpenSent", "OpenConfirm", ESTABLISHED))
 """States of a session (RFC 4271), as upstream names them."""
 UNKNOWN = "Unknown"
+BFD_DOWN = "BFD is down"
+"""Reason of a session that BFD watches, and that FRR does not begin before the router answers to BFD."""
 MAX_TEXT = 200
 """Characters kept of a text of FRR or of a router."""
 
@@ -83,7 +85,13 @@ def _bgp_state(address: str, neighbor: dict[str, Any]) -> BgpPeerState:
 
 def _last_error(neighbor: dict[str, Any]) -> str:
     """Return why the session is down: the notification, else the reset."""
-    parts = (neighbor.get("lastNotificationReason"), neighbor.get("lastResetDueTo"))
+    bfd = neighbor.get("peerBfdInfo")
+    is_down = isinstance(bfd, dict) and bfd.get("status") == "Down"
+    parts = (
+        BFD_DOWN if is_down else "",
+        neighbor.get("lastNotificationReason"),
+        neighbor.get("lastResetDueTo"),
+    )
     return "; ".join(dict.fromkeys(text for part in parts if (text := _text(part))))
 
 

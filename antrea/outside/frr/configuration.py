@@ -27,7 +27,12 @@ Change = tuple[Context, str]
 """A command and its place."""
 
 IMPORT, EXPORT = "antrea-import", "antrea-export"
-"""Route maps: no route of a router is taken, and all of the networks are sent."""
+"""Route maps: no route of a router is taken, and all of the networks are sent; others begin with these names."""
+LISTS: Final = {False: ("ip prefix-list", "ip", 32), True: ("ipv6 prefix-list", "ipv6", 128)}
+"""Commands that make a list of networks and match it, and the length of an address, by family."""
+NAME = "antrea-"
+RETRY_MINUTES: Final = 5
+"""After which a session is tried again that ended because a router sent too many routes."""
 FAMILIES: Final = {False: "address-family ipv4 unicast", True: "address-family ipv6 unicast"}
 DEFAULT_PORT, DEFAULT_RESTART_TIME = 179, 120
 WELL_KNOWN: Final = {
@@ -42,9 +47,18 @@ WELL_KNOWN: Final = {
 DEFAULT_TIMERS: Final = BfdTimers()
 MAX_TTL: Final = 255
 _CLOSING = ("!", "exit", "end", "exit-address-family")
-_OPENING = {0: ("router bgp ", "route-map ", "bfd"), 1: ("address-family ", "profile ", "peer ")}
+_OPENING = {
+    0: ("router bgp ", "route-map ", "bfd", "ip prefix-list ", "ipv6 prefix-list "),
+    1: ("address-family ", "profile ", "peer "),
+}
 """Beginnings of lines that open a place, by its depth."""
-_OURS = ("router bgp ", f"route-map {IMPORT} ", f"route-map {EXPORT}", "bfd")
+_OURS = (
+    "router bgp ",
+    f"route-map {IMPORT}",
+    f"route-map {EXPORT}",
+    "bfd",
+    *(f"{command} {NAME}" for command, _, _ in LISTS.values()),
+)
 
 
 def bgp_tree(
@@ -56,11 +70,9 @@ def bgp_tree(
     router: Context = (f"router bgp {speaker.asn}",)
     known = tuple(neighbors)
     tree: Tree = {
+        **{(line,): [] for neighbor in known for line in _list_lines(neighbor)},
         (f"route-map {IMPORT} deny 10",): [],
-        **{
-            (f"route-map {export_name(neighbor)} permit 10",): [*_export_lines(neighbor)]
-            for neighbor in known
-        },
+        **dict(place for neighbor in known for place in _maps(neighbor)),
         router: [*_speaker_lines(speaker)],
         (*router, FAMILIES[False]): [],
         (*router, FAMILIES[True]): [],
@@ -72,7 +84,8 @@ def bgp_tree(
         name = f"neighbor {neighbor.address}"
         # a neighbor is contacted once it has a family: after all else is there
         tree[*router, FAMILIES[is_ipv6(neighbor.address)]] += [
-            f"{name} route-map {IMPORT} in",
+            *_maximum(neighbor),
+            f"{name} route-map {import_name(neighbor)} in",
             f"{name} route-map {export_name(neighbor)} out",
             f"{name} activate",
         ]
@@ -97,13 +110,68 @@ def _speaker_lines(speaker: BgpSpeaker) -> Iterator[str]:
     yield "bgp graceful-restart preserve-fw-state"
 
 
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _filters(neighbor: BgpNeighbor) -> tuple[list[str], list[str]]:
+    """Return what the neighbor is sent and what is taken from it, as the ends of lines of lists of networks."""
+    length = LISTS[is_ipv6(neighbor.address)][2]
+    sent = [_within(network, length) for network in neighbor.networks or ()]
+    imports = neighbor.imports
+    taken = [_within(network, length) for network in imports.networks] if imports else []
+    if imports and imports.default_route:
+        taken.append("permit ::/0" if is_ipv6(neighbor.address) else "permit 0.0.0.0/0")
+    return sent, taken
+
+
+def _within(network: str, length: int) -> str:
+    return f"permit {network}" + (f" le {length}" if not network.endswith(f"/{length}") else "")
+
+
+def _list_lines(neighbor: BgpNeighbor) -> Iterator[str]:
+    command = LISTS[is_ipv6(neighbor.address)][0]
+    for filtered in _filters(neighbor):
+        for number, end in enumerate(filtered):
+            yield f"{command} {NAME}{_digest(filtered)} seq {5 * number + 5} {end}"
+
+
+def _maps(neighbor: BgpNeighbor) -> Iterator[tuple[Context, list[str]]]:
+    """Yield the route maps of a neighbor: one whose filter lets nothing pass denies all."""
+    sent, taken = _filters(neighbor)
+    lines = [*_export_lines(neighbor)]
+    does = "deny" if neighbor.networks is not None and not sent else "permit"
+    yield (f"route-map {export_name(neighbor)} {does} 10",), lines if does == "permit" else []
+    if taken:
+        yield (f"route-map {import_name(neighbor)} permit 10",), [_match(neighbor, taken)]
+
+
+def _match(neighbor: BgpNeighbor, filtered: list[str]) -> str:
+    return f"match {LISTS[is_ipv6(neighbor.address)][1]} address prefix-list {NAME}{_digest(filtered)}"
+
+
 def export_name(neighbor: BgpNeighbor) -> str:
     """Return the name of the route map of what the neighbor is sent: neighbors with the same attributes share one."""
-    lines = "\n".join(_export_lines(neighbor))
-    return f"{EXPORT}-{hashlib.sha256(lines.encode()).hexdigest()[:12]}" if lines else EXPORT
+    if neighbor.networks is not None and not _filters(neighbor)[0]:
+        return f"{EXPORT}-nothing"
+    lines = [*_export_lines(neighbor)]
+    return f"{EXPORT}-{_digest(lines)}" if lines else EXPORT
+
+
+def import_name(neighbor: BgpNeighbor) -> str:
+    """Return the name of the route map of what is taken from the neighbor."""
+    taken = _filters(neighbor)[1]
+    return f"{IMPORT}-{_digest(taken)}" if taken else IMPORT
+
+
+def _maximum(neighbor: BgpNeighbor) -> Iterator[str]:
+    if neighbor.imports is not None:
+        yield f"neighbor {neighbor.address} maximum-prefix {neighbor.imports.maximum} restart {RETRY_MINUTES}"
 
 
 def _export_lines(neighbor: BgpNeighbor) -> Iterator[str]:
+    if sent := _filters(neighbor)[0]:
+        yield _match(neighbor, sent)
     if neighbor.local_preference is not None:
         yield f"set local-preference {neighbor.local_preference}"
     if neighbor.communities:

@@ -93,6 +93,10 @@ class FrrDaemon:
         """Return the decoded output of a `show` command that ends with json; None for none. Raises Unavailable."""
         return await self._connected().json(command)
 
+    async def clear(self, address: str) -> None:
+        """Try the session with a router again at once. Raises Unavailable."""
+        await self._connected().run(f"clear bgp {address}")
+
     def _connected(self) -> VtySocket:
         if self._vty is None:
             raise Unavailable(f"{self.name} of FRR is not connected")

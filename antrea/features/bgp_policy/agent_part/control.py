@@ -12,8 +12,17 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from antrea.errors import Unavailable
-from antrea.features.bgp_policy.state import BfdPeerState, BgpPeerState, FrrState, bfd_states, bgp_states
-from antrea.host.bgp import KINDS, BfdOnlySession, BgpNeighbor, BgpPrefix, BgpSpeaker
+from antrea.facts.family import is_ipv6
+from antrea.features.bgp_policy.imported import ImportedRoute, imported_routes
+from antrea.features.bgp_policy.state import (
+    IDLE,
+    BfdPeerState,
+    BgpPeerState,
+    FrrState,
+    bfd_states,
+    bgp_states,
+)
+from antrea.host.bgp import KINDS, BfdOnlySession, BgpImports, BgpNeighbor, BgpPrefix, BgpSpeaker
 from antrea.openflow.cookie import Category
 from antrea.outside.frr.configuration import bfd_tree, bgp_tree
 from antrea.outside.frr.daemon import FrrDaemon
@@ -44,6 +53,8 @@ PORT_IN_USE: Final = (
     "another program of this Node, such as another BGP speaker, listens at TCP port {}: set spec.listenPort of the BGPPolicy,"
     " or end that program"
 )
+TOO_MANY_ROUTES: Final = "Maximum Number of Prefixes"
+"""Part of FRR's words on a session that a limit of one of both sides has ended."""
 NOT_RUNNING: Final = "FRR is not running on this Node: its container antrea-bgp-engine is not ready"
 
 
@@ -69,6 +80,10 @@ class FrrControl:
         """The version of what is wanted that FRR has."""
         self._news, self._progress = asyncio.Event(), asyncio.Event()
         self._refused: dict[str, tuple[RefusedLine, ...]] = {}
+        self._idle_since: dict[str, float] = {}
+        """When sessions became idle, by the address of the router."""
+        self._limits: dict[str, BgpImports | None] = {}
+        """Limits of imported routes while none of them had ended the session."""
         self._repeat: dict[str, float] = {}
         """When the configuration of a daemon is compared again."""
 
@@ -214,9 +229,12 @@ class FrrControl:
         """Write the state into facts."""
         bgp: tuple[BgpPeerState, ...] = ()
         bfd: tuple[BfdPeerState, ...] = ()
+        imports: dict[str, str] = {}
         with contextlib.suppress(Unavailable):
             if self.speaker and self._bgpd.is_connected():
                 bgp = bgp_states(await self._bgpd.state("show bgp neighbors json"))
+                imports = await self._imports()
+                await self._retry_idle(bgp)
             if self.is_needed() and self._bfdd.is_connected():
                 bfd = bfd_states(await self._bfdd.state("show bfd peers json"))
         refused = tuple((line.command, line.why) for lines in self._refused.values() for line in lines)
@@ -225,3 +243,35 @@ class FrrControl:
             facts.put(state)
         facts.replace(BgpPeerState, bgp)
         facts.replace(BfdPeerState, bfd)
+        facts.replace(ImportedRoute, tuple(ImportedRoute(*pair) for pair in sorted(imports.items())))
+        facts.synced(ImportedRoute)
+
+    async def _retry_idle(self, states: Iterable[BgpPeerState]) -> None:
+        """Try sessions again that are idle for long: FRR doubles the time each time that one ends, up to a minute. Raises
+        Unavailable.
+
+        One that ended because of too many routes waits for the time of its limit, for another limit, or for the router.
+        """
+        now = asyncio.get_running_loop().time()
+        idle = {row.address: TOO_MANY_ROUTES in row.error for row in states if row.state == IDLE}
+        self._idle_since = {address: self._idle_since.get(address, now) for address in idle}
+        for neighbor in self._all(BgpNeighbor):
+            address = neighbor.address
+            if idle.get(address):
+                is_due = self._limits.get(address, neighbor.imports) != neighbor.imports
+            else:
+                is_due = now - self._idle_since.get(address, now) >= neighbor.idle_hold
+                self._limits[address] = neighbor.imports
+            if is_due:
+                self._idle_since[address], self._limits[address] = now, neighbor.imports
+                await self._bgpd.clear(address)
+
+    async def _imports(self) -> dict[str, str]:
+        """Read the routes that are taken from routers: next hops by network. Raises Unavailable."""
+        routes: dict[str, str] = {}
+        for neighbor in self._all(BgpNeighbor):
+            if neighbor.imports is not None:
+                family = "ipv6" if is_ipv6(neighbor.address) else "ipv4"
+                command = f"show bgp {family} unicast neighbors {neighbor.address} routes json"
+                routes |= imported_routes(await self._bgpd.state(command))
+        return routes

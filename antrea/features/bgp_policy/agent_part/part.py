@@ -13,6 +13,7 @@ from antrea.features.bgp_policy.report import (
     bfd_peers_down,
     bgp_peers_down,
     duplicate_router_id,
+    settings_without_effect,
     unusable_peers,
 )
 from antrea.features.bgp_policy.state import FrrState
@@ -88,6 +89,7 @@ class BgpPart(Part):
             CONDITION: self._down,
             "BGPConfigurationRefused": self._refused,
             "BGPPeersUnusable": lambda: unusable_peers(self._facts),
+            "BGPSettingsIgnored": lambda: settings_without_effect(self._facts),
             "BGPPeersDown": lambda: bgp_peers_down(self._facts),
             "BFDPeersDown": lambda: bfd_peers_down(self._facts),
             "BGPRouterIDDuplicate": lambda: duplicate_router_id(self._facts),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antrea.errors import Invalid
-from antrea.host.bgp import BfdOnlySession, BfdTimers, BgpNeighbor, BgpPrefix, BgpSpeaker, Password
-from antrea.outside.frr.configuration import bfd_tree, bgp_tree, changes, parse
+from antrea.host.bgp import (
+    BfdOnlySession,
+    BfdTimers,
+    BgpImports,
+    BgpNeighbor,
+    BgpPrefix,
+    BgpSpeaker,
+    Password,
+)
+from antrea.outside.frr.configuration import bfd_tree, bgp_tree, changes, export_name, import_name, parse
 from antrea.outside.frr.daemon import RefusedLine, concealed, refused_line
 from antrea.outside.frr.vty import MAX_COMMAND, Answer, checked
 
@@ -232,3 +241,46 @@ def test_a_refusal_has_no_password_whatever_frr_repeats() -> None:
         "neighbor 10.7.0.9 password ...", "[BGP] Unknown command: neighbor 10.7.0.9 password ..."
     )
     assert refused_line("network 10.0.0.0/8", "no") == RefusedLine("network 10.0.0.0/8", "no")
+
+
+def test_filters_are_lists_named_by_what_they_have() -> None:
+    filtered = BgpNeighbor(
+        address="10.7.0.9",
+        asn=64513,
+        networks=("198.51.100.1/32", "203.0.113.0/24"),
+        imports=BgpImports(("198.51.0.0/16",), default_route=True, maximum=7),
+    )
+    tree = bgp_tree(SPEAKER, [filtered], [])
+    lists = [place[0] for place in tree if place[0].startswith("ip prefix-list antrea-")]
+    assert [line.partition(" seq ")[2] for line in lists] == [
+        "5 permit 198.51.100.1/32",
+        "10 permit 203.0.113.0/24 le 32",
+        "5 permit 198.51.0.0/16 le 32",
+        "10 permit 0.0.0.0/0",
+    ]
+    assert "neighbor 10.7.0.9 maximum-prefix 7 restart 5" in tree[IPV4]
+    maps = {place[0].split()[1]: lines for place, lines in tree.items() if place[0].startswith("route-map ")}
+    assert maps[import_name(filtered)] == [f"match ip address prefix-list {lists[2].split()[2]}"]
+    assert maps[export_name(filtered)] == [f"match ip address prefix-list {lists[0].split()[2]}"]
+    # another filter has another name: its lists are there before the session uses them
+    other = bgp_tree(SPEAKER, [msgspec.structs.replace(filtered, networks=("203.0.113.0/25",))], [])
+    commands = [command for _, command in changes(tree, other)]
+    uses = next(command for command in commands if command.endswith(" out"))
+    makes = next(command for command in commands if "permit 203.0.113.0/25" in command)
+    assert commands.index(makes) < commands.index(uses)
+    printed = "\n".join(
+        line
+        for place, lines in tree.items()
+        if len(place) == 1
+        for line in (place[0], *(f" {x}" for x in lines))
+    )
+    assert {place: lines for place, lines in tree.items() if len(place) == 1} == parse(printed)
+
+
+def test_a_filter_that_lets_nothing_pass_denies_all() -> None:
+    nothing = BgpNeighbor(address="2001:db8::9", asn=64513, networks=())
+    tree = bgp_tree(SPEAKER, [nothing], [])
+    assert tree[("route-map antrea-export-nothing deny 10",)] == []
+    six = BgpNeighbor(address="2001:db8::9", asn=64513, imports=BgpImports((), default_route=True))
+    lists = [place[0] for place in bgp_tree(SPEAKER, [six], []) if place[0].startswith("ipv6 prefix-list")]
+    assert [line.partition(" seq ")[2] for line in lists] == ["5 permit ::/0"]
