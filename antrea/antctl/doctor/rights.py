@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,8 @@ MAX_NAMED: Final = 5
 """Rights that a finding names."""
 SECONDS: Final = 20.0
 """Limit for all rights of a ServiceAccount."""
+CONNECTIONS: Final = 4
+"""Connections on which the rights of a ServiceAccount are asked for: a cluster may be far away, and each request waits for one answer."""
 AGGREGATOR: Final = "flowAggregator.enable=true"
 WORKLOADS: Final = "featureGates.L7FlowExporter=true"
 
@@ -151,9 +154,16 @@ def missing_rights(kubernetes: Server, state: ClusterState) -> Iterator[Finding]
 def _denied(kubernetes: Server, grant: Grant, rights: Sequence[Right]) -> list[str]:
     """Return the rights that the ServiceAccount does not have. Raises Failure."""
     user = f"system:serviceaccount:{grant.namespace}:{grant.account}"
-    answers = ask_each(kubernetes, REVIEWS, [right.review(user) for right in rights], limit=SECONDS)
-    pairs = zip(rights, answers, strict=True)
-    return [str(right) for right, answer in pairs if answer.get("status", {}).get("allowed") is not True]
+
+    def ask(part: Sequence[Right]) -> list[str]:
+        answers = ask_each(kubernetes, REVIEWS, [right.review(user) for right in part], limit=SECONDS)
+        pairs = zip(part, answers, strict=True)
+        return [str(right) for right, answer in pairs if answer.get("status", {}).get("allowed") is not True]
+
+    size = math.ceil(len(rights) / CONNECTIONS)
+    parts = [rights[begin : begin + size] for begin in range(0, len(rights), size)]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return [denied for group in pool.map(ask, parts) for denied in group]
 
 
 def _judge(state: ClusterState, grant: Grant, text: str) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from antrea.antctl.doctor.control_plane.checks import findings as control_plane_
 from antrea.antctl.doctor.control_plane.cluster_state import ClusterState, Collector, waiting_refusals
 from antrea.antctl.doctor.gather import gather
 from antrea.antctl.doctor.refusal import refusal
-from antrea.antctl.doctor.rights import Right, expected, missing_rights
+from antrea.antctl.doctor.rights import CONNECTIONS, Right, expected, missing_rights
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import Server
 from antrea.outside.http.handlers import health
@@ -61,14 +61,14 @@ def accounts(state: ClusterState) -> dict[str, list[Right]]:
     return found
 
 
-async def test_every_right_of_the_chart_is_asked_for_on_one_connection_of_each_account() -> None:
+async def test_every_right_of_the_chart_is_asked_for_on_four_connections_of_each_account() -> None:
     reviewer = Reviewer()
     assert await found(reviewer) == []
     rights = accounts(RUNNING)
     assert reviewer.asked == sum(map(len, rights.values())) > 150
     assert reviewer.users == {f"system:serviceaccount:net:antrea-{name}" for name in ("agent", "controller")}
     assert reviewer.users == set(rights)
-    assert len(reviewer.connections) == 2
+    assert len(reviewer.connections) == 2 * CONNECTIONS
     agent = rights["system:serviceaccount:net:antrea-agent"]
     assert Right("list", "", "configmaps", "antrea-config", "net") in agent
     assert Right("get", "", "configmaps", "extension-apiserver-authentication", "kube-system") in agent
