@@ -51,6 +51,8 @@ class Fault(NamedTuple):
     repairs: bool = True
     shows: str = ""
     """What that command prints where it repairs nothing."""
+    again: bool = False
+    """Whether kubelet ends it, so that it is made again before each look."""
     core: bool = False
 
 
@@ -143,14 +145,21 @@ class Faulty:
         assert done.stdout, done.stderr
         return rows
 
-    def wait(self, true: Callable[[list[dict[str, str]]], bool], what: str) -> list[dict[str, str]]:
-        """The findings once they are as wanted."""
+    def wait(
+        self,
+        true: Callable[[list[dict[str, str]]], bool],
+        what: str,
+        before: Callable[[], object] = lambda: None,
+    ) -> list[dict[str, str]]:
+        """The findings once they are as wanted; `before` is called before each look."""
         end = time.monotonic() + FOUND_SECONDS
-        while not true(rows := self.findings()):
+        while True:
+            before()
+            if true(rows := self.findings()):
+                return rows
             if time.monotonic() > end:
                 raise Unavailable(f"{what}: {json.dumps(rows, indent=1)}")
             time.sleep(1)
-        return rows
 
     @contextlib.contextmanager
     def made(self, fault: Fault) -> Iterator[None]:
@@ -211,7 +220,8 @@ def is_first(fault: Fault) -> Callable[[list[dict[str, str]]], bool]:
 def seed(faulty: Faulty, fault: Fault) -> dict[str, str]:
     """Make the fault, wait until it is found first, repair it by the named command, and wait until nothing is found."""
     with faulty.made(fault):
-        row = faulty.wait(is_first(fault), f"{fault.name} is not the first finding")[0]
+        again = partial(fault.make, faulty) if fault.again else lambda: None
+        row = faulty.wait(is_first(fault), f"{fault.name} is not the first finding", again)[0]
         if fault.repairs:
             faulty.repair(row)
             faulty.wait(lambda rows: rows == [], f"{fault.name} is not repaired by {row['repair']!r}")

@@ -6,8 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_node import pid_of
 from api_server import slow_down, speed_up
 from doctor_fault import Fault, Faulty, seed
+
+from lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +86,12 @@ def close_controller(lab: Faulty) -> None:
 def open_controller(lab: Faulty) -> None:
     rule = "iptables -D INPUT -p tcp --dport 10349 -j"
     at_controller(lab, f"{rule} DROP; {rule} ACCEPT; true")
+
+
+def hang_agent(lab: Faulty) -> None:
+    """The one of now: kubelet replaces an agent that does not answer its liveness probe."""
+    wait_for("an agent", lambda: pid_of(lab.lab, "node-2", "antrea-agent"), seconds=60)
+    lab.stop("node-2", "antrea-agent")
 
 
 def press(lab: Faulty) -> None:
@@ -165,7 +174,7 @@ SWITCHES = (
     Fault("switch-away", "switch", "ovs-vswitchd", lambda lab: lab.end("node-2", "ovs-vswitchd"), node="node-2"),
     Fault("database-hangs", "ovsdb", "no answer of ovsdb-server", lambda lab: lab.stop("node-2", "ovsdb-server"), node="node-2"),
     Fault("database-away", "ovsdb", "disconnected from OVSDB", lambda lab: lab.end("node-2", "ovsdb-server"), node="node-2"),
-    Fault("agent-hangs", "agent", "does not answer", lambda lab: lab.stop("node-2", "antrea-agent"), node="node-2"),
+    Fault("agent-hangs", "agent", "does not answer", hang_agent, node="node-2", again=True),
     Fault("kubelet-away", "nodes", "kubelet of this Node does not report", lambda lab: lab.stop("node-2", "kubelet"), node="node-2", repairs=False),
 )  # fmt: skip
 CONFIGURATIONS = (
