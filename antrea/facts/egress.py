@@ -403,7 +403,7 @@ class HeirReport(Fact, frozen=True):
 
 
 class CopiedAddress(Fact, frozen=True):
-    """This Node has copies of all connections that `source` translates to an address; antrea/features/egress/agent_part/connection_copier.py writes it."""
+    """This Node has entered all connections that `source` translates to an address, but those that the kernel refuses; antrea/features/egress/agent_part/connection_copier.py writes it."""
 
     ip: str
     source: str

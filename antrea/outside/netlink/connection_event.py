@@ -1,6 +1,6 @@
 """Events of connections whose source the host translates, as they are established and as they end.
 
-A filter in the kernel passes what matters: a connection that is established (TCP) or assured (all others), and its end. Of eight
+A filter in the kernel passes what matters: a connection that is established (TCP) or assured (UDP), and its end. Of eight
 events of a short connection two reach this process. Source: net/netfilter/nf_conntrack_netlink.c ctnetlink_conntrack_event,
 net/core/filter.c
 """
@@ -24,6 +24,7 @@ from antrea.outside.netlink.connection_record import (
     PROTOCOL_INFO,
     SOURCE_TRANSLATED,
     TCP,
+    UDP,
     Layout,
     record_of,
 )
@@ -129,7 +130,7 @@ def _program() -> list[tuple[int, int, int, int]]:
     for layout in LAYOUTS.values():
         part = _family_program(layout)
         lines += [(_LOAD_BYTE, 0, 0, 16), (_EQUAL, 0, len(part), layout.family)]
-        targets = {"end": 19, "bare": 22, "pass": 24, "drop": 25}
+        targets = {"tcp": 9, "end": 20, "bare": 23, "pass": 25, "drop": 26}
         for place, (code, yes, no, operand) in enumerate(part):
             ahead = [targets[to] - place - 1 if to else 0 for to in (yes, no)]
             lines.append((code, ahead[0], ahead[1], operand))
@@ -148,7 +149,8 @@ def _family_program(layout: Layout) -> list[tuple[int, str, str, int]]:
         (_AND, "", "", wanted),
         (_EQUAL, "", "drop", wanted),
         (_LOAD_BYTE, "", "", protocol),
-        (_EQUAL, "", "pass", TCP),
+        (_EQUAL, "tcp", "", TCP),
+        (_EQUAL, "pass", "drop", UDP),
         (_LOAD, "", "", rest),
         (_LOAD_INDEX, "", "", PROTOCOL_INFO),
         (_LOAD_WORD, "", "", _ATTRIBUTE_OF),

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from antrea.outside.netlink.conntrack import answers, opened, question
 from antrea.outside.netlink.message import attributes
 
-TCP: Final = 6
-OPEN: Final = {TCP: (3, 4, 5)}
-"""States of TCP in which data can come: ESTABLISHED, FIN_WAIT, CLOSE_WAIT."""
+TCP, UDP = 6, 17
+OPEN: Final = {TCP: (3, 4, 5), UDP: (0,)}
+"""States in which data can come, of protocols that are copied: of TCP ESTABLISHED, FIN_WAIT, CLOSE_WAIT. SCTP would need its verification
+tags."""
 ESTABLISHED: Final = 3
 SEEN, ASSURED, CONFIRMED, SOURCE_TRANSLATED, DESTINATION_TRANSLATED = 2, 4, 8, 16, 32
 """Bits of the status."""
@@ -71,7 +72,7 @@ def records(ip: str) -> list[bytes]:
                 continue
             protocol = body[16 + 2 * LAYOUTS[version].size + 12]
             state = _state(fields) if protocol == TCP else 0
-            if state in OPEN.get(protocol, (0,)):
+            if state in OPEN.get(protocol, ()):
                 seen, record = record_of(body, version, state)
                 if seen == packed:
                     copied.append(record)

@@ -143,8 +143,7 @@ class CopyReceiver:
         await self._enter(self._kernel, sender, ip, ended, new)
         if batch.mark & END:
             sender.reported = 0.0
-            if not sender.refused:
-                self._facts.put(CopiedAddress(ip, name), urgent=True)
+            self._facts.put(CopiedAddress(ip, name), urgent=True)
 
     async def _enter(
         self, kernel: CopiedConnections, sender: Sender, ip: str, ended: list[bytes], new: list[bytes]
