@@ -95,7 +95,7 @@ def hang_agent(lab: Faulty) -> None:
 
 
 def press(lab: Faulty) -> None:
-    """A kubelet that wants more free process numbers than there are."""
+    """Set a limit of free process numbers that no machine has."""
     lab.shell("node-2", f"sed -i 's/^evictionHard:/&\\n  pid.available: \"4000000000\"/' {KUBELET}")
     lab.restart_kubelet("node-2")
 
