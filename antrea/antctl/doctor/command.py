@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +32,7 @@ from antrea.antctl.doctor.progress import Progress
 from antrea.antctl.doctor.rights import CHECK as MISSING_RIGHTS
 from antrea.antctl.doctor.rights import CHECKS as RIGHTS
 from antrea.antctl.doctor.rights import missing_rights
-from antrea.antctl.doctor.state import UNANSWERED, Finding
+from antrea.antctl.doctor.state import UNANSWERED, Finding, findings_of
 from antrea.antctl.doctor.text import blocks, total
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, output_option
@@ -43,7 +42,6 @@ from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import Server
 from antrea.apis.shown import one_line
-from antrea.decoding import guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -220,11 +218,6 @@ def _unanswered(check: str, error: Failure) -> Finding:
     return Finding("", "error", check, f"{UNANSWERED}{one_line(error.format_message())}", "")
 
 
-def _findings(text: str) -> list[Finding]:
-    """Rows that an agent of any release printed."""
-    return [Finding(**{key: row[key] for key in Finding._fields if key in row}) for row in json.loads(text)]
-
-
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
     """Findings of the doctor in the agent's container; a failure to run it is a finding."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -235,7 +228,7 @@ def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Fi
         )
         if done.code not in (0, 1) or not done.stdout.startswith("["):
             raise Failure(done.stderr.strip() or f"exit code {done.code}")
-        return guarded("its answer", _findings, done.stdout)
+        return findings_of(done.stdout, node)
     except (Failure, Invalid) as error:
         message = error.format_message() if isinstance(error, Failure) else str(error)
         text = f"the doctor in Pod {namespace}/{name} cannot be asked: {message}"

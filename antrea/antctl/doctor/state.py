@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from antrea.decoding import decode_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+MAX_FINDINGS: Final = 200
+"""Findings that are read of one agent."""
 UNANSWERED: Final = "cannot be checked: "
 """How the finding of a check begins that has got no answer."""
 
@@ -24,6 +28,22 @@ class Finding(NamedTuple):
     repair: str
     peer: str = ""
     """The Node that the finding is about, where another one has made it."""
+
+
+def findings_of(text: str, node: str) -> list[Finding]:
+    """Return the findings that the agent of a Node, of any release, printed about itself; one of no Node is about the cluster.
+
+    Raises Invalid.
+    """
+    rows = decode_json(text, list[dict[str, str]], "its answer")
+    return [
+        Finding(
+            node if row.get("node") else "",
+            "warning" if row.get("severity") == "warning" else "error",
+            *(row.get(field, "") for field in Finding._fields[2:]),
+        )
+        for row in rows[:MAX_FINDINGS]
+    ]
 
 
 class FindingText(NamedTuple):
