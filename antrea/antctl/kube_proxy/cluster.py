@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import yaml
 
 from antrea.antctl.config_owner import config_owner
@@ -14,7 +14,7 @@ from antrea.antctl.kube_proxy.plan import CONFIG_MAP, ClusterView, NodeView
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import AGENT_PODS, antrea_namespace
 from antrea.antctl.request import ErrorResponse, Server, ask
-from antrea.decoding import guarded
+from antrea.decoding import decode_json, decode_tree, guarded
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -29,6 +29,33 @@ MAX_CONCURRENT = 8
 """Nodes that are asked at the same time."""
 NODE_TIMEOUT = 60.0
 """Seconds for a command in the container of an agent."""
+
+
+class _Report(msgspec.Struct, frozen=True, rename="camel"):
+    """Types of the fields of an agent's answer that are used; those with a default may be missing."""
+
+    runs: bool
+    tables: list[str]
+    chains: int
+    held: list[str]
+    legacy: list[str]
+    ipvs: bool
+    proxy_all: bool
+    trouble: str
+    complete: bool = False
+    ipvs_addresses: int = 0
+    virtual_servers: int = 0
+    ip_sets: int = 0
+    ended_connections: int = 0
+    listening: list[tuple[str, str, int]] = []
+
+
+def report_of(text: str) -> dict[str, Any]:
+    """Return what the agent of a Node printed of kube-proxy there. Raises Invalid if it is of another form."""
+    what = "answer of its agent"
+    report = decode_json(text, dict[str, Any], what)
+    decode_tree(report, _Report, what)
+    return report
 
 
 class Cluster:
@@ -119,7 +146,7 @@ class Cluster:
             )
             if done.code:
                 raise Failure(done.stderr.strip() or f"exit code {done.code}")
-            return NodeView(name, guarded("answer of its agent", json.loads, done.stdout))
+            return NodeView(name, report_of(done.stdout))
         except (Failure, Invalid) as error:
             message = error.format_message() if isinstance(error, Failure) else str(error)
             return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {message}")

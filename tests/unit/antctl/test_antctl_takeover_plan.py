@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import yaml
 
 from antrea.antctl.config_owner import ConfigOwner, config_owner
+from antrea.antctl.kube_proxy.cluster import report_of
 from antrea.antctl.kube_proxy.config_edit import value_of, with_value
 from antrea.antctl.kube_proxy.plan import ClusterView, NodeView, blockers, changes, chart_values
 from antrea.antctl.kube_proxy.takeover import KEPT, only_labelled
+from antrea.errors import Invalid
 
 CONF = """# Generated
 featureGates:
@@ -245,3 +248,17 @@ def test_external_addresses_of_nodes_are_named_before_with_what_becomes_of_them(
     ]
     assert len(notes) == 4
     assert {one.rpartition(", as ")[2] for one in notes} == {"antreaProxy.serveNodeExternalIPs is false"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "null", "[]", "{}", "[" * 100_000, *(json.dumps(TOLD | {key: {"x": [1]}}) for key in TOLD)],
+)
+def test_an_answer_of_another_form_is_of_no_agent(text: str) -> None:
+    with pytest.raises(Invalid):
+        report_of(text)
+
+
+def test_an_answer_of_an_agent_is_taken_as_it_is() -> None:
+    told = TOLD | {"listening": [["TCP", "127.0.0.1", 10249]], "of a later release": {}}
+    assert report_of(json.dumps(told)) == told
