@@ -7,15 +7,17 @@ import contextlib
 import socket
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from antrea.engine import Facts
-from antrea.facts.egress import CopiedAddress, CopySource
-from antrea.facts.member import GossipMember
-from antrea.features.egress.agent.copy_stream import BEGIN, END, Batch, Receipt, decode_copy
+from antrea.facts.egress import ConnectionCopy, CopiedAddress, CopySource
+from antrea.facts.member import AgentNode, GossipMember
+from antrea.features.egress.agent.copy_stream import BEGIN, END, Batch, Receipt, decode_copy, encode_copy
+from antrea.features.egress.agent_part.connection_copier import PURPOSE, ConnectionCopier
 from antrea.features.egress.agent_part.copy_receiver import CopyReceiver
+from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.netlink.connection_event import Change, ConnectionEvents
 from antrea.outside.netlink.connection_record import records
 from antrea.outside.netlink.copied_connection import CopiedConnections
@@ -157,6 +159,36 @@ async def test_datagrams_are_reported_as_a_stream_and_answers_come_by_an_entry_t
         kernel.put(IP[version], [record])
         outside.sendto(b"first", peer)
         assert await asyncio.to_thread(pod.recv, 9) == b"first"
+
+
+async def test_a_receiver_that_asks_gets_one_new_stream_from_its_beginning(netns: Namespaces) -> None:
+    """Two Nodes on loopback; the test is the receiver at the second."""
+    nodes = [AgentNode(name, (ip,), (ip,)) for name, ip in (("n1", "127.0.77.1"), ("n2", "127.0.77.2"))]
+    facts = {node.name: Facts() for node in nodes}
+    feeds = {node.name: GossipFeed(node.name, node.ips[0], 10351) for node in nodes}
+    batches: list[Batch] = []
+    feeds["n2"].on_carried(PURPOSE, lambda _, data: batches.append(cast("Batch", decode_copy(data))))
+    copier = ConnectionCopier(feeds["n1"])
+    tasks = []
+    for name, feed in feeds.items():
+        for row in (*nodes, ConnectionCopy(IP[4], ("n2",), whole=True)):
+            facts[name].put(row)
+        facts[name].synced(AgentNode)
+        feed.keys([bytes(32)])
+        tasks.append(asyncio.create_task(feed.run(facts[name])))
+    tasks.append(asyncio.create_task(copier.run(facts["n1"])))
+    try:
+        await until(lambda: any(batch.mark == END for batch in batches))
+        first = batches[0]
+        assert (first.number, first.mark) == (0, BEGIN)
+        feeds["n2"].carry("n1", PURPOSE, encode_copy(Receipt(0, True, False, 0, False)))
+        await until(lambda: batches[-1].stream != first.stream and batches[-1].number > 3)
+        streams = [batch.stream for batch in batches if batch.number == 0]
+        assert streams == [first.stream, batches[-1].stream]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Receiver:

@@ -68,8 +68,10 @@ class ConnectionCopier:
         self._gossip = gossip
         self._streams: dict[str, OutgoingStream] = {}
         """Streams by receiver."""
-        self._restarts: dict[str, float] = {}
-        """Receivers that ask for a new stream, and the time of the last one."""
+        self._asking: set[str] = set()
+        """Receivers that ask for a new stream."""
+        self._restarted: dict[str, float] = {}
+        """Times at which they got one last."""
         self._events: ConnectionEvents | None = None
         self._wake = asyncio.Event()
         self._repeated = self._shown_alive = 0.0
@@ -108,7 +110,7 @@ class ConnectionCopier:
         if stream is None:
             return
         if receipt.asks and receipt.stream in (0, stream.stream):
-            self._restarts.setdefault(sender, 0.0)
+            self._asking.add(sender)
             self._wake.set()
         elif receipt.stream == stream.stream:
             facts.put(HeirReport(sender, receipt.whole, receipt.refused > 0, receipt.full))
@@ -159,10 +161,11 @@ class ConnectionCopier:
         now = time.monotonic()
         for heir in self._streams.keys() - living:
             self._end(facts, heir)
-        for heir in self._restarts.keys() & self._streams.keys():
-            if now - self._restarts[heir] > RESTART_SECONDS:
+        for heir in self._asking & self._streams.keys():
+            if now - self._restarted.get(heir, 0.0) > RESTART_SECONDS:
                 self._end(facts, heir)
-                self._restarts[heir] = now
+                self._asking.discard(heir)
+                self._restarted[heir] = now
         for heir in (wanted.keys() | self._streams.keys()) & living:
             stream = self._streams.setdefault(heir, OutgoingStream(secrets.randbits(62) or 1))
             # a Node that is to have none any more forgets what it has
