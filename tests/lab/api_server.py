@@ -106,7 +106,9 @@ def slow_down(lab: Lab, seconds: float) -> None:
     lab.record.note(Cgroup(str(group)))
     group.mkdir()
     _write_quota(group, quota := FIRST_QUOTA)
-    (group / "cgroup.procs").write_text(str(lab.record.processes()["kube-apiserver"].pid))
+    pid = lab.record.processes()["kube-apiserver"].pid
+    _origin(lab).write_text(str(_group_of(pid, hierarchy)))
+    (group / "cgroup.procs").write_text(str(pid))
     while took(lab) < seconds:
         if quota <= MIN_QUOTA:
             raise Unavailable(f"a kube-apiserver that takes {seconds:g} s for a request")
@@ -114,12 +116,25 @@ def slow_down(lab: Lab, seconds: float) -> None:
 
 
 def speed_up(lab: Lab) -> None:
-    """Let the API server have all processors again."""
+    """Let the API server have the processor time that it had before."""
     hierarchy = _cpu()
     group = hierarchy.mount / f"{cgroup.top_name(lab.record)}-slow"
     if group.exists():
-        (hierarchy.mount / "cgroup.procs").write_text(str(lab.record.processes()["kube-apiserver"].pid))
+        back = Path(_origin(lab).read_text()) / "cgroup.procs"
+        back.write_text(str(lab.record.processes()["kube-apiserver"].pid))
         cgroup.remove(group)
+
+
+def _origin(lab: Lab) -> Path:
+    """The file with the group that the API server was in before."""
+    return lab.record.directory / "api-server-group"
+
+
+def _group_of(pid: int, hierarchy: cgroup.Hierarchy) -> Path:
+    """The group of a process (cgroups(7), /proc/PID/cgroup)."""
+    controllers = hierarchy.options if hierarchy.version == 1 else ""
+    rows = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    return next(hierarchy.mount / path.lstrip("/") for _, named, path in rows if named == controllers)
 
 
 def _cpu() -> cgroup.Hierarchy:
