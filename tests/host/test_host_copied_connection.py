@@ -14,7 +14,9 @@ import pytest
 from antrea.engine import Facts
 from antrea.facts.egress import ConnectionCopy, CopiedAddress, CopySource
 from antrea.facts.member import AgentNode, GossipMember
+from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.copy_stream import BEGIN, END, Batch, Receipt, decode_copy, encode_copy
+from antrea.features.egress.agent_part import copy_receiver
 from antrea.features.egress.agent_part.connection_copier import PURPOSE, ConnectionCopier
 from antrea.features.egress.agent_part.copy_receiver import CopyReceiver
 from antrea.outside.gossip.feed import GossipFeed
@@ -198,6 +200,8 @@ class Receiver:
         self.facts, self.counts, self.sent = Facts(), Counter[str](), list[Receipt]()
         self.facts.put(GossipMember("n1", alive=True))
         self.facts.put(CopySource(IP[4], "n1"))
+        self.facts.put(AgentNode("n1", ("192.0.2.11",), ("192.0.2.11",), pod_cidrs=("10.1.0.0/24",)))
+        self.facts.put(LocalAddress("192.0.2.1", "out"))
         self.receiver = CopyReceiver(self.facts, self.counts, self._send)
         self._number = 0
 
@@ -211,9 +215,11 @@ class Receiver:
         self.receiver.put(sender, Batch(7, number, packed, mark, put, ended))
 
 
-def record(port: int) -> bytes:
-    ends = socket.inet_aton(PODS[4]) + socket.inet_aton(OUTSIDE[4])
-    return bytes((6, 3)) + ends + port.to_bytes(2, "big") + (80).to_bytes(2, "big") + port.to_bytes(2, "big")
+def record(
+    port: int, *, source: str = PODS[4], target: str = OUTSIDE[4], kind: tuple[int, int] = (6, 3)
+) -> bytes:
+    ends = socket.inet_aton(source) + socket.inet_aton(target)
+    return bytes(kind) + ends + port.to_bytes(2, "big") + (80).to_bytes(2, "big") + port.to_bytes(2, "big")
 
 
 @contextlib.asynccontextmanager
@@ -272,3 +278,49 @@ async def test_a_node_that_was_lost_begins_anew(netns: Namespaces) -> None:
         there.put("n1", 1, 0, record(1002))
         await until(lambda: there.counts["stale"] == 1)
         assert ports() == [1001]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        record(1, source="198.51.100.1"),
+        record(1, source="192.0.2.1"),
+        record(1, target="192.0.2.1"),
+        record(1, target="10.1.0.9"),
+        record(1, kind=(6, 9)),
+        record(1, kind=(6, 200)),
+        record(1, kind=(132, 3)),
+        record(1, kind=(1, 0)),
+    ],
+    ids=["outside", "node", "to-node", "to-pod", "no-state", "unknown-state", "sctp", "icmp"],
+)
+async def test_entries_that_are_of_no_pods_connection_to_outside_are_not_made(
+    netns: Namespaces, hostile: bytes
+) -> None:
+    """A Node that is somebody else's could let hosts outside past the firewall of others: what is established is accepted."""
+    async with receiving() as there:
+        there.put("n1", 0, BEGIN | END, hostile + record(1002), hostile)
+        await until(lambda: ports() == [1002])
+        assert there.counts["refused"] == 2
+
+
+async def test_entries_of_another_address_are_not_removed(netns: Namespaces) -> None:
+    other = "192.0.2.51"
+    with contextlib.closing(CopiedConnections()) as kernel:
+        assert kernel.put(other, [record(1001)]) == (0, False)
+    async with receiving() as there:
+        there.put("n1", 0, BEGIN | END, record(1002), record(1001))
+        await until(lambda: ports() == [1002])
+        assert records(other) == [record(1001)]
+
+
+async def test_a_node_makes_no_more_entries_than_an_address_may_have(
+    netns: Namespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_receiver, "MOST_RECORDS", 3)
+    async with receiving() as there:
+        there.put("n1", 0, BEGIN | END, b"".join(record(port) for port in (1001, 1002)))
+        there.put("n1", 1, 0, b"".join(record(port) for port in (1003, 1004, 1005)))
+        there.put("n1", 2, 0, record(1006), record(1001))
+        await until(lambda: ports() == [1002, 1003, 1006])
+        assert there.counts["beyond"] == 1

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
     from antrea.engine import Sink
 
-NODES = tuple(AgentNode(f"n{n}", (f"192.0.2.{10 + n}",), (f"192.0.2.{10 + n}",)) for n in (1, 2, 3))
+NODES = (
+    *(AgentNode(f"n{n}", (f"192.0.2.{10 + n}",), (f"192.0.2.{10 + n}",)) for n in (1, 2, 3)),
+    AgentNode("n4", ("192.0.2.14",), ("192.0.2.14",), pod_cidrs=("10.1.0.0/24", "fd01::/64"), gossips=False),
+)
 INSIDE = {4: "10.1.0.1", 6: "fd01::1"}
 """Where Pods send packets to outside, at whichever gateway has the address."""
 

@@ -79,11 +79,11 @@ class CopiedConnections:
         return refused, full
 
     def remove(self, ip: str, entries: Sequence[bytes]) -> None:
-        """Remove entries of these records. Blocks for the time of the system calls."""
+        """Remove entries of these records, which have this address: they are found by their answers. Blocks for the time of the system calls."""
         seen = ip_address(ip).packed
         for start in range(0, len(entries), CHUNK):
             part = entries[start : start + CHUNK]
-            self._send(_DELETE, _REQUEST, [_first(seen, record) for record in part])
+            self._send(_DELETE, _REQUEST, [_answer(seen, record) for record in part])
 
     def _send(self, kind: int, flags: int, bodies: Iterable[bytes]) -> dict[int, int]:
         """Return the error numbers by index."""

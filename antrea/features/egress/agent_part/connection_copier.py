@@ -18,7 +18,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.egress import ConnectionCopy, CopiedAddress, HeirReport
 from antrea.facts.member import GossipMember
 from antrea.features.egress.agent.copy_stream import OutgoingStream, Receipt, decode_copy, encode_copy
-from antrea.features.egress.agent_part.copy_receiver import CopyReceiver
+from antrea.features.egress.agent_part.copy_receiver import MOST_RECORDS, CopyReceiver
 from antrea.features.egress.port_block import OTHER_PORTS
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
@@ -57,8 +57,6 @@ RESTART_SECONDS: Final = 1.0
 """Least seconds between two streams to one Node."""
 MOST_EVENTS: Final = 1000
 """Events of one batch: 50,000 in a second."""
-MOST_RECORDS: Final = 65_536
-"""Connections of one address that are copied."""
 
 
 class ConnectionCopier:

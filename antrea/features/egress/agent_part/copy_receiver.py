@@ -1,18 +1,23 @@
 """Receiver of copies of connections: enters what the holder of an address sends into the table of this Node's kernel.
 
+Its Node may be somebody else's: entries are of connections of Pods to outside the cluster, in states in which data can come, and of a
+bounded number for each address, and no entry of another address is removed.
 Nothing of it is kept in memory but for the time of a snapshot, at whose end entries are removed that the holder does not have.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from ipaddress import ip_address
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from antrea.errors import Unavailable
 from antrea.facts.egress import CopiedAddress, CopySource
-from antrea.facts.member import GossipMember
+from antrea.facts.member import AgentNode, GossipMember
+from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.copy_stream import (
     BEGIN,
     END,
@@ -23,7 +28,7 @@ from antrea.features.egress.agent.copy_stream import (
     split,
 )
 from antrea.outside.log import klog
-from antrea.outside.netlink.connection_record import TCP, records
+from antrea.outside.netlink.connection_record import OPEN, TCP, records
 from antrea.outside.netlink.copied_connection import CopiedConnections
 
 if TYPE_CHECKING:
@@ -40,8 +45,48 @@ MOST_WAITING: Final = 512
 """Messages of all senders that wait; what comes beyond is lost, and its sender is asked for a new stream."""
 ASK_SECONDS: Final = 0.5
 REPORT_SECONDS: Final = 1.0
+FILTER_SECONDS: Final = 1.0
+"""Seconds for which networks of Pods and addresses of this Node count as they were."""
+MOST_RECORDS: Final = 65_536
+"""Connections of one address that are copied."""
 INLINE: Final = 50
 """Records that are entered without a thread."""
+
+
+@lru_cache(maxsize=4096)
+def _prefix(cidr: str) -> tuple[int, int, int]:
+    """Return the bytes of an address of a network, the number of bits that differ in it, and the others. Raises ValueError."""
+    network = ip_network(cidr)
+    rest = network.max_prefixlen - network.prefixlen
+    return network.max_prefixlen // 8, rest, int(network.network_address) >> rest
+
+
+class RecordFilter:
+    """Which records another Node may have entered here."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._own = {ip_address(row.ip).packed for row in facts.all(LocalAddress)}
+        self._networks: dict[tuple[int, int], set[int]] = {}
+        """First bits of networks of Pods, by bytes of an address and number of the other bits."""
+        for node in facts.all(AgentNode):
+            for cidr in node.pod_cidrs:
+                with contextlib.suppress(ValueError):
+                    size, rest, number = _prefix(cidr)
+                    self._networks.setdefault((size, rest), set()).add(number)
+
+    def passes(self, record: bytes, size: int) -> bool:
+        """Whether a record with addresses of this size is of a Pod's connection to outside the cluster."""
+        source, target = record[2 : 2 + size], record[2 + size : 2 + 2 * size]
+        is_open = record[1] in OPEN.get(record[0], ())
+        return is_open and self._is_pod(source) and target not in self._own and not self._is_pod(target)
+
+    def _is_pod(self, packed: bytes) -> bool:
+        number = int.from_bytes(packed, "big")
+        return any(
+            number >> rest in networks
+            for (size, rest), networks in self._networks.items()
+            if size == len(packed)
+        )
 
 
 class Sender:
@@ -63,6 +108,9 @@ class CopyReceiver:
         self._senders: dict[str, Sender] = {}
         self._queue: asyncio.Queue[tuple[str, Batch]] = asyncio.Queue(MOST_WAITING)
         self._kernel: CopiedConnections | None = None
+        self._filter, self._filtered_at = RecordFilter(facts), -FILTER_SECONDS
+        self._held: dict[bytes, int] = {}
+        """Entries of each address, by its last snapshot and what came since."""
 
     def put(self, sender: str, batch: Batch) -> None:
         """Queue a batch; dropped if many wait."""
@@ -127,23 +175,39 @@ class CopyReceiver:
         if batch.mark & BEGIN:
             self._facts.drop(CopiedAddress, ip, urgent=True)
             standing = await asyncio.to_thread(records, ip)
+            self._held[batch.ip] = len(standing)
             sender.present[batch.ip] = {identity(record): record for record in standing}
         present = sender.present.get(batch.ip, {})
-        ended = split(batch.ended, batch.ip)
+        ended = self._permitted(batch.ended, batch.ip)
         for record in ended:
             present.pop(identity(record), None)
         # what stands already is not made anew, but what has no state would expire
         new = [
             record
-            for record in split(batch.put, batch.ip)
+            for record in self._permitted(batch.put, batch.ip)
             if present.pop(identity(record), None) is None or record[0] != TCP
         ]
         if batch.mark & END:
             ended += sender.present.pop(batch.ip, {}).values()
+        held = max(0, self._held.get(batch.ip, 0) - len(ended))
+        if len(new) > MOST_RECORDS - held:
+            new, sender.full = new[: MOST_RECORDS - held], True
+            self._counts["beyond"] += 1
+        self._held[batch.ip] = held + len(new)
         await self._enter(self._kernel, sender, ip, ended, new)
         if batch.mark & END:
             sender.reported = 0.0
             self._facts.put(CopiedAddress(ip, name), urgent=True)
+
+    def _permitted(self, rows: bytes, ip: bytes) -> list[bytes]:
+        """Return the records of a batch that may be entered or removed."""
+        now = time.monotonic()
+        if now - self._filtered_at >= FILTER_SECONDS:
+            self._filter, self._filtered_at = RecordFilter(self._facts), now
+        sent = split(rows, ip)
+        permitted = [record for record in sent if self._filter.passes(record, len(ip))]
+        self._counts["refused"] += len(sent) - len(permitted)
+        return permitted
 
     async def _enter(
         self, kernel: CopiedConnections, sender: Sender, ip: str, ended: list[bytes], new: list[bytes]
