@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from build import debian_root
+from build_program import load_build_program
+
 from lab import namespace
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def configuration(own: int, router: str, peers: Mapping[str, int]) -> str:
 @contextlib.contextmanager
 def routing(lab: Lab, machine: str, text: str) -> Iterator[None]:
     """For as long as the block lasts; a failure has its last lines."""
-    root = debian_root.root(print, "frr")
+    root = load_build_program("debian_root").root(print, "frr")
     with tempfile.TemporaryDirectory(prefix="frr-") as place:
         Path(place, "bgpd.conf").write_text(text)
         words = [*ALONE, "sh", "-c", ROOM, "frr", str(root), place]

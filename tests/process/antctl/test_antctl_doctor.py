@@ -420,7 +420,7 @@ def test_files_processes_devices_and_modules_of_a_node_are_seen(tmp_path: Path) 
 
 
 def test_a_configuration_says_which_modules_it_needs() -> None:
-    configs = ({}, {"tunnelType": "gre"}, {"trafficEncapMode": "noEncap"})
+    configs: tuple[dict[str, str], ...] = ({}, {"tunnelType": "gre"}, {"trafficEncapMode": "noEncap"})
     assert [needed_modules(config)[1:] for config in configs] == [["geneve"], ["ip_gre"], []]
     assert needed_modules({"ovsDatapathType": "netdev"}) == []
     assert needed_modules({"trafficEncryptionMode": "wireGuard"}) == ["openvswitch", "geneve", "wireguard"]

@@ -184,7 +184,8 @@ async def used(use: Any) -> None:
     """Use a port as agents do, which try again: on a busy machine one handshake takes longer than its timeout."""
     while True:
         with contextlib.suppress(Unavailable):
-            return await use()
+            await use()
+            return
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
