@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,7 +16,7 @@ from controller_program import controller_program, kubeconfig
 from netdev_switch import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
     from agent_process import AgentProcess
@@ -85,13 +86,13 @@ class Machine:
     def opens(self, address: str, port: int, *, from_peer: bool = False) -> bool:
         """Whether a TCP connection to a listening port is made within a second."""
         program = f"import socket; socket.create_connection(('{address}', {port}), 1)"
-        done = self.netns.run(f'{sys.executable} -c "{program}"', self.peer if from_peer else None)
+        done = self.netns.run(f'{sys.executable} -I -S -c "{program}"', self.peer if from_peer else None)
         return done.returncode == 0
 
     def is_refused(self, address: str, port: int, *, from_peer: bool = False) -> bool:
         """Whether a TCP connection is answered by a reset."""
         program = f"import socket; socket.create_connection(('{address}', {port}), 1)"
-        done = self.netns.run(f'{sys.executable} -c "{program}"', self.peer if from_peer else None)
+        done = self.netns.run(f'{sys.executable} -I -S -c "{program}"', self.peer if from_peer else None)
         return "ConnectionRefusedError" in done.stderr
 
     def status(self, name: str) -> tuple[str, int, int]:
@@ -120,11 +121,18 @@ class Machine:
         """Wait until this, or what it awaits, is true."""
         await self.agent.until(lambda _: true(), what)
 
+    async def until_all(self, true: Callable[[str], bool], addresses: Iterable[str], what: str) -> None:
+        """Wait until this is true of all addresses; threads find out at the same time, while the API serves the agent."""
+        waits = (
+            self.until(lambda address=address: asyncio.to_thread(true, address), f"{address}: {what}")
+            for address in addresses
+        )
+        await asyncio.gather(*waits)
+
     async def connected(self) -> None:
         """Wait until the interface is behind the switch and packets pass in both families."""
         await self.until(self.is_connected, "the interface is connected")
-        for address in PEERS:
-            await self.until(lambda address=address: self.reaches(address), f"{address} answers")
+        await self.until_all(self.reaches, PEERS, "answers")
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,8 +63,7 @@ async def test_policies_hold_on_each_of_two_interfaces(netns: Namespaces, tmp_pa
         before = one.settings(), one.settings("eth1")
         one.api.put(f"{NODES}/{NODE}", two_interfaces("eth0", "eth1"))
         await one.until(lambda: both_connected(one), "both are connected")
-        for address in (*PEERS, *FAR):
-            await one.until(lambda address=address: one.reaches(address), f"{address} answers")
+        await one.until_all(one.reaches, (*PEERS, *FAR), "answers")
         assert (one.settings(), one.settings("eth1")) == before
         for name, ips in (("eth0", ADDRESSES), ("eth1", SECOND)):
             entity = f"{ENTITIES}/{entity_name(NODE, name)}"
@@ -71,32 +71,30 @@ async def test_policies_hold_on_each_of_two_interfaces(netns: Namespaces, tmp_pa
             ends = one.api.objects[entity]["spec"]["endpoints"]
             assert [end["ip"] for end in ends] == list(ips)
 
+        def opens(address: str) -> bool:
+            return one.opens(address, PORT, from_peer=True)
+
+        def refuses(address: str) -> bool:
+            return not opens(address)
+
         with netns.serving(netns.home, listening(PORT)):
-            assert all(one.opens(address, PORT, from_peer=True) for address in (*ADDRESSES, *SECOND))
+            await one.until_all(opens, (*ADDRESSES, *SECOND), "is open")
             far = [{"ipBlock": {"cidr": f"{FAR[0]}/32"}}, {"ipBlock": {"cidr": f"{FAR[1]}/128"}}]
             one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "far", "from": far}]))
-            for address in SECOND:
-                await one.until(
-                    lambda address=address: not one.opens(address, PORT, from_peer=True), "it is dropped"
-                )
-            assert all(one.opens(address, PORT, from_peer=True) for address in ADDRESSES)
+            await one.until_all(refuses, SECOND, "is dropped")
+            assert all(map(opens, ADDRESSES))
             one.api.put(f"{POLICIES}/p", policy(2, ingress=[{"action": "Drop", "name": "all"}]))
-            for address in (*ADDRESSES, *SECOND):
-                await one.until(
-                    lambda address=address: not one.opens(address, PORT, from_peer=True), "all is dropped"
-                )
+            await one.until_all(refuses, (*ADDRESSES, *SECOND), "all is dropped")
         one.api.put(f"{POLICIES}/p", policy(3, egress=[{"action": "Drop", "name": "out"}]))
-        for address in (*PEERS, *FAR):
-            await one.until(lambda address=address: not one.reaches(address), "nothing leaves")
+        await one.until_all(lambda address: not one.reaches(address), (*PEERS, *FAR), "nothing leaves")
         await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
 
         one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
         await one.until(
             lambda: one.settings("eth1") == before[1] and not both_connected(one), "eth1 is given back"
         )
-        for address in FAR:
-            await one.until(lambda address=address: one.reaches(address), "no policy is on it")
-        assert not any(one.reaches(address) for address in PEERS)
+        await one.until_all(one.reaches, FAR, "no policy is on it")
+        assert not any(await asyncio.gather(*(asyncio.to_thread(one.reaches, address) for address in PEERS)))
 
 
 @pytest.mark.wide
