@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,8 @@ def _start(lab: Lab, supplies: node.Supplies, tell: Progress) -> None:
         node.power_on(record, machine.name)
 
     with ThreadPoolExecutor(len(topology.nodes) + 1) as pool:
-        control = pool.submit(control_plane.start, record, topology, supplies.binaries, lab.api)
+        start = partial(control_plane.start, allocate_node_cidrs=lab.settings.allocate_node_cidrs)
+        control = pool.submit(start, record, topology, supplies.binaries, lab.api)
         nodes = [pool.submit(bring, machine) for machine in topology.nodes]
         for future in nodes:
             future.result()
@@ -187,13 +189,15 @@ def _start(lab: Lab, supplies: node.Supplies, tell: Progress) -> None:
 def _network(lab: Lab, tell: Progress) -> None:
     """Cluster DNS and the CNI; and routes, so that the API server reaches Pods that serve webhooks or APIs."""
     lab.api.apply(dns.manifest(lab.topology, cluster_ips=lab.settings.serves_cluster_ips))
-    cidrs = wait_for("the nodes' Pod CIDRs", lambda: pod_cidrs(lab), seconds=60)
+    if not lab.settings.allocate_node_cidrs and lab.settings.cni == "antrea":
+        antrea.install(lab)
+    cidrs = wait_for("the nodes' Pod CIDRs", lambda: pod_cidrs(lab), seconds=180)
     tell("every kubelet has registered its node")
     control = namespace.path(lab.record, lab.topology.control_plane.name)
     namespace.script(lab.record, control, reference_cni.routes(lab.topology, cidrs))
     if lab.settings.cni == "reference":
         reference_cni.configure(lab.record, lab.topology, cidrs)
-    elif lab.settings.cni == "antrea":
+    elif lab.settings.cni == "antrea" and lab.settings.allocate_node_cidrs:
         antrea.install(lab)
 
 

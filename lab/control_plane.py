@@ -11,6 +11,7 @@ from lab.process import launch, tail, wait_for
 from lab.topology import PODS, SERVICES, Network, Topology
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lab.api import Api
@@ -100,12 +101,24 @@ def _audit_policy(record: Record) -> Path:
     return path
 
 
-def start(record: Record, topology: Topology, binaries: Binaries, api: Api) -> None:
+def start(
+    record: Record, topology: Topology, binaries: Binaries, api: Api, *, allocate_node_cidrs: bool = True
+) -> None:
     """Start all four; returns when the API server is ready and the other two have been started."""
     start_server(record, topology, binaries, api)
-    _daemon(record, topology, binaries.kube_controller_manager, _controller_manager(record, topology))
+    start_controller_manager(
+        record, topology, binaries, PODS.prefixes(topology.family) if allocate_node_cidrs else ()
+    )
     scheduler = [*_as_user(record, "scheduler"), "--bind-address=127.0.0.1"]
     _daemon(record, topology, binaries.kube_scheduler, scheduler)
+
+
+def start_controller_manager(
+    record: Record, topology: Topology, binaries: Binaries, cluster_cidrs: Sequence[str]
+) -> None:
+    """Start kube-controller-manager, which gives nodes their Pod CIDRs out of `cluster_cidrs`, unless that is empty."""
+    manager = _controller_manager(record, topology, cluster_cidrs)
+    _daemon(record, topology, binaries.kube_controller_manager, manager)
 
 
 def start_server(record: Record, topology: Topology, binaries: Binaries, api: Api) -> None:
@@ -183,13 +196,13 @@ def _as_user(record: Record, user: str) -> list[str]:
     return [*(f"--{flag}={config}" for flag in same), "--leader-elect=false", "--profiling=false"]
 
 
-def _controller_manager(record: Record, topology: Topology) -> list[str]:
+def _controller_manager(record: Record, topology: Topology, cluster_cidrs: Sequence[str]) -> list[str]:
     files = pki(record)
     return [
         *_as_user(record, "controller-manager"),
         "--bind-address=127.0.0.1",
-        "--allocate-node-cidrs=true",
-        f"--cluster-cidr={','.join(PODS.prefixes(topology.family))}",
+        f"--allocate-node-cidrs={str(bool(cluster_cidrs)).lower()}",
+        f"--cluster-cidr={','.join(cluster_cidrs)}",
         f"--service-cluster-ip-range={','.join(SERVICES.prefixes(topology.family))}",
         f"--cluster-signing-cert-file={files}/ca.crt",
         f"--cluster-signing-key-file={files}/ca.key",

@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     vlans: tuple[int, ...] = ()
     routers: tuple[Machine, ...] = ()
     hosts: tuple[Machine, ...] = ()
+    apart: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Number of nodes, the last ones, whose transport network the others reach through the gateway."""
+    allocate_node_cidrs: bool = msgspec.field(default=True, name="allocateNodeCIDRs")
+    """Whether kube-controller-manager gives nodes their Pod CIDRs."""
     loss: dict[str, float] = {}
     cpu: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Percent of one processor that each node has, and the control plane; 0: all that the machine has."""

@@ -19,7 +19,6 @@ _MULTICAST = "multicast is not built yet"
 _REQUESTS = "requests go out as they come"
 _JSON = "JSON is asked for, or what is quickest to read"
 _GOSSIP = "gossip is always authenticated, in both directions"
-_IPAM = "Node IPAM is not built yet"
 _ACCELERATION = "the flowtable is not built yet, packets go through the host's network as they do without it"
 _NFTABLES = "rules in the host's network are always those of nftables"
 _IPSEC = "IPsec is not built yet"
@@ -62,7 +61,6 @@ IDLE: dict[type, tuple[IdleKey, ...]] = {
     ControllerConfig: (
         *(row for row in _CONNECTIONS if row.path.startswith("clientConnection.")),
         _MULTICLUSTER,
-        *_below("nodeIPAM", _IPAM, ("nodeCIDRMaskSizeIPv4", "nodeCIDRMaskSizeIPv6")),
         *_below("ipsecCSRSigner", _IPSEC, ("autoApprove", "selfSignedCA")),
     ),
 }

@@ -58,6 +58,7 @@ FEATURES: tuple[str, ...] = (
     "traceflow",
     "node_latency",
     "node_config",
+    "node_ipam",
     "external_node",
 )
 """Names of folders. A part of a program may use those of features that are listed before its own; pages and manifests list

@@ -233,7 +233,7 @@ def without_allocator(lab: Lab) -> Iterator[None]:
 def test_a_node_without_pod_cidr_is_waited_for_and_said(
     faulty: Lab, pods: dict[str, str], sandbox: Sandbox
 ) -> None:
-    sentence = "podCIDR of Node node-2 (kube-controller-manager allocates it with --allocate-node-cidrs)"
+    sentence = "podCIDR of Node node-2 (kube-controller-manager allocates it with --allocate-node-cidrs, or antrea-controller with nodeIPAM.enableNodeIPAM)"
     with without_allocator(faulty):
         cidrs = recreate(faulty, "node-2", [])
         restart_agent(faulty, "node-2")

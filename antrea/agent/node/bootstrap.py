@@ -85,7 +85,8 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     cidrs = one_per_family(node.spec.pod_cidrs)
     if not cidrs:
         raise Unavailable(
-            f"podCIDR of Node {node.metadata.name} (kube-controller-manager allocates it with --allocate-node-cidrs)"
+            f"podCIDR of Node {node.metadata.name} (kube-controller-manager allocates it with --allocate-node-cidrs, or "
+            "antrea-controller with nodeIPAM.enableNodeIPAM)"
         )
     node_ips = node_addresses(node)
     link = await find_transport(config, db, node_ips)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_interface, ip_network
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.config.agent import AgentConfig
-    from antrea.config.controller import ControllerConfig
+    from antrea.config.controller import ControllerConfig, NodeIPAM
     from antrea.features.framework.gate_row import Gate
 
 
@@ -325,17 +326,67 @@ def _needs_gate(gate: Gate) -> ConfigRule:
     )
 
 
+MAX_NODE_BITS = 16
+"""Bits of an IPv6 cluster CIDR that number Nodes, at most. parity: cmd/antrea-controller/options.go"""
+
+
+def _is_network(cidr: str) -> bool:
+    return ip_interface(cidr).ip == ip_network(cidr, strict=False).network_address
+
+
+def _is_too_wide(config: NodeIPAM, size: int, *, ipv6: bool) -> bool:
+    networks = [ip_network(cidr, strict=False) for cidr in config.cluster_cidrs if (":" in cidr) == ipv6]
+    return config.enable_node_ipam and any(
+        size < network.prefixlen or (ipv6 and size - network.prefixlen > MAX_NODE_BITS)
+        for network in networks
+    )
+
+
+def _is_full(config: NodeIPAM, service_cidr: str, *, ipv6: bool) -> bool:
+    if not config.enable_node_ipam or not service_cidr:
+        return False
+    services = ip_network(service_cidr, strict=False)
+    networks = [ip_network(cidr, strict=False) for cidr in config.cluster_cidrs if (":" in cidr) == ipv6]
+    return (services.version == 6) != ipv6 or any(
+        services.prefixlen <= network.prefixlen and services.overlaps(network) for network in networks
+    )
+
+
 CONTROLLER_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
         "nodeIPAM.clusterCIDRs",
         "must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true",
         check=lambda c: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
     ),
+    ConfigRule(
+        "nodeIPAM.clusterCIDRs",
+        "must hold a network address, such as 10.10.0.0/16, and not that of a host",
+        check=lambda c: c.node_ipam.enable_node_ipam and not all(map(_is_network, c.node_ipam.cluster_cidrs)),
+    ),
+    ConfigRule(
+        "nodeIPAM.nodeCIDRMaskSizeIPv4",
+        "must not be smaller than the prefix length of the IPv4 range in clusterCIDRs",
+        check=lambda c: _is_too_wide(c.node_ipam, c.node_ipam.node_cidr_mask_size_ipv4, ipv6=False),
+    ),
+    ConfigRule(
+        "nodeIPAM.nodeCIDRMaskSizeIPv6",
+        "must not be smaller than the prefix length of the IPv6 range in clusterCIDRs, and not larger by more than 16",
+        check=lambda c: _is_too_wide(c.node_ipam, c.node_ipam.node_cidr_mask_size_ipv6, ipv6=True),
+    ),
+    ConfigRule(
+        "nodeIPAM.serviceCIDR",
+        "must be an IPv4 range that leaves room in clusterCIDRs",
+        check=lambda c: _is_full(c.node_ipam, c.node_ipam.service_cidr, ipv6=False),
+    ),
+    ConfigRule(
+        "nodeIPAM.serviceCIDRv6",
+        "must be an IPv6 range that leaves room in clusterCIDRs",
+        check=lambda c: _is_full(c.node_ipam, c.node_ipam.service_cidr_v6, ipv6=True),
+    ),
     *(_needs_gate(gate) for gate in GATES if gate.requires and "controller" in gate.components),
 )
 
 CONTROLLER_NOT_BUILT: tuple[UnbuiltKey, ...] = (
-    UnbuiltKey("nodeIPAM.enableNodeIPAM", "Node IPAM", OFF),
     UnbuiltKey("clientCAFile", "authentication by client certificate", ("",)),
     UnbuiltKey("multicluster.enableStretchedNetworkPolicy", "NetworkPolicy across clusters", OFF),
 )

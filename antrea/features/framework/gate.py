@@ -15,7 +15,7 @@ import msgspec
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 from antrea.features import FEATURES
-from antrea.features.framework.gate_row import AGENT, BOTH, CONTROLLER, Component, Gate, Stage
+from antrea.features.framework.gate_row import AGENT, BOTH, Component, Gate, Stage
 from antrea.features.framework.plug import declared
 
 STAGE_SWITCHES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
@@ -67,7 +67,6 @@ OTHER_GATES: tuple[Gate, ...] = (
         built=True,
         always="rules in the host's network are always those of nftables",
     ),
-    Gate("NodeIPAM", CONTROLLER, "BETA", True, "alpha v1.4, beta v1.12", "Give Nodes their Pod CIDRs."),
     Gate("SecondaryNetwork", AGENT, "ALPHA", False, "alpha v1.5", "Give Pods further interfaces."),
 )
 """Gates of upstream that no folder of a feature has: of what is not built, and of what is always on."""

@@ -99,7 +99,7 @@ def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Pat
         assert get(port, "/featuregates", "wrong")[0] == 401
         gates = {row["name"]: row for row in json.loads(get(port, "/featuregates", token)[1])}
         assert gates["NodeIPAM"] == {
-            "component": "controller", "name": "NodeIPAM", "status": "Disabled", "version": "BETA",
+            "component": "controller", "name": "NodeIPAM", "status": "Enabled", "version": "BETA",
         }  # fmt: skip
         assert "AntreaProxy" not in gates
         samples = get(port, "/metrics", token)[1].splitlines()

@@ -192,9 +192,6 @@
 {{- if get .Values.featureGates "Multicluster" }}
 - {{ "featureGates.Multicluster: the feature is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
-{{- if get .Values.featureGates "NodeIPAM" }}
-- {{ "featureGates.NodeIPAM: the feature is not built yet, so it cannot be enabled" | quote }}
-{{- end }}
 {{- if get .Values.featureGates "SecondaryNetwork" }}
 - {{ "featureGates.SecondaryNetwork: the feature is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
@@ -207,8 +204,8 @@
 {{- if and (get .Values.featureGates "AllAlpha") (not (and (hasKey .Values.featureGates "AntreaIPAM") (hasKey .Values.featureGates "IPsecCertAuth") (hasKey .Values.featureGates "Multicluster") (hasKey .Values.featureGates "SecondaryNetwork"))) }}
 - {{ "featureGates.AllAlpha: turns on features that are not built yet: AntreaIPAM, IPsecCertAuth, Multicluster, SecondaryNetwork; name the gates that are wanted, or set these to false" | quote }}
 {{- end }}
-{{- if and (get .Values.featureGates "AllBeta") (not (and (hasKey .Values.featureGates "AntreaNodeConfig") (hasKey .Values.featureGates "Multicast") (hasKey .Values.featureGates "NodeIPAM"))) }}
-- {{ "featureGates.AllBeta: turns on features that are not built yet: AntreaNodeConfig, Multicast, NodeIPAM; name the gates that are wanted, or set these to false" | quote }}
+{{- if and (get .Values.featureGates "AllBeta") (not (and (hasKey .Values.featureGates "AntreaNodeConfig") (hasKey .Values.featureGates "Multicast"))) }}
+- {{ "featureGates.AllBeta: turns on features that are not built yet: AntreaNodeConfig, Multicast; name the gates that are wanted, or set these to false" | quote }}
 {{- end }}
 {{- if and (has (toString .Values.ipsec.authenticationMode) (list "cert")) (not (eq (toString (dig "IPsecCertAuth" false .Values.featureGates)) "true")) }}
 - {{ "ipsec.authenticationMode: needs the feature IPsecCertAuth, which is not built yet" | quote }}
@@ -275,9 +272,6 @@
 {{- end }}
 {{- if not (has (toString .Values.secondaryNetwork.ovsBridges) (list "[]")) }}
 - {{ "secondaryNetwork.ovsBridges: a secondary network is not built yet, so it cannot be enabled" | quote }}
-{{- end }}
-{{- if not (has (toString .Values.nodeIPAM.enable) (list "false")) }}
-- {{ "nodeIPAM.enable: Node IPAM is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
 {{- if not (has (toString .Values.clientCAFile) (list "")) }}
 - {{ "clientCAFile: authentication by client certificate is not built yet, so it cannot be enabled" | quote }}

@@ -187,7 +187,12 @@ def test_gate_without_a_tunnel_the_environment_may_waive_antrea_proxy() -> None:
     [
         ("nodeIPAM: {enableNodeIPAM: true}", "nodeIPAM.clusterCIDRs: must hold one or two"),
         ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, 11.0.0.0/8]}", "nodeIPAM.clusterCIDRs"),
-        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, fd00::/48]}", "nodeIPAM.enableNodeIPAM: Node IPAM is not built yet"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.1/8]}", "nodeIPAM.clusterCIDRs: must hold a network address"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/25]}", "nodeIPAM.nodeCIDRMaskSizeIPv4: must not be smaller"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: ['fd00::/65']}", "nodeIPAM.nodeCIDRMaskSizeIPv6: must not be smaller"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: ['fd00::/47']}", "nodeIPAM.nodeCIDRMaskSizeIPv6: must not be smaller"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/16], serviceCIDR: 10.0.0.0/8}", "nodeIPAM.serviceCIDR: must be an IPv4 range that leaves room"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/16], serviceCIDRv6: 10.9.0.0/16}", "nodeIPAM.serviceCIDRv6: must be an IPv6 range"),
         ("featureGates: {AntreaPolicy: false, AdminNetworkPolicy: true}", "featureGates.AdminNetworkPolicy: requires the feature gate AntreaPolicy"),
         ("featureGates: {AntreaPolicy: false, ClusterNetworkPolicy: true}", "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy"),
         ("clientCAFile: /ca", "clientCAFile: authentication by client certificate is not built yet"),
