@@ -7,6 +7,7 @@ hosts:                       # more external hosts; `routers` has the same form
 - name: peer
   nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.18.100.9/24]}]
   routes: [{dst: default, via: 172.18.100.1}]
+apart: 1                     # the last so many nodes have eth1 on a network of their own, behind the gateway
 loss: {node-1/eth1: 5}       # percent, each direction
 cpu: 50                      # percent of one processor for each node, and for the control plane
 agent: {defaultMTU: 1400}    # keys of antrea-agent.conf that differ
@@ -71,7 +72,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
             raise Invalid("nodes", f"{self.nodes} is not between 0 (the control plane alone) and {MAX_NODES}")
         routers = tuple(msgspec.structs.replace(m, role="router") for m in self.routers)
         return standard(
-            self.nodes, self.family, vlans=self.vlans, extra=(*routers, *self.hosts), loss=self.loss
+            self.nodes,
+            self.family,
+            vlans=self.vlans,
+            extra=(*routers, *self.hosts),
+            loss=self.loss,
+            apart=self.apart,
         )
 
 

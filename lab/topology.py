@@ -4,7 +4,9 @@
     switch `fabric`   172.31.0.0/24   eth1 of every node (transport; a VLAN trunk where the lab has VLANs), the gateway
     switch `outside`  192.0.2.0/24    the gateway, the external host `outside`
 
-`gateway` routes between the three. Nothing here has an effect; `underlay.py` realizes it.
+Where a lab has nodes apart, these have eth1 on a switch `far`, 172.31.1.0/24, with the gateway.
+
+`gateway` routes between all of them. Nothing here has an effect; `underlay.py` realizes it.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Network(msgspec.Struct, frozen=True):
 
 NODES = Network("172.30.0.0/24", "fd00:172:30::/64")
 FABRIC = Network("172.31.0.0/24", "fd00:172:31::/64")
+FAR_FABRIC = Network("172.31.1.0/24", "fd00:172:31:1::/64")
 OUTSIDE = Network("192.0.2.0/24", "2001:db8:2::/64")
 PODS = Network("10.244.0.0/16", "fd00:10:244::/56")
 SERVICES = Network("10.96.0.0/16", "fd00:10:96::/112")
@@ -137,9 +140,24 @@ def default_routes(network: Network, family: Family) -> tuple[StaticRoute, ...]:
     return tuple(StaticRoute("default", str(ip_interface(g).ip)) for g in gateways)
 
 
-def _node(number: int, family: Family, vlans: tuple[int, ...], loss: dict[str, float]) -> Machine:
+def _routes_between(here: Network, there: Network, family: Family) -> tuple[StaticRoute, ...]:
+    """Return the routes from one transport network to another."""
+    gateways = here.pick(GATEWAY_HOST, family)
+    prefixes = there.prefixes(family)
+    return tuple(
+        StaticRoute(prefix, str(ip_interface(via).ip)) for prefix, via in zip(prefixes, gateways, strict=True)
+    )
+
+
+def _node(
+    number: int, family: Family, vlans: tuple[int, ...], loss: dict[str, float], *, place: tuple[bool, bool]
+) -> Machine:
+    """Make a node; `place` is whether it is apart, and whether any is."""
     name, host = f"node-{number}", FIRST_NODE_HOST + number - 1
-    cards = (("eth0", "nodes", NODES, ()), ("eth1", "fabric", FABRIC, vlans))
+    is_apart, has_apart = place
+    here, there = (FAR_FABRIC, FABRIC) if is_apart else (FABRIC, FAR_FABRIC)
+    switch = "far" if is_apart else "fabric"
+    cards = (("eth0", "nodes", NODES, ()), ("eth1", switch, here, () if is_apart else vlans))
     nics = tuple(
         Nic(
             name=nic,
@@ -150,16 +168,19 @@ def _node(number: int, family: Family, vlans: tuple[int, ...], loss: dict[str, f
         )
         for nic, switch, network, trunk in cards
     )
-    return Machine(name=name, role="node", nics=nics, routes=default_routes(NODES, family))
+    routes = _routes_between(here, there, family) if has_apart else ()
+    return Machine(name=name, role="node", nics=nics, routes=(*default_routes(NODES, family), *routes))
 
 
-def _gateway(family: Family, vlans: tuple[int, ...]) -> Machine:
+def _gateway(family: Family, vlans: tuple[int, ...], *, has_apart: bool) -> Machine:
     plugs: list[tuple[str, Network, int | None]] = [
         ("nodes", NODES, None),
         ("fabric", FABRIC, None),
         ("outside", OUTSIDE, None),
     ]
     plugs += [("fabric", vlan_network(v), v) for v in vlans]
+    if has_apart:
+        plugs.append(("far", FAR_FABRIC, None))
     nics = tuple(
         Nic(name=f"eth{i}", switch=switch, addresses=network.pick(GATEWAY_HOST, family), vlan=vlan)
         for i, (switch, network, vlan) in enumerate(plugs)
@@ -174,8 +195,11 @@ def standard(
     vlans: tuple[int, ...] = (),
     extra: tuple[Machine, ...] = (),
     loss: dict[str, float] | None = None,
+    apart: int = 0,
 ) -> Topology:
-    """The picture above, with `extra` routers and hosts. Raises Invalid where names or values cannot be realized."""
+    """The picture above, with `extra` routers and hosts, and the last `apart` nodes behind the gateway. Raises Invalid where
+    names or values cannot be realized.
+    """
     control = Machine(
         name="control",
         role="control-plane",
@@ -187,8 +211,13 @@ def standard(
         nics=(Nic(name="eth0", switch="outside", addresses=OUTSIDE.pick(EXTERNAL_HOST, family)),),
         routes=default_routes(OUTSIDE, family),
     )
-    workers = (_node(i, family, vlans, loss or {}) for i in range(1, nodes + 1))
-    topology = Topology(family=family, machines=(control, *workers, _gateway(family, vlans), outside, *extra))
+    if apart > nodes:
+        raise Invalid("apart", f"{apart} is more than the {nodes} nodes of the lab")
+    workers = (
+        _node(i, family, vlans, loss or {}, place=(i > nodes - apart, apart > 0)) for i in range(1, nodes + 1)
+    )
+    gateway = _gateway(family, vlans, has_apart=apart > 0)
+    topology = Topology(family=family, machines=(control, *workers, gateway, outside, *extra))
     _check(topology, loss or {})
     return topology
 

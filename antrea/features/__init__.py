@@ -33,9 +33,9 @@ module `part` is loaded:
 """
 
 FEATURES: tuple[str, ...] = (
+    "node_route",
     "pod_connectivity",
     "node_network",
-    "node_route",
     "membership",
     "proxy",
     "node_port_local",

@@ -305,7 +305,10 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
 OFF = (False,)
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
-        "trafficEncapMode", "any mode but encap and noEncap", ("encap", "noEncap"), {"nodeType": (NODE_TYPE,)}
+        "trafficEncapMode",
+        "mode networkPolicyOnly",
+        ("encap", "noEncap", "hybrid"),
+        {"nodeType": (NODE_TYPE,)},
     ),
     UnbuiltKey("trafficEncryptionMode", "encryption between Nodes", ("none",)),
     UnbuiltKey("multicast.enable", "multicast", OFF),

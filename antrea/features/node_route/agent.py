@@ -1,6 +1,7 @@
 """Packets to the Pods of another Node: through the tunnel in OVS, by way of antrea-gw0 from the host.
 
-Without tunnels OVS gives them to the host, which routes them to the Node as they are.
+Without tunnels OVS gives them to the host, which routes them to the Node as they are. In mode hybrid this is so for Nodes on the
+network of the transport interface.
 
 parity: pkg/agent/openflow/pod_connectivity.go installNodeFlows, pkg/agent/controller/noderoute
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
+from antrea.apis.annotation import LINK, TRANSPORT_ADDRESSES, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
@@ -17,7 +18,8 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.node_route.way import direct_hop, shared_cidrs, tunnel_end
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.node_route.way import direct_hop, needs_tunnel, shared_cidrs, tunnel_end
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Action
 
 flow = flows_of(Category.POD_CONNECTIVITY)
+DIRECT_SERVER_RETURN = "LoadBalancerModeDSR"
+"""Feature gate of load balancer mode dsr."""
 
 
 def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
@@ -73,8 +77,9 @@ def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
     if config.has_tunnel and end is None:
         return
-    way = tunnel_way(gateway, end) if config.has_tunnel and end else host_way(gateway)
     for cidr in shared_cidrs(node, peer):
+        by_tunnel = needs_tunnel(facts, peer, ipv6=is_ipv6(cidr))
+        way = tunnel_way(gateway, end) if by_tunnel and end else host_way(gateway)
         if not is_ipv6(cidr):
             yield arp_responder(gateway_ip(cidr))
         yield flow(L3_FORWARDING, Priority.NORMAL, dst(cidr), then=way)
@@ -140,10 +145,10 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
     """
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
     facts.need(OvsPort, config.host_gateway)
-    if not config.has_tunnel:
-        yield from direct_routes(facts.need(Transport), node, peer)
-        return
     for cidr in shared_cidrs(node, peer):
+        if not needs_tunnel(facts, peer, ipv6=is_ipv6(cidr)):
+            yield from direct_route(facts.need(Transport), peer, cidr)
+            continue
         gateway = gateway_ip(cidr)
         if is_ipv6(cidr):
             yield Route(dst=f"{gateway}/128", dev=config.host_gateway)
@@ -151,11 +156,10 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
         yield Route(dst=cidr, dev=config.host_gateway, via=gateway, onlink=True)
 
 
-def direct_routes(link: Transport, node: ThisNode, peer: PeerNode) -> Iterator[Route]:
-    """Yield routes to a Node on the same network; routers between other Nodes have to know Pod CIDRs."""
-    for cidr in shared_cidrs(node, peer):
-        if hop := direct_hop(link, peer, ipv6=is_ipv6(cidr)):
-            yield Route(dst=cidr, dev=link.device, via=hop)
+def direct_route(link: Transport, peer: PeerNode, cidr: str) -> Iterator[Route]:
+    """Yield the route to a Node on the same network; routers between other Nodes have to know Pod CIDRs."""
+    if hop := direct_hop(link, peer, ipv6=is_ipv6(cidr)):
+        yield Route(dst=cidr, dev=link.device, via=hop)
 
 
 def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
@@ -177,6 +181,19 @@ def transport_annotation(_facts: Facts, node: ThisNode) -> Iterator[NodeAnnotati
     yield NodeAnnotation(node.name, TRANSPORT_ADDRESSES, ",".join(node.transport_ips) if other else "")
 
 
+def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
+    """Publish the networks of the transport interface, and the MAC address by which other Nodes recognize packets of this one.
+
+    Without tunnels direct server return needs it. In mode hybrid antctl reads from it which Nodes exchange packets without a tunnel.
+    """
+    config, node, gates = facts.get(AgentConfig), facts.get(ThisNode), facts.get(EnabledGates)
+    if config is None or node is None:
+        return
+    direct = not config.has_tunnel and gates is not None and DIRECT_SERVER_RETURN in gates
+    text = " ".join((link.mac, *link.addresses))
+    yield NodeAnnotation(node.name, LINK, text if direct or config.traffic_encap_mode == "hybrid" else "")
+
+
 FEATURE = AgentFeature(
     name="NodeRoute",
     units=(
@@ -185,6 +202,7 @@ FEATURE = AgentFeature(
         Unit(PeerNode, peer_routes),
         Unit(PeerNode, tunnel_neighbour),
         Unit(ThisNode, transport_annotation),
+        Unit(Transport, link_annotation),
     ),
 )
 FEATURES = (FEATURE,)

@@ -8,12 +8,15 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_interface
 from typing import TYPE_CHECKING
 
+from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
+from antrea.facts.node import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.facts.node import PeerNode, ThisNode, Transport
+    from antrea.engine import Facts
+    from antrea.facts.node import PeerNode, ThisNode
 
 
 def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
@@ -35,3 +38,11 @@ def direct_hop(link: Transport, peer: PeerNode, *, ipv6: bool) -> str:
     networks = [ip_interface(address).network for address in link.addresses]
     ends = (end for end in peer.transport_ips if is_ipv6(end) == ipv6)
     return next((end for end in ends if any(ip_address(end) in network for network in networks)), "")
+
+
+def needs_tunnel(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
+    """Return whether packets to the peer's Pods of a family go through the tunnel: in mode hybrid if routers are in between."""
+    config = facts.need(AgentConfig)
+    if config.traffic_encap_mode == "hybrid":
+        return not direct_hop(facts.need(Transport), peer, ipv6=ipv6)
+    return config.has_tunnel

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.config.agent import AgentConfig
-from antrea.facts.node import ThisNode
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealizedPipeline
+from antrea.features.node_route.way import needs_tunnel
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.host.pod_cidr import gateway_ip
+from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow.fields import (
     EP_SELECTED_REG_MARK,
     GENERATED_REJECT_PACKET_OUT,
@@ -104,17 +106,28 @@ def _way(facts: Facts, packet_in: PacketIn, rejected: Packet) -> Way | None:
         return Way(server, None, host.mac) if server else None
     if packet_in.in_port == host.ofport:
         # For a Pod of this Node, kube-proxy has chosen this destination, and has to undo that in the answer.
-        return Way(server or End(_remote_port(facts, packet_in, host), host.mac), host, host.mac)
+        return Way(
+            server or End(_remote_port(facts, packet_in, host, rejected.destination), host.mac),
+            host,
+            host.mac,
+        )
     return Way(server or host, client, client.mac)
 
 
-def _remote_port(facts: Facts, packet_in: PacketIn, host: End) -> int:
-    """Return the port of answers from others than this Node's Pods. Without tunnels all are behind the gateway, to which
-    nothing goes that came from it.
+def _remote_port(facts: Facts, packet_in: PacketIn, host: End, destination: str) -> int:
+    """Return the port of answers from others than this Node's Pods. What is reached without a tunnel is behind the gateway, to
+    which nothing goes that came from it.
     """
-    if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
+    tunnel = facts.get(OvsPort, TUNNEL_PORT)
+    if tunnel is not None and not _is_routed(facts, destination):
         return tunnel.ofport
     return host.ofport if _is_balanced(packet_in) else LOCAL_PORT
+
+
+def _is_routed(facts: Facts, ip: str) -> bool:
+    """Whether the address is of a Pod of another Node that is reached without a tunnel, though there are tunnels."""
+    peers = (peer for peer in facts.all(PeerNode) if held(ip, peer.pod_cidrs))
+    return any(not needs_tunnel(facts, peer, ipv6=is_ipv6(ip)) for peer in peers)
 
 
 def _end(facts: Facts, host: End, ip: str) -> End | None:

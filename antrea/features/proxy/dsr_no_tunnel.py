@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.annotation import LINK, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
 from antrea.facts.family import is_ipv6
@@ -75,14 +74,6 @@ def refusal_text(facts: Facts) -> str:
 
 
 # units
-
-
-def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
-    """Publish the MAC by which other Nodes recognize packets of this one."""
-    config, node = facts.get(AgentConfig), facts.get(ThisNode)
-    if config is not None and node is not None:
-        text = "" if config.has_tunnel else " ".join((link.mac, *link.addresses))
-        yield NodeAnnotation(node.name, LINK, text)
 
 
 def unknown_node(facts: Facts, _node: ThisNode) -> Iterator[NftRule]:
@@ -161,7 +152,6 @@ FEATURE = AgentFeature(
     gate=GATE,
     within="AntreaProxy",
     units=(
-        Unit(Transport, link_annotation),
         *HOP_UNITS,
         Unit(ThisNode, unknown_node),
         Unit(ThisNode, refused_path),

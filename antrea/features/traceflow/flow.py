@@ -20,7 +20,7 @@ from antrea.features.framework.diversion import diversions
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
-from antrea.features.node_route.way import shared_cidrs
+from antrea.features.node_route.way import needs_tunnel, shared_cidrs
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.pod_cidr import held
 from antrea.openflow import packet
@@ -198,16 +198,17 @@ def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
 
 
 def ways_to_nodes(facts: Facts, trace: RunningTrace) -> Iterator[tuple[Match, ...]]:
-    """Yield matches of packets to Pods of other Nodes: the tunnel, or the gateway if they have addresses of Pods there."""
+    """Yield matches of packets to Pods of other Nodes: the tunnel, and the gateway for those that the host routes as they are."""
     if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
         yield (TARGET_OF_PORT(tunnel.ofport).match,)
     config, node, named = facts.get(AgentConfig), facts.get(ThisNode), trace.spec.destination.ip
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
-    if config is None or node is None or gateway is None or config.has_tunnel:
+    if config is None or node is None or gateway is None:
         return
     for peer in facts.all(PeerNode):
         for cidr in shared_cidrs(node, peer):
-            if is_ipv6(cidr) == trace.ipv6 and (not named or held(named, (cidr,))):
+            is_meant = is_ipv6(cidr) == trace.ipv6 and (not named or held(named, (cidr,)))
+            if is_meant and not needs_tunnel(facts, peer, ipv6=trace.ipv6):
                 yield TARGET_OF_PORT(gateway.ofport).match, dst(cidr)
 
 

@@ -98,6 +98,7 @@ from antrea.features.egress.agent.snat_mark import (
 )
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
+from antrea.features.egress.agent.tunnel_return import return_entries, return_flows, return_marks
 from antrea.features.egress.agent.unknown_segment import unanswered_address, unknown_segments
 from antrea.features.egress.preference import NONE, PORTS, survival
 from antrea.features.egress.spec import unanswered
@@ -192,6 +193,9 @@ FEATURE = AgentFeature(
         Unit(ReleasedAddress, released_mark, yields=(EgressMark,)),
         Unit(ThisNode, host_rules),
         Unit(EgressMark, mark_elements),
+        Unit(ThisNode, return_entries),
+        Unit(ThisNode, return_marks),
+        Unit(PeerNode, return_flows),
         Unit(ThisNode, lost_rule),
         Unit(EgressMark, lost_elements),
         Unit(ThisNode, unknown_segments),

@@ -24,7 +24,7 @@ from antrea.host.link import Link, Vlan
 from antrea.host.route import Route, RoutingRule
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import SNAT_PKT_MARK
+from antrea.openflow.fields import EGRESS_RETURN, SNAT_PKT_MARK
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ class Subnet(msgspec.Struct, frozen=True):
 
 
 def rule_numbers(rule: RoutingRule) -> tuple[tuple[str, int], ...]:
-    """Return mark and table of an existing rule, by their pools; Services have marks of another mask, and the same tables."""
+    """Return mark and table of an existing rule, by their pools; Services have marks of another mask, and the same tables. That
+    of replies (tunnel_return.py) has neither.
+    """
+    if rule.mask == EGRESS_RETURN.mask:
+        return ()
     table = (TABLE_POOL, rule.table - FIRST_TABLE + 1)
     return ((POOL, rule.mark & rule.mask), table) if rule.mask == SNAT_PKT_MARK.mask else (table,)
 

@@ -15,7 +15,7 @@ from antrea.config.agent import AgentConfig
 from antrea.errors import Invalid
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
-from antrea.features.node_route.way import direct_hop, shared_cidrs, tunnel_end
+from antrea.features.node_route.way import direct_hop, needs_tunnel, shared_cidrs, tunnel_end
 from antrea.host.pod_cidr import gateway_ip
 from antrea.outside.log import klog
 from antrea.outside.netlink import reach
@@ -143,7 +143,7 @@ class Reachability:
     async def _lost_path(self, why: str, gateway: str, peer: PeerNode) -> str:
         """Return which path does not carry packets to a gateway, and the repair."""
         config, link = self._facts.get(AgentConfig), self._facts.get(Transport)
-        if config is None or link is None or config.has_tunnel:
+        if config is None or link is None or needs_tunnel(self._facts, peer, ipv6=is_ipv6(gateway)):
             end = tunnel_end(self._facts.need(ThisNode), peer) or ""
             return f" through the tunnel to {end}: {why}{await self._way(end)}"
         hop = direct_hop(link, peer, ipv6=is_ipv6(gateway))

@@ -249,11 +249,8 @@
 {{- if and (eq (toString (dig "ClusterNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
 - {{ "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}
 {{- end }}
-{{- if not (has (toString .Values.trafficEncapMode) (list "encap" "noEncap")) }}
-- {{ "trafficEncapMode: any mode but encap and noEncap is not built yet, so it cannot be enabled" | quote }}
-{{- end }}
-{{- if not (has (toString .Values.tunnelType) (list "geneve")) }}
-- {{ "tunnelType: any tunnel but geneve is not built yet, so it cannot be enabled" | quote }}
+{{- if not (has (toString .Values.trafficEncapMode) (list "encap" "noEncap" "hybrid")) }}
+- {{ "trafficEncapMode: mode networkPolicyOnly is not built yet, so it cannot be enabled" | quote }}
 {{- end }}
 {{- if not (has (toString .Values.trafficEncryptionMode) (list "none")) }}
 - {{ "trafficEncryptionMode: encryption between Nodes is not built yet, so it cannot be enabled" | quote }}

@@ -124,7 +124,6 @@ def test_what_needs_a_feature_that_is_not_built_is_not_sent_to_a_gate_that_is_re
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("trafficEncapMode: hybrid", "trafficEncapMode"),
         ("trafficEncapMode: networkPolicyOnly", "trafficEncapMode"),
         ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
         ("multicast: {enable: true}", "multicast.enable"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from policy_world import CONFIG, NODE, PIPELINE, interface
 
 from antrea.engine import Facts
+from antrea.facts.node import PeerNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.pod_connectivity.rejection import rejection
@@ -18,6 +21,9 @@ from antrea.openflow.match import LOCAL_PORT
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.openflow.packet_in import PacketIn
 from antrea.openflow.packet_out import TABLE_PORT, PacketOut
+
+if TYPE_CHECKING:
+    from antrea.facts.fact import Fact
 
 GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
 TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
@@ -35,13 +41,14 @@ def rejected(
     tunnel: bool = True,
     chosen: int = 0,
     kind: int = TCP,
+    rows: tuple[Fact, ...] = (),
 ) -> PacketOut | None:
     """What becomes of a SYN, or of a datagram; the addresses of its frame carry marks and mean nothing."""
     facts = Facts()
     for row in (CONFIG, NODE, RealizedPipeline(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
         facts.put(row)
-    if tunnel:
-        facts.put(TUNNEL)
+    for row in (*rows, *((TUNNEL,) if tunnel else ())):
+        facts.put(row)
     first = struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 0x50, 2, 0, 0, 0)
     ends = [ip_address(ip).packed for ip in (client, server)]
     if ":" in client:
@@ -132,6 +139,20 @@ def test_without_a_tunnel_the_answer_of_another_nodes_pod_goes_back_to_the_gatew
     found = rejected(WEB, FAR, 2, tunnel=False)
     assert found
     assert (found.in_port, found.out_port) == (LOCAL_PORT, 2)
+
+
+@pytest.mark.parametrize(
+    ("network", "ends"), [("192.0.2.1/24", (LOCAL_PORT, 2)), ("198.51.100.1/24", (1, 2))]
+)
+def test_in_mode_hybrid_the_answer_goes_back_where_the_pod_of_another_node_is(
+    network: str, ends: tuple[int, int]
+) -> None:
+    config = msgspec.structs.replace(CONFIG, traffic_encap_mode="hybrid")
+    card = Transport("eth1", "eth1", "0a:00:00:00:00:09", 1500, (network,))
+    peer = PeerNode("n2", ("10.10.1.0/24",), ("192.0.2.2",), ("192.0.2.2",))
+    found = rejected(WEB, FAR, 2, rows=(config, card, peer))
+    assert found
+    assert (found.in_port, found.out_port) == ends
 
 
 def test_there_is_no_answer_between_strangers_and_none_to_an_answer() -> None:

@@ -9,7 +9,6 @@ from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.node_network.agent import FEATURE
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
-from antrea.features.node_route.agent import direct_routes
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.host.address import Address
 from antrea.host.link import Link
@@ -28,10 +27,16 @@ NO_ENCAP = AgentConfig(traffic_encap_mode="noEncap")
 POD = PodInterface("web-1a2b3c", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7",), 7, "uuid-1")
 
 
-def wanted(config: AgentConfig, *kinds: type, card: Transport = CARD, node: ThisNode = NODE) -> set[object]:
+def wanted(
+    config: AgentConfig,
+    *kinds: type,
+    card: Transport = CARD,
+    node: ThisNode = NODE,
+    peer: PeerNode = PEER,
+) -> set[object]:
     """Everything of these kinds that the features want of one Node."""
     facts = Facts()
-    for row in (config, node, PEER, GATEWAY, card, POD):
+    for row in (config, node, peer, GATEWAY, card, POD):
         facts.put(row)
     engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units, *POD_CONNECTIVITY.units))
     engine.plan()
@@ -84,10 +89,46 @@ def test_without_tunnels_routes_lead_to_peers_on_the_same_network_and_no_other()
     v4 = Route(dst="10.10.1.0/24", dev="br-phy", via="198.51.100.2")
     assert routes("198.51.100.1/24", "fd00:1::1/64") == {v4}
     assert routes("198.51.100.1/32") == set()
-    found = direct_routes(
-        msgspec.structs.replace(CARD, addresses=("198.51.100.1/32", "fd00:1::1/64")), NODE, dual
+    card = msgspec.structs.replace(CARD, addresses=("198.51.100.1/32", "fd00:1::1/64"), routes=())
+    v6 = Route(dst="fd00:10:1::/80", dev="br-phy", via="fd00:1::2")
+    assert wanted(NO_ENCAP, Route, card=card, peer=dual) == {v6}
+
+
+def test_in_mode_hybrid_a_peer_on_the_same_network_is_routed_to_and_others_are_behind_the_tunnel() -> None:
+    hybrid = AgentConfig(traffic_encap_mode="hybrid")
+    card = msgspec.structs.replace(CARD, routes=())
+    by_tunnel = wanted(AgentConfig(), Route, Neighbour, card=card)
+    v4, v6 = (Route(dst=cidr, dev="br-phy", via=PEER.transport_ips[0]) for cidr in PEER.pod_cidrs)
+    assert wanted(hybrid, Route, Neighbour, card=card) == {v4} | {
+        entry for entry in by_tunnel if "10.10.1.0/24" not in str(entry)
+    }
+    apart = msgspec.structs.replace(card, addresses=("198.51.100.1/32",))
+    assert wanted(hybrid, Route, Neighbour, card=apart) == by_tunnel
+    assert v6 not in by_tunnel
+    # an Egress of the neighbor uses the tunnel
+    assert wanted(hybrid, Port, TunnelNeighbour, card=card) == wanted(
+        AgentConfig(), Port, TunnelNeighbour, card=card
     )
-    assert list(found) == [Route(dst="fd00:10:1::/80", dev="br-phy", via="fd00:1::2")]
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        (AgentConfig(), "udp dport 6081"),
+        (AgentConfig(tunnel_type="vxlan"), "udp dport 4789"),
+        (AgentConfig(tunnel_type="vxlan", tunnel_port=8472), "udp dport 8472"),
+        (AgentConfig(tunnel_type="gre", tunnel_port=7), "meta l4proto gre"),
+    ],
+)
+def test_the_kernel_does_not_track_packets_of_tunnels(config: AgentConfig, match: str) -> None:
+    texts = {rule.text for rule in wanted(config, NftRule) if isinstance(rule, NftRule)}
+    assert {text for text in texts if "notrack" in text} == {
+        f"{match} fib {way} type local notrack" for way in ("saddr", "daddr")
+    }
+    [port] = wanted(config, Port)
+    assert isinstance(port, Port)
+    options = {"remote_ip": "flow", "key": "flow"} | ({"dst_port": "8472"} if "8472" in match else {})
+    assert (port.type, dict(port.options)) == (config.tunnel_type, options)
 
 
 def test_without_tunnels_there_is_no_port_and_no_exception_for_them() -> None:

@@ -12,7 +12,7 @@ from policy_world import CONFIG, NODE, PIPELINE, applied, interface, member, pol
 
 from antrea.apis.crd.traceflow import TraceflowSpec
 from antrea.engine import Engine, Facts
-from antrea.facts.node import PeerNode
+from antrea.facts.node import PeerNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import RealizedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
@@ -120,6 +120,19 @@ def test_without_tunnels_what_goes_to_pods_of_other_nodes_leaves_by_the_gateway_
     assert all(
         line.endswith("set_field:0->ip_dscp,set_field:0x0->reg1,resubmit(,Output)") for line in anywhere
     )
+
+
+def test_in_mode_hybrid_a_packet_may_leave_by_the_tunnel_and_to_neighbors_by_the_gateway() -> None:
+    card = Transport("eth1", "eth1", "0a:00:00:00:00:09", 1500, ("192.0.2.1/24",))
+    ends = {1: "192.0.2.2", 2: "198.51.100.2"}
+    peers = (PeerNode(f"n{n}", (f"10.10.{n}.0/24",), (end,), (end,)) for n, end in ends.items())
+    world = World(card, *peers)
+    plan = world.put(
+        msgspec.structs.replace(CONFIG, traffic_encap_mode="hybrid"), trace(**LIVE, destination={})
+    )
+    to_nodes = [line for line in texts(plan, "Output") if "priority=215" in line]
+    assert ["nw_dst=10.10.1.0/24" in line for line in sorted(to_nodes)] == [False, True]
+    assert "reg1=0x1," in min(to_nodes)
 
 
 def test_live_traffic_loses_its_tag_and_goes_on() -> None:
