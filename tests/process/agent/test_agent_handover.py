@@ -13,7 +13,13 @@ from antrea.apis.core import ObjectMeta
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
+from antrea.facts.egress import (
+    AnnouncedAddress,
+    CopiedAddress,
+    Egress,
+    EgressOwner,
+    ReleasedAddress,
+)
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
@@ -305,3 +311,26 @@ def test_the_event_of_a_takeover_says_how_long_ago_its_cause_was_known() -> None
         assert (said, words) == (f"Node n2 took over {IP} from n1", why)
         assert 0 <= int(figure) < 1000 * (time.monotonic() - began) - 49
     assert graceful_handover.takeover_message(act, {}) == f"Node n2 took over {IP} from n1: gone"
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "never copied"])
+async def test_pods_are_sent_here_once_this_node_has_copies_of_the_connections_or_some_time_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    monkeypatch.setattr(graceful_handover, "ANNOUNCE_SECONDS", 0.01)
+    monkeypatch.setattr(graceful_handover, "COPY_SECONDS", 30.0 if copied else 0.3)
+    mine, _ = agent(tmp_path, monkeypatch, Ending())
+    facts = mine._facts
+    facts.put(Egress("web", "u", IP, "pool", node="n2", copies=True))
+    # copies of another Node than the one that hands over do not count
+    facts.put(CopiedAddress(IP, "n3"))
+    await mine.receive(ConfirmAnnounced("web", (IP, "n2"), egress="web", ip=IP, before="n2"))
+    await asyncio.sleep(0.15)
+    assert facts.get(AnnouncedAddress, "web") is None
+    if copied:
+        facts.put(CopiedAddress(IP, "n2"))
+    async with asyncio.timeout(10):
+        with facts.watch(AnnouncedAddress) as news:
+            while facts.get(AnnouncedAddress, "web") is None:
+                await news.wait()
+                news.clear()
