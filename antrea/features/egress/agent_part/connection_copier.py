@@ -53,8 +53,8 @@ ALIVE_SECONDS: Final = 1.0
 """Seconds between empty messages, by which a receiver notices that one was lost."""
 REPEAT_SECONDS: Final = 240.0
 """Seconds between snapshots; less than antrea.outside.netlink.copied_connection.OTHER_SECONDS."""
-RESTART_SECONDS: Final = 1.0
-"""Least seconds between two streams to one Node."""
+RESTART_SECONDS: Final = 5.0
+"""Least seconds between two streams to one Node: each begins with a list of the whole table."""
 MOST_EVENTS: Final = 1000
 """Events of one batch: 50,000 in a second."""
 
