@@ -428,8 +428,7 @@ class Agent:
 
     async def farewell(self) -> None:
         """Hand over what other Nodes can take, before this process ends for good."""
-        for part in self.parts:
-            await part.farewell()
+        await asyncio.gather(*(part.farewell() for part in self.parts))
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.create_task(self.isolation.once(name, work), name=name)

@@ -44,6 +44,8 @@ class AgentNode(Fact, frozen=True):
     """spec.unschedulable"""
     being_removed: bool = False
     """The cluster autoscaler is about to delete it, or its object is being deleted."""
+    not_ready: bool = False
+    """Kubernetes does not find its kubelet ready: it has the taint of that."""
     ssh_ports: tuple[int, ...] = ()
     """Ports that no policy closes, from annotation node.antrea.io/keep-ssh."""
     external_ips: tuple[str, ...] = ()

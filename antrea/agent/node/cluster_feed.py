@@ -29,6 +29,8 @@ MAX_SUBNETS = 64
 """Maximum number of subnets that are read from an annotation; a Node has at most 20."""
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
+NOT_READY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Keys of the taints of a Node whose condition Ready is not True."""
 SSH = 22
 MAX_TRANSPORT = 8
 """Transport addresses that are read of a Node; an agent writes one for each family."""
@@ -49,6 +51,7 @@ def cluster_node(node: Node) -> AgentNode | None:
     most = meta.annotations.get(MAX_EGRESS_IPS, "")
     if most and not _NUMBER.fullmatch(most):
         log.warning("Annotation is not a number", node=meta.name, annotation=MAX_EGRESS_IPS, value=most[:100])
+    taints = {taint.key for taint in node.spec.taints}
     return AgentNode(
         name=meta.name,
         ips=ips,
@@ -58,7 +61,8 @@ def cluster_node(node: Node) -> AgentNode | None:
         pod_cidrs=cidrs,
         gossips=meta.labels.get(OS, LINUX) == LINUX,
         cordoned=node.spec.unschedulable,
-        being_removed=bool(meta.deletion_timestamp) or any(t.key == TO_BE_DELETED for t in node.spec.taints),
+        being_removed=bool(meta.deletion_timestamp) or TO_BE_DELETED in taints,
+        not_ready=not taints.isdisjoint(NOT_READY),
         ssh_ports=ssh_ports(meta.name, meta.annotations.get(KEEP_SSH, "")),
         external_ips=node_addresses(node, "ExternalIP"),
         silent=tuple(filter(None, meta.annotations.get(SILENT_SUBNETS, "").split(",")))[:MAX_SUBNETS],

@@ -5,12 +5,12 @@ parity: pkg/agent/controller/bgp/controller.go getEffectiveBGPPolicy
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.crd.bgp import BfdPeer, BgpPeer, BGPPolicy
 from antrea.facts.fact import Fact, precedence
 from antrea.facts.group import Requirement
-from antrea.facts.member import AgentNode, GossipMember
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.features.framework.admission import Watched
 from antrea.features.grouping.selector import meets, requirements
 
@@ -50,6 +50,13 @@ class BgpPolicyRow(Fact, frozen=True):
         return self.name
 
 
+class PolicyNode(NamedTuple):
+    """A Node that a policy selects."""
+
+    name: str
+    is_leaving: bool
+
+
 class EffectivePolicy(Fact, frozen=True):
     """The BGPPolicy that this Node follows; derived."""
 
@@ -57,7 +64,9 @@ class EffectivePolicy(Fact, frozen=True):
     shadowed: tuple[str, ...] = ()
     """Names of the others that select the Node, sorted."""
     is_draining: bool = False
-    """Whether the Node is cordoned or about to be removed, and another one that the policy selects is not."""
+    """Whether routers should use other Nodes than this one (`is_leaving`), and there is one that the policy selects."""
+    nodes: tuple[PolicyNode, ...] = ()
+    """Live Nodes that the policy selects, this one among them, by name."""
 
 
 def policy_row(stored: BGPPolicy) -> BgpPolicyRow:
@@ -90,20 +99,22 @@ def effective_policy(facts: Facts, this: ThisNode) -> Iterator[EffectivePolicy]:
     if policies:
         first, *others = sorted(policies, key=lambda row: precedence(row.created, row.name))
         shadowed = tuple(sorted(row.name for row in others))
-        yield EffectivePolicy(first, shadowed, _is_draining(facts, node, first))
+        nodes = tuple(_policy_nodes(facts, node, first))
+        can_others = any(other.name != node.name and not other.is_leaving for other in nodes)
+        leaves = is_leaving(node) or facts.get(AgentLeaving) is not None
+        # the last one that is left stays, since without it nothing is reached
+        yield EffectivePolicy(first, shadowed, leaves and can_others, nodes)
 
 
-def _is_draining(facts: Facts, node: AgentNode, policy: BgpPolicyRow) -> bool:
-    """Whether routers should use other Nodes: the last one that is left stays, since without it nothing is reached."""
-    if not (node.cordoned or node.being_removed):
-        return False
-    return any(
-        other.name != node.name
-        and not (other.cordoned or other.being_removed)
-        and meets(dict(other.labels), policy.nodes)
-        and _lives(facts, other.name)
-        for other in facts.all(AgentNode)
-    )
+def is_leaving(node: AgentNode) -> bool:
+    """Whether routers should use other Nodes: it is cordoned, about to be removed, or Kubernetes does not find it ready."""
+    return node.cordoned or node.being_removed or node.not_ready
+
+
+def _policy_nodes(facts: Facts, this: AgentNode, policy: BgpPolicyRow) -> Iterator[PolicyNode]:
+    for node in sorted(facts.all(AgentNode), key=lambda row: row.name):
+        if node.name == this.name or (meets(dict(node.labels), policy.nodes) and _lives(facts, node.name)):
+            yield PolicyNode(node.name, is_leaving(node))
 
 
 def _lives(facts: Facts, node: str) -> bool:

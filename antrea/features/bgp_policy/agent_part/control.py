@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from antrea.errors import Unavailable
@@ -30,7 +32,7 @@ from antrea.outside.log import klog
 from antrea.outside.netlink.listening_port import listening_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from antrea.engine import Facts
@@ -68,13 +70,15 @@ class FrrControl:
         Node: protocol, address and number.
         """
         self._listening = listening
-        self._file = folder / "wanted"
+        self._file, self._ending = folder / "wanted", folder / "ending"
         self._bgpd, self._bfdd = FrrDaemon(folder / "bgpd.vty"), FrrDaemon(folder / "bfdd.vty")
         self._wanted: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._is_known = False
         """Whether all that is wanted is known, so that the rest may go."""
         self._is_available = False
         """Whether all daemons that are needed took their configuration the last time."""
+        self.changed = -math.inf
+        """When FRR last got something else, by the clock of `time.monotonic`."""
         self._version = 0
         self._aligned = -1
         """The version of what is wanted that FRR has."""
@@ -122,6 +126,17 @@ class FrrControl:
         if category == Category.ROUTES:
             self._is_known = True
             self._change()
+
+    @contextlib.contextmanager
+    def outlived(self) -> Iterator[None]:
+        """Let the container run on, if its Pod ends, while the block lasts and for 6 s at most: routers are told of withdrawals."""
+        with contextlib.suppress(OSError):
+            self._ending.touch()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                self._ending.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """Let the container end the daemons: the feature is off."""
@@ -172,6 +187,7 @@ class FrrControl:
             self._write_file(more=False)
             self._is_available = not any(reasons)
             if self._is_available:
+                self.changed = self.changed if self._is_aligned() else time.monotonic()
                 self._aligned = version
         except OSError as error:
             reasons.append(f"the files of FRR: {error.strerror or error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from antrea.features.bgp_policy.report import (
 )
 from antrea.features.bgp_policy.state import FrrState
 from antrea.features.bgp_policy.view import NoPolicy, shown_peers, shown_policy, shown_routes
+from antrea.features.egress.agent_part.part import EgressPart
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_part import NotFound, Part
 from antrea.host.bgp import KINDS
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from antrea.outside.http.handlers import Check
 
 CONTAINER, CONDITION = "antrea-bgp-engine", "BGPEngineDown"
+SETTLED = 1.0
+"""Seconds that routers take for a change after FRR has it."""
 FOLDER = "frr"
 """Folder below the directory of files that outlive the agent, which the container has as /run/frr."""
 
@@ -43,6 +48,12 @@ class BgpPart(Part):
         self._agent, self._facts = agent, agent.facts
         self._control = FrrControl(agent.run_dir / FOLDER)
         self._is_on = GATE in agent.gates
+        self._egress: EgressPart | None = None
+        """Without it an agent does not know that it ends for good."""
+        if self._is_on:
+            with contextlib.suppress(LookupError):
+                self._egress = agent.part(EgressPart)
+                self._egress.waits_for(self._withdraws)
         self._container = EngineContainer(agent.kube, agent.record, CONTAINER, GATE, CONDITION)
 
     def watched(self) -> Iterable[Watched]:
@@ -65,6 +76,16 @@ class BgpPart(Part):
             await self._container.check()
         else:
             self._control.stop()
+
+    def _withdraws(self) -> bool:
+        """Whether routers may not have received yet that this Node, which ends for good, serves less."""
+        return self._control.is_needed() and time.monotonic() - self._control.changed < SETTLED
+
+    async def farewell(self) -> None:
+        """Keep FRR until routers were told to use other Nodes, if the Node will run without an agent."""
+        if self._egress is not None:
+            with self._control.outlived():
+                await self._egress.has_handed_over.wait()
 
     def routes(self) -> Mapping[str, Route]:
         return {

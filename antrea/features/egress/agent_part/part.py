@@ -84,6 +84,8 @@ class EgressPart(Part):
         self._agent, self._facts, self._node = agent, agent.facts, agent.node
         self._changes = ChangeTimes(agent.facts, TIMED_KINDS, clock=time.monotonic)
         self._handover = GracefulHandover(agent.facts, agent.kube, agent.config, agent.node)
+        self.has_handed_over = asyncio.Event()
+        """Set once other Nodes have what this one held, before this process ends for good."""
         self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
         self._pod_sysctls = PodSysctlSink(agent.run_dir / POD_SETTINGS)
@@ -141,7 +143,10 @@ class EgressPart(Part):
         return interface == DEVICE or interface.startswith(PREFIX)
 
     async def farewell(self) -> None:
-        await self._handover.farewell()
+        try:
+            await self._handover.farewell()
+        finally:
+            self.has_handed_over.set()
 
     async def close(self) -> None:
         """End what is being announced, and the thread for settings of Pods."""

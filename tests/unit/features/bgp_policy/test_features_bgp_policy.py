@@ -14,7 +14,7 @@ from antrea.apis.crd.bgp import BGPPolicy
 from antrea.engine import Engine, Facts
 from antrea.errors import Invalid
 from antrea.facts.egress import Egress
-from antrea.facts.member import AgentNode, GossipMember
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.router import RouterSession
 from antrea.facts.service import Service, ServiceEndpoint
@@ -26,7 +26,7 @@ from antrea.features.bgp_policy.password import (
     password_fault,
     password_rows,
 )
-from antrea.features.bgp_policy.policy import EffectivePolicy, policy_row
+from antrea.features.bgp_policy.policy import EffectivePolicy, PolicyNode, policy_row
 from antrea.features.bgp_policy.report import (
     bfd_peers_down,
     bgp_peers_down,
@@ -408,6 +408,8 @@ def test_the_state_of_frr_is_read_whatever_it_is() -> None:
             "2001:db8::9", 65002, "Idle", 0, "OPEN Message Error/Bad Peer AS; BGP Notification received"
         ),
     )
+    waits = {"192.0.2.11": {"remoteAs": 65003, "bgpState": "Idle", "peerBfdInfo": {"status": "Down"}}}
+    assert bgp_states(waits) == (BgpPeerState("192.0.2.11", 65003, "Idle", 0, "BFD is down"),)
     assert bgp_states([]) == ()
     assert bfd_states({}) == ()
     peers = [
@@ -441,3 +443,33 @@ def test_sessions_that_are_down_are_named_with_the_last_error() -> None:
             "lastError": "OPEN Message Error/Bad Peer AS; BGP Notification received",
         },
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [{"cordoned": True}, {"being_removed": True}, {"not_ready": True}])
+def test_a_node_that_leaves_is_drained_while_another_stays(state: dict[str, bool]) -> None:
+    world = World(stored(bgpPeers=[PEER]))
+    world.put(node(**state))
+    row = world.facts.get(EffectivePolicy)
+    assert row is not None
+    assert not row.is_draining
+    world.put(AgentNode("n2", ("192.0.2.2",), ("192.0.2.2",)))
+    row = world.facts.get(EffectivePolicy)
+    assert row is not None
+    assert row.is_draining
+    assert row.nodes == (PolicyNode("n1", is_leaving=True), PolicyNode("n2", is_leaving=False))
+    world.put(GossipMember("n2", alive=False))
+    row = world.facts.get(EffectivePolicy)
+    assert row is not None
+    assert not row.is_draining
+
+
+def test_an_agent_that_ends_for_good_drains_its_node() -> None:
+    world = World(stored(bgpPeers=[PEER]))
+    world.put(AgentNode("n2", ("192.0.2.2",), ("192.0.2.2",)))
+    row = world.facts.get(EffectivePolicy)
+    assert row is not None
+    assert not row.is_draining
+    world.put(AgentLeaving())
+    row = world.facts.get(EffectivePolicy)
+    assert row is not None
+    assert row.is_draining
