@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
+    from antrea.features.bgp_policy.policy import BgpPolicyRow
 
 
 class AdvertisedPrefix(Fact, frozen=True):
@@ -82,11 +83,7 @@ def service_prefixes(facts: Facts, service: Service) -> Iterator[AdvertisedPrefi
     effective = facts.get(EffectivePolicy)
     if effective is None or not (types := effective.policy.service_ips):
         return
-    for name, ips, local in (
-        (CLUSTER_IP, service.cluster_ips, service.internal_local),
-        (EXTERNAL_IP, _plain_external_ips(service), service.external_local),
-        (LOAD_BALANCER_IP, service.load_balancer_ips, service.external_local),
-    ):
+    for name, ips, local in _typed_ips(service):
         if name in types and ips and _is_served(facts, service, effective, local=local):
             for ip in ips if name == CLUSTER_IP else _unclaimed(facts, effective, ips):
                 yield AdvertisedPrefix(host_prefix(ip), SERVICE_TYPES[name], service.key)
@@ -98,6 +95,18 @@ def _unclaimed(facts: Facts, effective: EffectivePolicy, ips: Iterable[str]) -> 
     addresses = (*(peer.address for peer in policy.peers), *(peer.address for peer in policy.bfd_peers))
     routers = {canonical(address) for address in addresses}
     return (ip for ip in ips if ip not in routers and not owner_of(facts, ip))
+
+
+def _typed_ips(service: Service) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    """Yield the types of the addresses of a Service, its addresses of each, and whether their traffic stays on the Node."""
+    yield CLUSTER_IP, service.cluster_ips, service.internal_local
+    yield EXTERNAL_IP, _plain_external_ips(service), service.external_local
+    yield LOAD_BALANCER_IP, service.load_balancer_ips, service.external_local
+
+
+def policy_ips(policy: BgpPolicyRow, service: Service) -> list[str]:
+    """Return the addresses of a Service that the policy advertises, wherever they are served."""
+    return [ip for name, ips, _ in _typed_ips(service) if name in policy.service_ips for ip in ips]
 
 
 def _plain_external_ips(service: Service) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from antrea.features.bgp_policy.imported import ImportedRoute, RefusedRoute, imp
 from antrea.features.bgp_policy.network import PoolNetworks
 from antrea.features.bgp_policy.password import PeerPassword
 from antrea.features.bgp_policy.policy import BgpPolicyRow, EffectivePolicy, effective_policy
+from antrea.features.bgp_policy.relay import passed_on, relayed_service
 from antrea.features.bgp_policy.router_id import NodeRouterId, router_id_annotation
 from antrea.features.bgp_policy.session import IgnoredSetting, UnusablePeer, ignored_settings, sessions
 from antrea.features.framework.agent_feature import AgentFeature
@@ -42,6 +43,8 @@ FEATURE = AgentFeature(
         Unit(ThisNode, pod_prefixes, yields=(AdvertisedPrefix,)),
         Unit(Service, service_prefixes, yields=(AdvertisedPrefix,)),
         Unit(AdvertisedPrefix, prefix_entry, by="prefix"),
+        Unit(Service, relayed_service),
+        Unit(EffectivePolicy, passed_on),
     ),
     watched=(policy.WATCHED, router_id.WATCHED, network.WATCHED, SERVICE_WATCH, ENDPOINT_SLICE_WATCH),
     category=Category.ROUTES,

@@ -9,7 +9,7 @@ Endpoint is chosen, and resets them.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner
 from antrea.facts.family import is_ipv6
@@ -21,15 +21,16 @@ from antrea.features.node_route.agent import relay_way
 from antrea.features.node_route.way import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.proxy.host import proxies_all
-from antrea.host.carrier import RELAYED_MACS, RELAYED_MASK
-from antrea.openflow.action import goto, set_in_port
+from antrea.features.proxy.relay import LATER, accepted_packets
+from antrea.host.carrier import RELAYED_MACS
+from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import FROM_EXTERNAL_REG_MARK, FROM_GATEWAY_REG_MARK
+from antrea.openflow.fields import FROM_EXTERNAL_REG_MARK
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import PROTOCOLS, ct_state, dl_src, dst, in_port, tcp_flags, tp_dst, tun_src
+from antrea.openflow.match import PROTOCOLS, ct_state, dl_src, dst, tcp_flags, tp_dst, tun_src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
-from antrea.openflow.tables import CLASSIFIER, CONNTRACK_STATE
+from antrea.openflow.tables import CONNTRACK_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.openflow.field import Action, Match
 
-LATER: Final = (("+new+trk", "-syn"), ("+inv+trk", "+fin"), ("+inv+trk", "+rst"))
-"""State and flags of later packets of a TCP connection that connection tracking does not track.
-
-Source: net/netfilter/nf_conntrack_proto_tcp.c of Linux, tcp_new; lib/conntrack-tcp.c of OVS, tcp_valid_new
-"""
 flow = flows_of(Category.EGRESS)
 
 
@@ -92,20 +88,5 @@ def later_packets(
 
 
 def accepted_connections(facts: Facts, owner: ExternalIPOwner) -> Iterator[Flow]:
-    """Packets that another Node relayed are treated as those that come by the gateway, whichever Node answers by then.
-
-    An Endpoint may be behind the tunnel that they came by, to which a switch does not send them back. What no Node tracks is
-    reset by an Endpoint at the last.
-    """
-    config, tunnel = proxies_all(facts), facts.get(OvsPort, TUNNEL_PORT)
-    gateway = facts.get(OvsPort, config.host_gateway) if config else None
-    if gateway is None or tunnel is None:
-        return
-    yield flow(
-        CLASSIFIER,
-        Priority.HIGH,
-        in_port(tunnel.ofport),
-        dl_src(RELAYED_MACS[0], RELAYED_MASK),
-        dst(owner.ip),
-        then=[set_in_port(gateway.ofport), FROM_GATEWAY_REG_MARK.load, goto(Stage.CONNTRACK_STATE)],
-    )
+    """Yield the flow for packets that another Node relayed, whichever Node answers by then."""
+    yield from accepted_packets(facts, owner.ip)
