@@ -90,6 +90,27 @@ class NodeStatsSummary(Wire, frozen=True, kw_only=True):
     ] = ()
 
 
+class AdvertisedObject(Wire, frozen=True, kw_only=True):
+    """A Service or an Egress whose addresses a Node advertises to routers."""
+
+    kind: Annotated[str, Meta(description="Service or Egress.")] = ""
+    namespace: Annotated[str, Meta(description="Namespace of the Service.")] = ""
+    name: Annotated[str, Meta(description="Name of the object.")] = ""
+    ip_families: Annotated[tuple[str, ...], Meta(description="Families of the addresses: IPv4, IPv6.")] = ()
+
+
+class NodeBgpSummary(Wire, frozen=True, kw_only=True):
+    """Our own kind: what one Node advertises by BGP, and to which routers; its name is the Node's."""
+
+    metadata: ObjectMetadata = ObjectMetadata()
+    peers: Annotated[
+        tuple[str, ...], Meta(description="Addresses of routers with an established session.")
+    ] = ()
+    objects: Annotated[
+        tuple[AdvertisedObject, ...], Meta(description="Objects whose addresses are advertised.")
+    ] = ()
+
+
 class Entity(Wire, frozen=True, kw_only=True):
     """One end of a connection."""
 

@@ -12,6 +12,8 @@ from antrea.rank import Rank
 SERVICES = "/api/v1/services"
 ALLOCATED = "service.antrea.io/ExternalIPAllocated"
 """Type of our condition. A Service with it has its address from us."""
+ADVERTISED = "service.antrea.io/Advertised"
+"""Type of the condition of a Service whose addresses Nodes advertise to routers by BGP."""
 
 
 class PendingAddress(NamedTuple):

@@ -57,6 +57,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     conditions of other types stay as they are."""
     ahead: bool = False
     """Conditions that are new stand before those of others, not after them."""
+    keyed: bool = False
+    """The list of conditions is a map by type to the API server, as that of a Service: those of others are not written along."""
     items: Items | None = None
 
     rank: ClassVar[int] = Rank.REPORT

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from antrea.apis.service_address import ADVERTISED
 from antrea.errors import Invalid
+from antrea.explain.address import service_ips
 from antrea.explain.change import changes
+from antrea.explain.objects import name_of
 from antrea.explain.packet import ANY_PORT, PORTED, Packet, pod_name, port_of
 from antrea.explain.path import path
 from antrea.explain.rule import EGRESS, INGRESS
@@ -16,7 +19,7 @@ from antrea.explain.steering import SteeredPacket, steered
 from antrea.explain.verdict import Half, Printed, Verdict, judged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from antrea.explain.l7 import Request
     from antrea.explain.packet import End
@@ -102,6 +105,8 @@ class Answer(Printed, frozen=True):
     """TrafficControls that mirror or redirect the packet if it passes all policies."""
     path: str = ""
     """Path to a Pod of another Node: a tunnel or a route; empty: there is none."""
+    advertised: tuple[str, ...] = ()
+    """For a sender outside the cluster: which Nodes advertise the address to which routers, by Service."""
 
 
 def packet_of(
@@ -156,7 +161,19 @@ def answer(world: World, packet: Packet) -> Answer:
         audit=audited(world, packet),
         traffic_controls=steered(world, packet),
         path=path(world, packet),
+        advertised=tuple(advertised(world, packet)),
     )
+
+
+def advertised(world: World, packet: Packet) -> Iterator[str]:
+    """Yield the condition Advertised of each Service with the address, for a sender that only routers lead there."""
+    source = packet.source
+    if source.pod is not None or source.host:
+        return
+    for service in sorted(world.services.values(), key=name_of):
+        for condition in service.status.conditions:
+            if condition.type == ADVERTISED and packet.destination.ip in service_ips(service):
+                yield f"Service {'/'.join(name_of(service))} is {condition.message}"
 
 
 def audited(world: World, packet: Packet) -> Audited | None:

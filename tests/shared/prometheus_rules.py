@@ -25,6 +25,8 @@ ABSENT_AT_FIRST = {
     "antrea_unreadable_object_count": "exists while there are such objects",
     "antrea_agent_fqdn_answer_dropped_count": "exists from the first answer of a reason on",
     "antrea_agent_gossip_dropped_packet_count": "exists from the first packet of a reason on",
+    "antrea_agent_bgp_session_up": "exists while a BGPPolicy has a peer",
+    "antrea_agent_bfd_session_up": "exists while a BGPPolicy has a peer with BFD",
     "antrea_agent_flow_record_lost_count": "exists while connections are exported",
 }
 """Series that a program does not have in a lab without faults, and why; docs/metrics.md has the same."""

@@ -57,6 +57,7 @@ def _lines(answer: Answer, says: Sequence[SwitchVerdict], source: Source) -> Ite
     if silent:
         yield from ("", "Without effect:")
         yield from (f"- {lost.rule.title}: {lost.why}" for lost in silent)
+    yield from _advertised(answer)
     yield from _way(answer)
     yield ""
     yield from _turning(answer)
@@ -65,6 +66,12 @@ def _lines(answer: Answer, says: Sequence[SwitchVerdict], source: Source) -> Ite
         yield from _switch(verdict)
     if source.lacks:
         yield from ("", "Not taken into account:", *(f"- {lack}" for lack in source.lacks))
+
+
+def _advertised(answer: Answer) -> Iterator[str]:
+    if answer.advertised:
+        yield ""
+        yield from (f"Routers: {one_line(sentence)}" for sentence in answer.advertised)
 
 
 def _through(through: Through) -> Iterator[str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from antrea.apis.core import Node
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.facts.fact import Fact, precedence
+from antrea.features.bgp_policy import advertised
+from antrea.features.bgp_policy.followed import FollowedPolicy, NodeLabels, followed_policy, node_labels
 from antrea.features.bgp_policy.policy import PATH, WATCHED, BgpPolicyRow
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
-from antrea.features.grouping.selector import meets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,49 +23,6 @@ MANAGER: Final = "antrea-controller"
 EFFECTIVE: Final = "Effective"
 MAX_NAMED: Final = 5
 """Nodes that a message names."""
-
-
-class NodeLabels(Fact, frozen=True):
-    """Labels of a Node; the feed of Nodes writes it."""
-
-    node: str
-    labels: tuple[tuple[str, str], ...]
-
-    @property
-    def key(self) -> str:
-        return self.node
-
-
-class FollowedPolicy(Fact, frozen=True):
-    """The BGPPolicy that a Node follows; derived."""
-
-    node: str
-    policy: str
-    selected_by: tuple[str, ...]
-    """All that select the Node."""
-
-    indexes: ClassVar[Mapping[str, Callable[[FollowedPolicy], Iterable[Hashable]]]] = {
-        "selected_by": lambda row: row.selected_by
-    }
-
-    @property
-    def key(self) -> str:
-        return self.node
-
-
-def node_labels(node: Node) -> NodeLabels:
-    """Make the row of a Node."""
-    return NodeLabels(node.metadata.name, tuple(sorted(node.metadata.labels.items())))
-
-
-def followed_policy(facts: Facts, node: NodeLabels) -> Iterator[FollowedPolicy]:
-    """Yield the oldest policy that selects a Node, as its agent chooses it."""
-    labels = dict(node.labels)
-    policies = [row for row in facts.all(BgpPolicyRow) if meets(labels, row.nodes)]
-    if policies:
-        policies.sort(key=lambda row: precedence(row.created, row.name))
-        names = tuple(row.name for row in policies)
-        yield FollowedPolicy(node.node, names[0], names)
 
 
 def bgp_policy_status(facts: Facts, policy: BgpPolicyRow) -> Iterator[Status]:
@@ -105,4 +61,6 @@ FEATURES = (
             Unit(BgpPolicyRow, bgp_policy_status),
         ),
     ),
+    advertised.FEATURE,
+    advertised.EGRESSES,
 )

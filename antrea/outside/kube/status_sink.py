@@ -92,6 +92,8 @@ class StatusSink:
             if held is None:
                 log.v(2).info("Skipped the status of a deleted object", object=entry.path)
                 return
+            if entry.keyed:
+                held = _without_others(entry, held)
             status = self._wanted(entry, held)
             if _within(status, held.status):
                 return
@@ -130,6 +132,13 @@ class StatusSink:
         if entry.items:
             status[entry.items.name] = together(held.status.get(entry.items.name, ()), entry.items)
         return status
+
+
+def _without_others(entry: Status, held: StoredObject) -> StoredObject:
+    """Return the object without conditions of types that the entry does not have."""
+    types = {condition.type for condition in entry.conditions}
+    conditions = [row for row in held.status.get("conditions", ()) if row.get("type") in types]
+    return msgspec.structs.replace(held, status={**held.status, "conditions": conditions})
 
 
 def merged(

@@ -259,3 +259,20 @@ async def test_a_field_that_is_kept_is_left_out_where_the_crd_does_not_have_it()
         server.undeclared = "left"
         with pytest.raises(Unavailable, match="field not declared in schema"):
             await sink.apply([progress("web", left=1)], [])
+
+
+async def test_conditions_that_are_a_map_are_written_without_those_of_others() -> None:
+    other = {"type": "IPAllocated", "status": "True"}
+    keyed = msgspec.structs.replace(egress("web", "n1", ASSIGNED), keyed=True)
+    async with served() as (sink, server):
+        held = server.has("web", conditions=[other])
+        await sink.apply([keyed], [])
+        (_, _, body) = server.patches[-1]
+        ours = body["status"]["conditions"]
+        assert [row["type"] for row in ours] == ["IPAssigned"]
+        # kube-apiserver merges such a list by type
+        changed(held, conditions=[other, *ours])
+        await sink.apply([keyed], [])
+        assert len(server.patches) == 1
+        await sink.apply([msgspec.structs.replace(keyed, conditions=(Condition("IPAssigned"),))], [])
+        assert server.patches[-1][2]["status"]["conditions"] == []

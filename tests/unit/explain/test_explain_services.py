@@ -113,3 +113,20 @@ def test_the_change_that_would_turn_the_verdict_over_is_one_on_services() -> Non
     assert ask(world(services=SERVICES), destination=SERVICE, port="81/tcp").changes == ()
     closed = ask(world(services=SERVICES, cluster_policies=[DROP]), destination=SERVICE)
     assert closed.changes == ("Delete egress rule 0 (drop) of AntreaClusterNetworkPolicy p.",)
+
+
+def test_a_sender_outside_learns_which_nodes_advertise_the_address() -> None:
+    conditions = [
+        {
+            "type": "service.antrea.io/Advertised",
+            "status": "True",
+            "message": "advertised by BGP: n1 to 192.0.2.9",
+        }
+    ]
+    row = service("svc", SERVICE)
+    row["status"]["conditions"] = conditions
+    found = world(services=[row, service("twin", "10.96.0.11")])
+    said = ("Service b/svc is advertised by BGP: n1 to 192.0.2.9",)
+    assert ask(found, "203.0.113.9", "198.51.100.7").advertised == said
+    assert ask(found, "a/client", "198.51.100.7").advertised == ()
+    assert ask(found, "203.0.113.9", "10.96.0.11").advertised == ()

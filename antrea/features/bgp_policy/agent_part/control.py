@@ -82,6 +82,8 @@ class FrrControl:
         self._version = 0
         self._aligned = -1
         """The version of what is wanted that FRR has."""
+        self.advertised: frozenset[str] = frozenset()
+        """Networks in the configuration of the speaker."""
         self._news, self._progress = asyncio.Event(), asyncio.Event()
         self._refused: dict[str, tuple[RefusedLine, ...]] = {}
         self._idle_since: dict[str, float] = {}
@@ -99,6 +101,11 @@ class FrrControl:
     def speaker(self) -> BgpSpeaker | None:
         """The wanted speaker."""
         return self._wanted[BgpSpeaker].get("self")
+
+    @property
+    def aligned(self) -> int:
+        """Number of the last state that FRR has whole; grows with each change."""
+        return self._aligned
 
     @property
     def commands(self) -> int:
@@ -129,7 +136,7 @@ class FrrControl:
 
     @contextlib.contextmanager
     def outlived(self) -> Iterator[None]:
-        """Let the container run on, if its Pod ends, while the block lasts and for 6 s at most: routers are told of withdrawals."""
+        """Let the container run on, if its Pod ends, while the block lasts and for 6 s at most: routers receive withdrawals."""
         with contextlib.suppress(OSError):
             self._ending.touch()
         try:
@@ -178,8 +185,9 @@ class FrrControl:
         version, reasons = self._version, list[str]()
         try:
             self._write_file(more=True)
-            neighbors = self._all(BgpNeighbor)
-            tree = bgp_tree(self.speaker, neighbors, self._all(BgpPrefix))
+            neighbors, prefixes = self._all(BgpNeighbor), self._all(BgpPrefix)
+            advertised = frozenset(row.prefix for row in prefixes) if self.speaker else frozenset()
+            tree = bgp_tree(self.speaker, neighbors, prefixes)
             sessions = bfd_tree(neighbors, self._all(BfdOnlySession))
             # one daemon that does not run does not keep the other from its changes
             reasons.append(await self._follow(self._bgpd, tree, needed=self.speaker is not None))
@@ -188,7 +196,7 @@ class FrrControl:
             self._is_available = not any(reasons)
             if self._is_available:
                 self.changed = self.changed if self._is_aligned() else time.monotonic()
-                self._aligned = version
+                self._aligned, self.advertised = version, advertised
         except OSError as error:
             reasons.append(f"the files of FRR: {error.strerror or error}")
         self._progress.set()

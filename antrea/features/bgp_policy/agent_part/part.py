@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.errors import Unavailable
 from antrea.features.bgp_policy.agent_part.control import FrrControl
+from antrea.features.bgp_policy.agent_part.metrics import bgp_metrics
+from antrea.features.bgp_policy.agent_part.summary_report import SummaryReport
 from antrea.features.bgp_policy.gate import GATE
 from antrea.features.bgp_policy.password import SECRET, PasswordSecret, PeerPassword, password_rows
 from antrea.features.bgp_policy.report import (
@@ -48,6 +50,9 @@ class BgpPart(Part):
         self._agent, self._facts = agent, agent.facts
         self._control = FrrControl(agent.run_dir / FOLDER)
         self._is_on = GATE in agent.gates
+        self._report = SummaryReport(
+            agent.facts, agent.node, self._control, lambda: agent.controlplane.controller
+        )
         self._egress: EgressPart | None = None
         """Without it an agent does not know that it ends for good."""
         if self._is_on:
@@ -72,17 +77,18 @@ class BgpPart(Part):
         return {"sessions of FRR": self._control} if self._is_on else {}
 
     async def run(self) -> None:
-        if self._is_on:
-            await self._container.check()
-        else:
+        if not self._is_on:
             self._control.stop()
+            return
+        await self._container.check()
+        await self._report.run()
 
     def _withdraws(self) -> bool:
         """Whether routers may not have received yet that this Node, which ends for good, serves less."""
         return self._control.is_needed() and time.monotonic() - self._control.changed < SETTLED
 
     async def farewell(self) -> None:
-        """Keep FRR until routers were told to use other Nodes, if the Node will run without an agent."""
+        """Keep FRR until routers have received withdrawals, if the Node will run without an agent."""
         if self._egress is not None:
             with self._control.outlived():
                 await self._egress.has_handed_over.wait()
@@ -102,6 +108,9 @@ class BgpPart(Part):
             return show(self._facts)
         except NoPolicy as error:
             raise NotFound(str(error)) from error
+
+    def metrics(self) -> str:
+        return bgp_metrics(self._facts) if self._is_on else ""
 
     def conditions(self) -> Mapping[str, Check]:
         if not self._is_on:

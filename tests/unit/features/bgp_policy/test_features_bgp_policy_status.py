@@ -10,10 +10,11 @@ from antrea.apis.core import Node
 from antrea.apis.crd.bgp import BGPPolicy
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
-from antrea.features.bgp_policy.controller import FEATURES, node_labels
+from antrea.features.bgp_policy.controller import FEATURES
+from antrea.features.bgp_policy.followed import node_labels
 from antrea.features.bgp_policy.policy import PATH, policy_row
 
-(FEATURE,) = FEATURES
+FEATURE, *_ = FEATURES
 
 
 def stored(name: str, day: int, **labels: str) -> BGPPolicy:
