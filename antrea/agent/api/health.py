@@ -29,6 +29,7 @@ SOURCE_NAMES = {
     "EarlierConnection": "connections that kube-proxy left",
     "EgressPod": "egressgroups of antrea-controller",
     "GossipMember": "members of the gossip between Nodes",
+    "ImportedRoute": "routes of routers, from FRR",
     "ListeningPorts": "ports in use on this Node",
     "LoadedTenant": "rules of the L7 engine",
     "LocalAddress": "addresses of this Node",
