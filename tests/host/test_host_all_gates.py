@@ -67,7 +67,14 @@ print("listening", flush=True)
 threading.Event().wait()
 """
 """Answers with the address that the request comes from."""
-CLIENT = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=2).read().decode())"
+CLIENT = r"""
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
+connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+print(connection.makefile("rb").read().rpartition(b"\r\n\r\n")[2].decode())
+"""
+PYTHON = f"{sys.executable} -I -S"
+"""An interpreter that starts in a tenth of the time, with modules of Python alone."""
 
 
 def gates(component: str) -> dict[str, bool]:
@@ -94,11 +101,12 @@ class World:
     def asks(self, space: str, address: str, port: int) -> str:
         """The address that the server sees, or an empty text if it does not answer."""
         self.agent.switch.revalidate()
-        done = self.netns.run(f"{sys.executable} -c '{CLIENT}' http://{address}:{port}/", space)
+        done = self.netns.run(f"{PYTHON} -c '{CLIENT}' {address} {port}", space)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     async def until(self, true: Callable[[], object], what: str) -> None:
-        await self.agent.until(lambda _: true(), what)
+        """Wait until this is true; a thread finds out, while the API serves the agent and the controller."""
+        await self.agent.until(lambda _: asyncio.to_thread(true), what)
 
     async def answers(self, space: str, address: str, port: int, seen: str, what: str) -> None:
         await self.until(lambda: self.asks(space, address, port) == seen, what)
@@ -311,7 +319,7 @@ def node_server() -> Any:
 
 def opens(one: World, port: int) -> bool:
     program = f'import socket; socket.create_connection(("{NODE_IP}", {port}), 1)'
-    return one.netns.run(f"{sys.executable} -c '{program}'", one.outside).returncode == 0
+    return one.netns.run(f"{PYTHON} -c '{program}'", one.outside).returncode == 0
 
 
 async def packets_are_redirected(one: World) -> None:
