@@ -138,6 +138,12 @@ def cluster() -> PodsApi:
     server.put(f"{CRD}/v1beta1/externalippools/services", {
         "metadata": {"uid": "pool"}, "spec": {"ipRanges": [{"start": SERVICE_IP, "end": SERVICE_IP}], "nodeSelector": {}},
     })  # fmt: skip
+    # without it no policy is enforced on the Node, which could be cut off
+    server.put("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", {
+        "metadata": {"namespace": "default", "uid": "kube", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4", "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
+        "endpoints": [{"addresses": ["192.0.2.200"], "conditions": {"ready": True}}],
+    })  # fmt: skip
     nobody = {"podSelector": {"matchLabels": {"app": "nobody"}}}
     gone = {"device": {"name": "gone0"}}
     control(server, "idle", appliedTo=nobody, action="Redirect", targetPort=gone)
@@ -308,12 +314,18 @@ async def policies_protect_the_node(one: World) -> None:
         drop = {"action": "Drop", "ports": [{"protocol": "TCP", "port": NODE_ONLY}]}
         one.put(path, {"priority": 1, "appliedTo": [{"nodeSelector": {}}], "ingress": [drop]})
         await one.until(lambda: not opens(one, NODE_ONLY), "the Node does not")
+        await one.until(lambda: status_of(one, path) == "Realized", "the policy is realized")
     one.agent.api.drop(path)
+
+
+def status_of(one: World, path: str) -> str:
+    return str(one.agent.api.objects[path].get("status", {}).get("phase", ""))
 
 
 @contextlib.contextmanager
 def node_server() -> Any:
-    with socket.create_server((NODE_IP, NODE_ONLY)):
+    # with the usual backlog of 128, that is so many connections that nobody takes, it would close by itself
+    with socket.create_server((NODE_IP, NODE_ONLY), backlog=4096):
         yield
 
 
