@@ -112,7 +112,7 @@ def slow_down(lab: Lab, seconds: float) -> None:
     while took(lab) < seconds:
         if quota <= MIN_QUOTA:
             raise Unavailable(f"a kube-apiserver that takes {seconds:g} s for a request")
-        _write_quota(group, quota := max(MIN_QUOTA, quota // 2))
+        _write_quota(group, quota := max(MIN_QUOTA, quota * 3 // 4))
 
 
 def speed_up(lab: Lab) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from antrea.antctl.doctor.state import Finding
 
 API_SERVER: Final = "kube-apiserver"
+AGENT: Final = "agent"
 REPORTS: Final = ("heartbeats", "ovsdb", "switch", "controller-connection", "agent-health")
 ON_NODE: Final = (
     *(
@@ -108,7 +109,7 @@ ORDER: Final = (
         ),
     ),
     Cause("heartbeats", ("controller-connection", "agent-health")),
-    Cause("agent", tuple(check for check in ON_NODE if check != "agent")),
+    Cause(AGENT, tuple(check for check in ON_NODE if check != "agent")),
     Cause("cni-configs", ("node-network",)),
     Cause("transport", ("tunnels", "gossip-port")),
     Cause("gossip-port", ("tunnels",)),
@@ -133,16 +134,18 @@ def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     at: set[tuple[str, ...]] = set()
     by_check = {cause.check: cause for cause in ORDER}
     is_slow = any(row.check == API_SERVER and row.severity == "error" for row in ordered)
+    silent = {row.node for row in ordered if row.check == AGENT and not _is_unanswered(row)}
     for row in ordered:
         places = {(row.node, row.check), (row.peer, row.check), (row.node, row.peer, row.check)}
-        if row.check in everywhere or places & at or (is_slow and _is_late(row)):
+        unasked = _is_unanswered(row) and (row.node in silent or (is_slow and _is_late(row)))
+        if row.check in everywhere or places & at or unasked:
             consequences.append(row)
         else:
             shown.append(row)
             if row.check in REPORTS and row.node:
                 at.add((row.node, row.check))  # the agent says it, and its report
         # what follows from a consequence follows from its cause, too
-        if row.severity == "error" and (cause := by_check.get(row.check)):
+        if row.severity == "error" and not _is_unanswered(row) and (cause := by_check.get(row.check)):
             everywhere |= set(cause.in_cluster)
             if row.node:
                 place = (row.node, row.peer) if row.peer else (row.node,)
@@ -152,10 +155,17 @@ def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     return shown, consequences
 
 
+def _is_unanswered(row: Finding) -> bool:
+    """Return whether a check has got no answer, so that it says nothing of what it looks at."""
+    return row.finding.startswith(UNANSWERED)
+
+
 def _is_late(row: Finding) -> bool:
-    """Return whether a check has got no answer of kube-apiserver in time."""
-    return row.finding.startswith(UNANSWERED) and (not row.node or "timed out" in row.finding)
+    """Return whether an unanswered check has got no answer of kube-apiserver in time."""
+    return not row.node or "timed out" in row.finding
 
 
-def _place(row: Finding) -> tuple[bool, int, str, str]:
-    return row.severity != "error", RANKS.get(row.check, len(RANKS)), row.node, row.check
+def _place(row: Finding) -> tuple[bool, bool, int, str, str]:
+    """Return where a finding is shown: errors first, then root causes, and last what could not be checked."""
+    rank = RANKS.get(row.check, len(RANKS))
+    return row.severity != "error", _is_unanswered(row), rank, row.node, row.check

@@ -91,6 +91,16 @@ def test_checks_without_an_answer_follow_from_a_slow_api_server() -> None:
     assert shown(late, of_node) == [("n1", "cni-configs"), ("", "webhooks")]
 
 
+def test_what_a_hung_agent_cannot_be_asked_follows_from_it_and_explains_nothing() -> None:
+    unanswered = Finding("n2", "error", "ovsdb", "cannot be checked: timed out", "")
+    assert shown(unanswered, unanswered._replace(check="bgp-peers"), error("n2", "agent")) == [
+        ("n2", "agent")
+    ]
+    assert shown(unanswered, error("n2", "tunnels"), error("n1", "agent")) == [
+        ("n1", "agent"), ("n2", "tunnels"), ("n2", "ovsdb"),
+    ]  # fmt: skip
+
+
 def test_a_condition_that_an_agent_and_its_report_name_is_shown_once() -> None:
     rows = [
         error("n1", "switch"),
