@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 flow = flows_of(Category.ROUTES)
 BELOW = Priority.HIGH - 1
-"""Below the flows for external IPs whose former Nodes are known (antrea/features/service_external_ip/relay.py)."""
+"""Below the flows for external IPs of Services whose former Nodes are known."""
 
 
 def ring(effective: EffectivePolicy) -> list[str]:
