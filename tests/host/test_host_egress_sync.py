@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import copying_gateway
 import pytest
 from copying_gateway import INSIDE
+from datagram_client import DATAGRAM_CLIENT, DATAGRAM_SERVER
 from held_connection import CLIENT, SERVER
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Network:
 @pytest.fixture
 def network(netns: Namespaces) -> Iterator[Network]:
     there = Network(netns)
-    with netns.serving(there.outside, SERVER):
+    with netns.serving(there.outside, SERVER), netns.serving(there.outside, DATAGRAM_SERVER):
         yield there
 
 
@@ -88,6 +89,7 @@ class Gateway:
 
     def __init__(self, run: asyncio.subprocess.Process) -> None:
         self.run, self.said = run, {"held": False, "source": "", "whole": [], "full": [], "counts": {}}
+
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -163,7 +165,7 @@ def entries(network: Network, gateway: str, version: int) -> int:
     return int(network.netns.sh(command, network.gateways[gateway]))
 
 
-@pytest.mark.parametrize("version", [4])
+@pytest.mark.parametrize("version", [4, 6])
 async def test_tcp_goes_on_at_the_next_gateway(network: Network, version: int) -> None:
     async with (
         gateways(network, version) as there,
@@ -182,3 +184,20 @@ async def test_tcp_goes_on_at_the_next_gateway(network: Network, version: int) -
     )
     assert lost == []
     assert {row[3][0] for row in found} == {IP[version]}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+async def test_udp_goes_on_in_both_directions(network: Network, version: int) -> None:
+    async with (
+        gateways(network, version) as there,
+        clients(network, DATAGRAM_CLIENT, OUTSIDE[version], "10") as runs,
+    ):
+        await until(lambda: [entries(network, name, version) for name in ("n2", "n3")] == [20] * 2)
+        there["n1"].run.kill()
+        network.cut("n1")
+        await until(lambda: there["n2"].said["held"] or there["n3"].said["held"])
+        await asyncio.sleep(2)
+        for run in runs:
+            for kind, alive, pause, seen in await results(run):
+                assert alive, (kind, pause)
+                assert seen == 1, kind
