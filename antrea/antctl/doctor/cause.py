@@ -156,7 +156,7 @@ def split(rows: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
 
 
 def _is_unanswered(row: Finding) -> bool:
-    """Return whether a check has got no answer, so that it says nothing of what it looks at."""
+    """Return whether a check has got no answer, and therefore no verdict."""
     return row.finding.startswith(UNANSWERED)
 
 

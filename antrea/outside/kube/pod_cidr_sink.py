@@ -32,15 +32,19 @@ MAX_WRITES: Final = 16
 class ClaimingNode(Protocol):
     """The fields of a Node that the sink reads."""
 
-    name: str
-    uid: str
-    cidrs: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def cidrs(self) -> tuple[str, ...]: ...
 
 
 class Claim(Protocol):
     """Entry of the sink: a Node, which has Pod CIDRs or is to get some."""
 
-    node: ClaimingNode
+    @property
+    def node(self) -> ClaimingNode: ...
 
 
 class SharedCidr(Protocol):

@@ -1,8 +1,8 @@
-"""Receiver of copies of connections: enters what the holder of an address sends into the table of this Node's kernel.
+"""Receiver of copies of connections: enters those of each address that another Node holds into the table of this Node's kernel.
 
-Its Node may be somebody else's: entries are of connections of Pods to outside the cluster, in states in which data can come, and of a
+The sender may be compromised: entries are of connections of Pods to outside the cluster, in states in which data can come, and of a
 bounded number for each address, and no entry of another address is removed.
-Nothing of it is kept in memory but for the time of a snapshot, at whose end entries are removed that the holder does not have.
+Copies are kept in memory during a snapshot alone. At its end, entries that the snapshot lacks are removed.
 """
 
 from __future__ import annotations

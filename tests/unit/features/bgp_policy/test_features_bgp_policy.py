@@ -446,7 +446,7 @@ def test_sessions_that_are_down_are_named_with_the_last_error() -> None:
 
 
 @pytest.mark.parametrize("state", [{"cordoned": True}, {"being_removed": True}, {"not_ready": True}])
-def test_a_node_that_leaves_is_drained_while_another_stays(state: dict[str, bool]) -> None:
+def test_a_node_that_leaves_is_drained_while_another_stays(state: dict[str, Any]) -> None:
     world = World(stored(bgpPeers=[PEER]))
     world.put(node(**state))
     row = world.facts.get(EffectivePolicy)
