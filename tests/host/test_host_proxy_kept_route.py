@@ -39,6 +39,17 @@ ip address add 10.96.0.9/32 dev kube-ipvs0 && ip address add fd00:10:96::9/128 d
 """
 
 
+def assign(netns: Namespaces) -> None:
+    """Make the Service's addresses the Node's own. The kernel adds the local route of IPv6 once the new link has a carrier."""
+    netns.sh(IPVS)
+    for address in SERVICE.values():
+        wait_for(
+            f"{address} is local",
+            lambda address=address: "lo" in netns.sh(f"ip route get {address}").split(),  # type: ignore[misc]
+            seconds=10,
+        )
+
+
 @pytest.mark.parametrize("version", [4, 6])
 def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Namespaces, version: int) -> None:
     pod = netns.make()
@@ -50,10 +61,9 @@ def test_connections_keep_their_route_and_new_ones_are_the_nodes_own(netns: Name
         assert set(kept_addresses()) == set(SERVICE.values())
         assert talks(stream, b"kept")
         assert (6, *stream.getsockname()[:2], SERVICE[version], 8080) in tracked_ends()
-        netns.sh(IPVS)
+        assign(netns)
         for number in range(20):
             assert talks(stream, b"after %d" % number)
-        assert "lo" in netns.sh(f"ip route get {SERVICE[version]}").split()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((SERVICE[version], 8080), 10)
         remains = TakeoverRemains("antrea-gw0", proxy_all=False)
@@ -98,7 +108,7 @@ def test_connections_that_the_host_does_not_track_keep_their_route_by_their_ends
         assert [talks(stream, b"before") for stream in streams] == [True, True]
         ends = (6, *streams[0].getsockname()[:2], *service)
         keep("antrea-gw0", VIA.values(), [ends, (6, *streams[0].getsockname()[:2], "192.0.2.99", 80)])
-        netns.sh(IPVS)
+        assign(netns)
         assert talks(streams[0], b"after")
         with pytest.raises(ConnectionResetError):
             talks(streams[1], b"unknown")
@@ -146,7 +156,7 @@ def test_connections_to_node_ports_which_the_host_translates_go_on(netns: Namesp
         ends = [(6, *stream.getsockname()[:2], NODE_PORT[version], 30180) for stream in streams]
         keep("antrea-gw0", VIA.values(), ends)
         assert NODE_PORT[version] in kept_addresses()
-        netns.sh(IPVS)
+        assign(netns)
         assert [talks(stream, b"after") for stream in streams] == [True, True]
 
 
