@@ -209,7 +209,7 @@ def test_kubectl_prints_an_egress_as_upstreams_users_know_it(plane: Lab, api: Ap
     ]
 
 
-OURS = {"destinations", "conditions"}
+OURS = {"destinations", "conditions", "survive"}
 """Fields of our own, which upstream lacks: docs/crds.md."""
 
 

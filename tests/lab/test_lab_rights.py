@@ -41,6 +41,11 @@ ONLY_WHEN = {
     ("antrea-agent", "watch", "flowexporterdestinations.crd.antrea.io"): "the gate FlowExporter is on",
     ("antrea-agent", "list", "bgppolicies.crd.antrea.io"): "the gate BGPPolicy is on",
     ("antrea-agent", "watch", "bgppolicies.crd.antrea.io"): "the gate BGPPolicy is on",
+    (
+        "antrea-agent",
+        "create",
+        "nodebgpsummaries.controlplane.antrea.io",
+    ): "the gate BGPPolicy is on; asked of the controller itself",
     ("antrea-controller", "get", "bgppolicies.crd.antrea.io"): "there is a BGPPolicy",
     ("antrea-controller", "patch", "bgppolicies/status.crd.antrea.io"): "there is a BGPPolicy",
     ("antrea-agent", "list", "trafficcontrols.crd.antrea.io"): "the gate TrafficControl is on",
@@ -70,6 +75,7 @@ ONLY_WHEN = {
     ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
     ("antrea-controller", "create", "events"): "there is something to say of its configuration",
     ("antrea-controller", "get", "nodes"): "an Egress prefers some",
+    ("antrea-controller", "patch", "nodes"): "nodeIPAM.enableNodeIPAM is set",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod",
     **{
         (account, verb, what): "there is a Traceflow, or antctl in a container starts one"

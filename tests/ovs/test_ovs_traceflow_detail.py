@@ -194,7 +194,7 @@ async def test_what_comes_from_another_node_has_its_flows(node: Node, six: bool)
         ("Forwarding", "Received", "Classifier"),
         ("Forwarding", "Delivered", "Output"),
     ]
-    assert seen[0].explanation == f"it came in by port {TUNNEL.name}"
+    assert seen[0].explanation == f"it came in by port {TUNNEL.name}, the geneve tunnel"
     await met(node, seen)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.features.egress.agent.what_if import LOSE, PATH
+from antrea.features.egress.what_if_query import LOSE, PATH
 from antrea.features.framework.command import DataCommand, Flag, field
 
 COMMANDS = (

@@ -15,7 +15,8 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.egress_address import EGRESSES
 from antrea.apis.service_address import SERVICES
 from antrea.errors import Invalid, Unavailable
-from antrea.features.external_ip_pool.pool import GATES, WATCHED, PoolRow, pool_row, spans_of
+from antrea.features.external_ip_pool.crd import GATES
+from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
 from antrea.features.framework.admission import FindAll, Warn, Webhook
 from antrea.features.framework.ip_range import (
     TakenRanges,

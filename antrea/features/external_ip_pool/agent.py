@@ -12,8 +12,9 @@ from antrea.engine import Unit
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolMembers, PoolSelector
 from antrea.facts.node import LocalAddress, OnLink, ThisNode
 from antrea.features.external_ip_pool.address import bounds
+from antrea.features.external_ip_pool.crd import GATES
 from antrea.features.external_ip_pool.link import on_link
-from antrea.features.external_ip_pool.pool import GATES, POOLS, pool_row
+from antrea.features.external_ip_pool.pool import POOLS, pool_row
 from antrea.features.external_ip_pool.silence import silence_of, silence_report
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature

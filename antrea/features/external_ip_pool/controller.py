@@ -25,7 +25,8 @@ from antrea.facts.external_ip import (
 )
 from antrea.facts.fact import precedence
 from antrea.features.external_ip_pool.address import BLOCK, free, total, usable
-from antrea.features.external_ip_pool.pool import GATES, POOLS, RANGES_VALID, WATCHED, PoolRow
+from antrea.features.external_ip_pool.crd import GATES
+from antrea.features.external_ip_pool.pool import POOLS, RANGES_VALID, WATCHED, PoolRow
 from antrea.features.framework.address import read
 from antrea.features.framework.controller_feature import ControllerFeature
 

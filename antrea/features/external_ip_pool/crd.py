@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from antrea.apis.crd import pool, v1alpha2
 from antrea.apis.crd.definition import CONVERTED, POOL_COLUMNS, Crd, Version
-from antrea.features.external_ip_pool.pool import GATES
 
+GATES = ("Egress", "ServiceExternalIP")
+"""Features that take addresses of pools."""
 CRDS = (
     Crd(
         "externalippools",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.features.external_ip_pool.pool import GATES, POOLS
+from antrea.features.external_ip_pool.crd import GATES
+from antrea.features.external_ip_pool.pool import POOLS
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.disabled import MANAGER, DisabledObject, watched
 

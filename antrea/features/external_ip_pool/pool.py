@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS: Final = 10
 """How long no connection must have used an address of a pool that waits to go to a better Node."""
-GATES = ("Egress", "ServiceExternalIP")
-"""Features that take addresses of pools."""
 RANGES_VALID: Final = "RangesValid"
 """Type of the condition of a pool with ranges that are left out."""
 MAX_NAMED: Final = 3

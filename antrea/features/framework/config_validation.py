@@ -355,11 +355,17 @@ def _is_full(config: NodeIPAM, service_cidr: str, *, ipv6: bool) -> bool:
     )
 
 
+_NOT_ONE_PER_FAMILY = (
+    "and .Values.nodeIPAM.enable (or (not .Values.nodeIPAM.clusterCIDRs) (gt (len .Values.nodeIPAM.clusterCIDRs) 2) "
+    "(and (eq (len .Values.nodeIPAM.clusterCIDRs) 2) "
+    '(eq (contains ":" (first .Values.nodeIPAM.clusterCIDRs)) (contains ":" (last .Values.nodeIPAM.clusterCIDRs)))))'
+)
 CONTROLLER_RULES: tuple[ConfigRule, ...] = (
     ConfigRule(
         "nodeIPAM.clusterCIDRs",
         "must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true",
         check=lambda c: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
+        values=_NOT_ONE_PER_FAMILY,
     ),
     ConfigRule(
         "nodeIPAM.clusterCIDRs",

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.member import AgentNode, PoolSelector, Quorum
 from antrea.features.egress.agent.owner import NO_MAJORITY, NO_ROOM, placements
+from antrea.features.egress.what_if_query import LOSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from antrea.engine import Facts
-
-PATH: Final = "/egress/what-if"
-LOSE: Final = "lose"
 
 
 def what_if(facts: Facts, query: Mapping[str, str]) -> list[dict[str, str]]:

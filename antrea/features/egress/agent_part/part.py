@@ -19,7 +19,7 @@ from antrea.features.egress.agent.handover import ReleaseAddress as Release
 from antrea.features.egress.agent.last_candidate import RecordLastCandidate
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
-from antrea.features.egress.agent.what_if import PATH, what_if
+from antrea.features.egress.agent.what_if import what_if
 from antrea.features.egress.agent_part.connection_copier import ConnectionCopier, copy_metrics
 from antrea.features.egress.agent_part.gateway_prober import GatewayFeed
 from antrea.features.egress.agent_part.graceful_handover import (
@@ -27,6 +27,7 @@ from antrea.features.egress.agent_part.graceful_handover import (
     GracefulHandover,
     takeover_message,
 )
+from antrea.features.egress.what_if_query import PATH
 from antrea.features.external_ip_pool.link import DEVICE, PREFIX
 from antrea.features.framework.agent_part import Part
 from antrea.features.framework.change_times import ChangeTimes

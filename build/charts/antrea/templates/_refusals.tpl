@@ -243,6 +243,9 @@
 {{- if and (has (toString .Values.enableBridgingMode) (list "true")) (not (and (has (toString .Values.trafficEncapMode) (list "noEncap")) (has (toString .Values.noSNAT) (list "true")) (eq (toString (dig "AntreaIPAM" false .Values.featureGates)) "true"))) }}
 - {{ "enableBridgingMode: needs the feature AntreaIPAM, which is not built yet" | quote }}
 {{- end }}
+{{- if and .Values.nodeIPAM.enable (or (not .Values.nodeIPAM.clusterCIDRs) (gt (len .Values.nodeIPAM.clusterCIDRs) 2) (and (eq (len .Values.nodeIPAM.clusterCIDRs) 2) (eq (contains ":" (first .Values.nodeIPAM.clusterCIDRs)) (contains ":" (last .Values.nodeIPAM.clusterCIDRs))))) }}
+- {{ "nodeIPAM.clusterCIDRs: must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true" | quote }}
+{{- end }}
 {{- if and (eq (toString (dig "AdminNetworkPolicy" false .Values.featureGates)) "true") (not (eq (toString (dig "AntreaPolicy" true .Values.featureGates)) "true")) }}
 - {{ "featureGates.AdminNetworkPolicy: requires the feature gate AntreaPolicy" | quote }}
 {{- end }}
