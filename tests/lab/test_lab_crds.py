@@ -225,7 +225,8 @@ def upstreams(found: list[str]) -> list[str]:
     left, ours = list[str](), 0
     for line in found:
         depth = len(line) - len(line.lstrip())
-        ours = depth if line.split()[0] in OURS else ours if depth > ours else 0
+        if not line.strip().startswith("enum:"):  # of the field before
+            ours = depth if line.split()[0] in OURS else ours if depth > ours else 0
         if not ours:
             left.append(line)
     return left
