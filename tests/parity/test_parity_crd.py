@@ -49,10 +49,10 @@ ADDRESSES = difference(
     r".*/properties/status/properties/addresses/.*",
     "where each of several addresses is; upstream refuses the lists that have them",
 )
-PORT_BLOCKS = difference(
+SURVIVE = difference(
     "Egress",
-    r".*/properties/status/properties/portBlocks/.*",
-    "the source ports of each Pod on each address, by which connections outlive a gateway, a field of our own",
+    r".*/properties/(status/properties/portBlocks/.*|spec/properties/survive/(type|enum))",
+    "whether connections outlive a gateway, and the source ports of each Pod on each address, fields of our own",
 )
 LISTS = difference(
     "Egress",
@@ -76,12 +76,12 @@ DIFFERENCES = [
         "a column of our own, which -o wide shows: whether the policy is audited",
     ),
     DESTINATIONS,
-    PORT_BLOCKS,
+    SURVIVE,
     LISTS,
     GATEWAY,
     difference(
         "Traceflow",
-        r".*/observations/items/properties/(table|flow|explanation)/type",
+        r".*/observations/items/properties/(table|flow|explanation|egressPorts)/type",
         "fields of our own: where in the switch it was decided, and why",
     ),
     difference(
@@ -103,8 +103,8 @@ DIFFERENCES = [
     difference(
         "BGPPolicy",
         f"spec/{SCHEMA}/.*/bfdPeers/.*|spec/{SCHEMA}/.*/bgpPeers/items/properties/"
-        "(bfd|communities|localPreference|(holdTime|keepaliveInterval|connectRetry|idleHoldTimeAfterReset)Seconds|gracefulRestartEnabled)/.*",
-        "fields of our own: BFD with routers, and timers of sessions",
+        "(bfd|communities|localPreference|advertisedNetworks|externalIPPools|importedRoutes|(holdTime|keepaliveInterval|connectRetry|idleHoldTimeAfterReset)Seconds|gracefulRestartEnabled)/.*",
+        "fields of our own: BFD with routers, timers of sessions, and what is advertised and imported",
     ),
     difference(
         "BGPPolicy",
@@ -138,7 +138,7 @@ OLD_DIFFERENCES = [
     LISTS,
     GATEWAY,
     DESTINATIONS,
-    PORT_BLOCKS,
+    SURVIVE,
     difference(
         "Egress ExternalIPPool",
         MATCH_LABELS,

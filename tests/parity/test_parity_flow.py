@@ -200,7 +200,7 @@ def test_zones_priorities_and_addresses_are_upstreams() -> None:
     assert f"MaxBucketsPerMessage = {MAX_BUCKETS}" in source("ovs/openflow/ofctrl_group.go")
 
 
-ADDED_CATEGORIES = ["routes"]
+ADDED_CATEGORIES = ["routes", "importedroutes"]
 """Categories of entries of which no flow is made."""
 
 
