@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PRODUCT = Path(__file__).parents[2] / "antrea"
-LENGTH, SECONDS = 15_000, 0.1
+LENGTH, SECONDS = 30_000, 0.1
 """Of a text, and of the processor: linear expressions need a hundredth of it, those with the square of the length more."""
 PARTS = (
     *("a", "A", "1", " ", "\t", "\n", ".", "-", "/", ":", ",", '"', "\\", "[", "{", "=", "\u0661"),
