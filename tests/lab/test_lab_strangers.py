@@ -16,8 +16,9 @@ from agent_node import antctl, pod_namespace, ready
 from quiet_pod import SERVING, quiet_pods
 from test_lab_flow_visibility import aggregator, inside, rows  # noqa: F401 (a fixture)
 
+from antrea.errors import Unavailable
 from lab import node
-from lab.process import wait_for
+from lab.process import run, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,8 @@ PROGRAM = re.compile(r"antrea[-.](agent|controller|flow)")
 EXPECTED = {"agent": {10350, 10351}, "controller": {10349}, "flow": {10348, 14739, 14740}}
 """Ports by program, at least."""
 MAX_GROWTH_MIB = 160
+MAX_HELD = 1500
+"""Connections that the program of a port has: 1,000 of strangers, and those of agents and the API server. There are twice 1,200 strangers."""
 POLICY = """
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
@@ -94,18 +97,46 @@ def memory_mib(pid: int) -> int:
 
 @contextlib.contextmanager
 def flooded(lab: Lab, ports: list[Listening], unused: str) -> Iterator[None]:
+    """All ports are flooded; in the end some connections must have been dropped and made again."""
     targets = json.dumps([(one.host, one.port) for one in ports])
     words = [*network(lab, "node-1"), sys.executable, "-P", stranger_flood.__file__, targets, unused]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
-            done = json.loads(process.stdout.readline())
-            print(done)
-            assert done["connections"] == 2 * stranger_flood.EACH * len(ports)
+            begun = json.loads(process.stdout.readline())
+            assert begun["connections"] == 2 * stranger_flood.EACH * len(ports)
             yield
-            assert process.poll() is None
+            ended = json.loads(process.communicate("\n", timeout=60)[0])
+            print(begun, ended)
+            assert ended["reconnects"] > 0
         finally:
             process.kill()
+
+
+def sockets(words: list[str], *options: str) -> list[list[str]]:
+    """Words of the lines that ss prints. Raises Unavailable if it fails, as it may while many connections come and go."""
+    return [line.split() for line in run([*words, "ss", "-Htn", *options]).splitlines()]
+
+
+def held(words: list[str], port: int) -> int:
+    """Connections of a port that its program has accepted; too many if they cannot be counted."""
+    here = f"( sport = :{port} )"
+    try:
+        waiting = sum(int(line[1]) for line in sockets(words, "-l", here))
+        return len(sockets(words, "state", "established", here)) - waiting
+    except Unavailable:
+        return sys.maxsize
+
+
+def check_held(ports: list[Listening]) -> None:
+    """No program holds more connections than it may."""
+    for one in ports:
+        words = ["nsenter", f"--net=/proc/{one.pid}/ns/net"]
+        wait_for(
+            f"connections of {one} below {MAX_HELD}",
+            lambda words=words, port=one.port: held(words, port) < MAX_HELD,  # type: ignore[misc]
+            seconds=30,
+        )
 
 
 def unused_address(ports: list[Listening]) -> str:
@@ -155,6 +186,7 @@ def test_strangers_on_every_port_keep_nobody_from_work(lab: Lab) -> None:
             == "strangers-serves"
         )
         wait_for("the connection in the log", lambda: rows(lab, client, 8080), seconds=60)
+        check_held(ports)
         assert all(ready(lab, name) for name in NODES)
         assert (
             json.loads(inside(lab, "antctl", "get", "recordmetrics", "-o", "json"))["numRecordsReceived"] > 0
