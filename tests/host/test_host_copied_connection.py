@@ -317,7 +317,7 @@ async def test_entries_of_another_address_are_not_removed(netns: Namespaces) -> 
 async def test_a_node_makes_no_more_entries_than_an_address_may_have(
     netns: Namespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_receiver, "MOST_RECORDS", 3)
+    monkeypatch.setattr(copy_receiver, "MAX_RECORDS", 3)
     async with receiving() as there:
         there.put("n1", 0, BEGIN | END, b"".join(record(port) for port in (1001, 1002)))
         there.put("n1", 1, 0, b"".join(record(port) for port in (1003, 1004, 1005)))

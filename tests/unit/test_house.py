@@ -404,9 +404,12 @@ LIMIT_NAMES = re.compile(r"_?(MOST|LONGEST|LARGEST|LEAST|PATIENCE|AT_ONCE)(_|\b)
 
 def test_house_limits_are_named_max_min_and_timeout() -> None:
     left = [
-        f"{named(path)}:{node.lineno} {node.id}"
+        f"{named(path)}:{name.lineno} {name.id}"
         for path in SOURCES
         for node in nodes(ast.parse(path.read_text()))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and LIMIT_NAMES.match(node.id)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and LIMIT_NAMES.match(name.id)
     ]
     assert left == []

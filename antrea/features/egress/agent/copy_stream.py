@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 500
 """Records of one message: with 50 messages a second 25,000 records, 400 kB of IPv4."""
-MOST_PENDING: Final = 20_000
+MAX_PENDING: Final = 20_000
 """Changes that wait for a stream. If there are more, its snapshots are sent anew."""
 PAST: Final = 16
 """Ended streams that a receiver remembers."""
@@ -136,7 +136,7 @@ class OutgoingStream:
         if ended and before is not None and not before[1] and not in_snapshot:
             return
         changes[key] = (record, ended)
-        if len(changes) > MOST_PENDING:
+        if len(changes) > MAX_PENDING:
             self._forget(ip)
             self.due.add(ip)
 

@@ -18,7 +18,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.egress import ConnectionCopy, CopiedAddress, HeirReport
 from antrea.facts.member import GossipMember
 from antrea.features.egress.agent.copy_stream import OutgoingStream, Receipt, decode_copy, encode_copy
-from antrea.features.egress.agent_part.copy_receiver import MOST_RECORDS, CopyReceiver
+from antrea.features.egress.agent_part.copy_receiver import MAX_RECORDS, CopyReceiver
 from antrea.features.egress.port_block import OTHER_PORTS
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
@@ -55,7 +55,7 @@ REPEAT_SECONDS: Final = 240.0
 """Seconds between snapshots; less than antrea.outside.netlink.copied_connection.OTHER_SECONDS."""
 RESTART_SECONDS: Final = 5.0
 """Least seconds between two streams to one Node: each begins with a list of the whole table."""
-MOST_EVENTS: Final = 1000
+MAX_EVENTS: Final = 1000
 """Events of one batch: 50,000 in a second."""
 
 
@@ -195,7 +195,7 @@ class ConnectionCopier:
             self._shown_alive = now
 
     def _distribute(self, events: ConnectionEvents, rows: Mapping[bytes, ConnectionCopy]) -> None:
-        changes, lost = events.changes(MOST_EVENTS)
+        changes, lost = events.changes(MAX_EVENTS)
         for ip, record, ended in changes:
             row = rows.get(ip)
             if row is not None and (row.whole or needs_copy(record)):
@@ -220,11 +220,11 @@ class ConnectionCopier:
                 await asyncio.to_thread(records, str(ip_address(ip))) if row else ()
             )
             wanted = [record for record in kernel_records if row and (row.whole or needs_copy(record))]
-            if len(wanted) > MOST_RECORDS:
-                self.counts["beyond"] += len(wanted) - MOST_RECORDS
+            if len(wanted) > MAX_RECORDS:
+                self.counts["beyond"] += len(wanted) - MAX_RECORDS
             for stream in streams:
-                stream.load(ip, wanted[:MOST_RECORDS])
-                self.counts["sent"] += len(wanted[:MOST_RECORDS])
+                stream.load(ip, wanted[:MAX_RECORDS])
+                self.counts["sent"] += len(wanted[:MAX_RECORDS])
 
     def _close(self) -> None:
         if self._events is not None:

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 T = TypeVar("T")
 
-MOST_WAITING: Final = 512
+MAX_WAITING: Final = 512
 """Messages of all senders that wait; what comes beyond is lost, and its sender is asked for a new stream."""
 ASK_SECONDS: Final = 0.5
 REPORT_SECONDS: Final = 1.0
 FILTER_SECONDS: Final = 1.0
 """Seconds for which networks of Pods and addresses of this Node count as they were."""
-MOST_RECORDS: Final = 65_536
+MAX_RECORDS: Final = 65_536
 """Connections of one address that are copied."""
 INLINE: Final = 50
 """Records that are entered without a thread."""
@@ -106,7 +106,7 @@ class CopyReceiver:
     def __init__(self, facts: Facts, counts: Counter[str], send: Callable[[str, bytes], None]) -> None:
         self._facts, self._counts, self._send = facts, counts, send
         self._senders: dict[str, Sender] = {}
-        self._queue: asyncio.Queue[tuple[str, Batch]] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[tuple[str, Batch]] = asyncio.Queue(MAX_WAITING)
         self._kernel: CopiedConnections | None = None
         self._filter, self._filtered_at = RecordFilter(facts), -FILTER_SECONDS
         self._held: dict[bytes, int] = {}
@@ -190,8 +190,8 @@ class CopyReceiver:
         if batch.mark & END:
             ended += sender.present.pop(batch.ip, {}).values()
         held = max(0, self._held.get(batch.ip, 0) - len(ended))
-        if len(new) > MOST_RECORDS - held:
-            new, sender.full = new[: MOST_RECORDS - held], True
+        if len(new) > MAX_RECORDS - held:
+            new, sender.full = new[: MAX_RECORDS - held], True
             self._counts["beyond"] += 1
         self._held[batch.ip] = held + len(new)
         await self._enter(self._kernel, sender, ip, ended, new)

@@ -187,7 +187,7 @@ def test_a_connection_that_began_and_ended_between_two_batches_is_not_sent() -> 
 
 
 def test_too_many_changes_are_replaced_by_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_stream, "MOST_PENDING", 3)
+    monkeypatch.setattr(copy_stream, "MAX_PENDING", 3)
     stream = loaded()
     [*stream.batches()]
     for port in range(4):
