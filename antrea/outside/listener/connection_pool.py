@@ -47,7 +47,7 @@ class ConnectionPool:
         if peer in self._peers:
             return
         self._peers[peer] = None
-        source = _source(peer)
+        source = source_of(peer)
         held = self._by_source.setdefault(source, {})
         held[peer] = None
         self._recount(source, len(held) - 1, len(held))
@@ -57,7 +57,7 @@ class ConnectionPool:
         if peer not in self._peers:
             return False
         del self._peers[peer]
-        source = _source(peer)
+        source = source_of(peer)
         held = self._by_source[source]
         del held[peer]
         self._recount(source, len(held) + 1, len(held))
@@ -99,5 +99,6 @@ def first_idle(
     return longest
 
 
-def _source(peer: Peer) -> str:
+def source_of(peer: Peer) -> str:
+    """Return the source of a connection, which shares its place in queues and pools with the others of that source."""
     return network(str(peer[0])) if peer else ""

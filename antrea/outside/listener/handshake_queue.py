@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from antrea.outside.listener.source import network
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -27,9 +25,9 @@ class HandshakeQueue:
         """Places to come, for each source with waiting handshakes; the source whose turn is next comes first."""
 
     @contextlib.asynccontextmanager
-    async def turn(self, address: str) -> AsyncIterator[None]:
-        """Wait for the turn of this client address; its place is free when the block ends or waits for the client."""
-        await self._take_place(network(address))
+    async def turn(self, source: str) -> AsyncIterator[None]:
+        """Wait for the turn of this source; its place is free when the block ends or waits for the client."""
+        await self._take_place(source)
         timer = asyncio.get_running_loop().call_later(self._client_seconds, self._free_place)
         try:
             yield

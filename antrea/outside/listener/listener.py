@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from antrea.errors import describe_error
-from antrea.outside.listener.connection_pool import ConnectionPool, first_idle
+from antrea.outside.listener.connection_pool import ConnectionPool, first_idle, source_of
 from antrea.outside.listener.first_bytes import wait_for_byte, wait_for_client_hello
 from antrea.outside.listener.handshake_queue import HandshakeQueue
 from antrea.outside.log import klog
@@ -241,7 +241,7 @@ class Listener:
                 await loop.connect_accepted_socket(inside, plain)
                 return
             await wait_for_client_hello(loop, plain)
-            async with self._handshakes.turn(_address(peer)):
+            async with self._handshakes.turn(source_of(peer)):
                 seconds = self._limits.first_request_seconds
                 await loop.connect_accepted_socket(inside, plain, ssl=tls, ssl_handshake_timeout=seconds)
         except OSError as error:
