@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import json
 import socket
-import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from egress_node import EGRESS, FAMILIES, FAR, GATEWAYS, OUTSIDE, PODS, Node, link
-from held_connection import CLIENT, SERVER
+from held_connection import CLIENT, SERVER, clients, results
 from raw_segment import ACK, FIN, PORT, RST, SERVED, SYN, Segment, carried, heard, raw
 from tunnel_frame import frame, segment
 from wide_pool import wide_pool
@@ -32,7 +31,7 @@ from antrea.outside.netlink.pod_sysctl_sink import PodSysctlSink
 from antrea.outside.nftables import text as nft_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from conftest import Namespaces
@@ -122,37 +121,6 @@ def rules(version: int) -> list[str]:
     return text + [nft_text.add(rule) for rule in ordered]
 
 
-@contextlib.asynccontextmanager
-async def clients(node: Node, version: int) -> AsyncIterator[dict[str, asyncio.subprocess.Process]]:
-    """A client in each Pod, connected."""
-    words = (sys.executable, "-c", CLIENT, OUTSIDE[version], str(OF_EACH))
-    async with contextlib.AsyncExitStack() as stack:
-        found = {}
-        for pod in BLOCKS:
-            run = await asyncio.create_subprocess_exec(
-                *("ip", "netns", "exec", node.pods[pod], *words), stdin=-1, stdout=-1
-            )
-            stack.push_async_callback(end, run)
-            found[pod] = run
-        for run in found.values():
-            assert run.stdout
-            assert await run.stdout.readline() == b"connected\n"
-        yield found
-
-
-async def end(run: asyncio.subprocess.Process) -> None:
-    if run.returncode is None:
-        run.kill()
-        await run.wait()
-
-
-async def results(run: asyncio.subprocess.Process) -> list[Any]:
-    """Kind, whether it goes on, longest pause in seconds, and the address and port that the other end sees."""
-    out, _ = await run.communicate(b"\n")
-    found: list[Any] = json.loads(out)
-    return found
-
-
 @pytest.mark.parametrize("version", [4, 6])
 async def test_connections_go_on_through_the_next_gateway(node: Node, version: int) -> None:
     ip, sh = EGRESS[version], node.netns.sh
@@ -162,7 +130,8 @@ async def test_connections_go_on_through_the_next_gateway(node: Node, version: i
             node.facts.put(row)
         node.facts.put(Egress("e", "u", ip, node="n2", held=ip, survives=True))
         await node.engine.quiet()
-        async with clients(node, version) as runs:
+        spaces = [node.pods[pod] for pod in BLOCKS]
+        async with clients(spaces, CLIENT, OUTSIDE[version], str(OF_EACH)) as runs:
             sh("ip link set eth0 down; ip link set out down", node.peer)
             life = "/32 dev eth0" if version == 4 else "/128 dev eth0 nodad preferred_lft 0"
             sh(f"ip addr add {ip}{life}")
@@ -170,7 +139,7 @@ async def test_connections_go_on_through_the_next_gateway(node: Node, version: i
             await node.until(lambda: node.facts.get(LocalAddress, ip))
             await node.engine.quiet()
             await asyncio.sleep(3)  # they send and receive meanwhile
-            for pod, run in runs.items():
+            for pod, run in zip(BLOCKS, runs, strict=True):
                 for kind, alive, pause, seen in await results(run):
                     assert (kind, alive, seen[0]) == (kind, True, ip), (pod, kind, seen)
                     assert BLOCKS[pod][0] <= int(seen[1]) <= BLOCKS[pod][1]

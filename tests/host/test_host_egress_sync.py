@@ -14,7 +14,7 @@ import copying_gateway
 import pytest
 from copying_gateway import INSIDE
 from datagram_client import DATAGRAM_CLIENT, DATAGRAM_SERVER
-from held_connection import CLIENT, SERVER
+from held_connection import CLIENT, SERVER, clients, results
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -129,37 +129,6 @@ async def until(condition: Any, seconds: float = 30) -> None:
             await asyncio.sleep(0.02)
 
 
-@contextlib.asynccontextmanager
-async def clients(
-    network: Network, program: str, *words: str
-) -> AsyncIterator[list[asyncio.subprocess.Process]]:
-    """A client in each Pod, connected."""
-    async with contextlib.AsyncExitStack() as stack:
-        found = []
-        for pod in network.pods:
-            run = await asyncio.create_subprocess_exec(
-                *("ip", "netns", "exec", pod, sys.executable, "-c", program, *words), stdin=-1, stdout=-1
-            )
-            stack.push_async_callback(end, run)
-            found.append(run)
-        for run in found:
-            assert run.stdout
-            assert await run.stdout.readline() == b"connected\n"
-        yield found
-
-
-async def end(run: asyncio.subprocess.Process) -> None:
-    if run.returncode is None:
-        run.kill()
-        await run.wait()
-
-
-async def results(run: asyncio.subprocess.Process) -> list[Any]:
-    out, _ = await run.communicate(b"\n")
-    found: list[Any] = json.loads(out)
-    return found
-
-
 def entries(network: Network, gateway: str, version: int) -> int:
     command = f"conntrack -L -f ipv{version} --reply-dst {IP[version]} 2>/dev/null | grep -c ASSURED || true"
     return int(network.netns.sh(command, network.gateways[gateway]))
@@ -169,7 +138,7 @@ def entries(network: Network, gateway: str, version: int) -> int:
 async def test_tcp_goes_on_at_the_next_gateway(network: Network, version: int) -> None:
     async with (
         gateways(network, version) as there,
-        clients(network, CLIENT, OUTSIDE[version], str(OF_EACH)) as runs,
+        clients(network.pods, CLIENT, OUTSIDE[version], str(OF_EACH)) as runs,
     ):
         await until(lambda: there["n1"].said["whole"] == ["n2", "n3"])
         await until(lambda: [entries(network, name, version) for name in ("n2", "n3")] == [6 * OF_EACH] * 2)
@@ -190,7 +159,7 @@ async def test_tcp_goes_on_at_the_next_gateway(network: Network, version: int) -
 async def test_udp_goes_on_in_both_directions(network: Network, version: int) -> None:
     async with (
         gateways(network, version) as there,
-        clients(network, DATAGRAM_CLIENT, OUTSIDE[version], "10") as runs,
+        clients(network.pods, DATAGRAM_CLIENT, OUTSIDE[version], "10") as runs,
     ):
         await until(lambda: [entries(network, name, version) for name in ("n2", "n3")] == [20] * 2)
         there["n1"].run.kill()

@@ -6,6 +6,15 @@ prints for each: its kind, whether it goes on, its longest pause in seconds, and
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
 SERVER = """
 import socket, threading, time
 server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True, backlog=200)
@@ -70,3 +79,35 @@ for thread in threads:
     thread.join()
 print(json.dumps(results), flush=True)
 """
+
+
+@contextlib.asynccontextmanager
+async def clients(
+    spaces: Iterable[str], program: str, *words: str
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """A client in each of these network namespaces, connected."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for space in spaces:
+            run = await asyncio.create_subprocess_exec(
+                *("ip", "netns", "exec", space, sys.executable, "-c", program, *words), stdin=-1, stdout=-1
+            )
+            stack.push_async_callback(_end, run)
+            found.append(run)
+        for run in found:
+            assert run.stdout
+            assert await run.stdout.readline() == b"connected\n"
+        yield found
+
+
+async def _end(run: asyncio.subprocess.Process) -> None:
+    if run.returncode is None:
+        run.kill()
+        await run.wait()
+
+
+async def results(run: asyncio.subprocess.Process) -> list[Any]:
+    """What a client prints at its end, for each connection."""
+    out, _ = await run.communicate(b"\n")
+    found: list[Any] = json.loads(out)
+    return found
