@@ -70,7 +70,13 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def pods(lab: Lab) -> Iterator[Addresses]:
-    """`near` on node-1 and `far` on node-2 serve HTTP."""
+    with near_and_far(lab) as found:
+        yield found
+
+
+@contextmanager
+def near_and_far(lab: Lab) -> Iterator[Addresses]:
+    """Pods that serve HTTP: `near` on node-1 and `far` on node-2."""
     with quiet_pods(lab, {"near": "node-1", "far": "node-2"}, SERVING):
         found: Addresses = {}
         for name in ("near", "far"):

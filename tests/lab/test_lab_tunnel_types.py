@@ -13,7 +13,7 @@ from agent_node import antctl, fresh_agent, in_agent, pod_namespace
 from config_map import ConfigMap
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
-from test_lab_no_encap import CLOSED, Addresses, fetch, gets, on_the_wire, seen
+from test_lab_no_encap import CLOSED, Addresses, fetch, gets, near_and_far, on_the_wire, seen
 from test_lab_reachability import unreachable
 
 from lab.process import wait_for
@@ -50,13 +50,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def pods(lab: Lab) -> Iterator[Addresses]:
-    """`near` on node-1 and `far` on node-2 serve HTTP."""
-    with quiet_pods(lab, {"near": "node-1", "far": "node-2"}, SERVING):
-        found: Addresses = {}
-        for name in ("near", "far"):
-            lab.api.kubectl("label", "pod", name, f"routed={name}")
-            shown = json.loads(lab.api.kubectl("get", "pod", name, "-o", "json"))["status"]["podIPs"]
-            found[name] = {6 if ":" in one["ip"] else 4: one["ip"] for one in shown}
+    with near_and_far(lab) as found:
         yield found
 
 
